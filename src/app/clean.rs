@@ -128,7 +128,7 @@ fn items_of(home: &StateFolder) -> Result<StateItems, CommandError> {
     StateItems::find(home, &is_shipped)?.ok_or_else(|| {
         let folder = shown(home, home.state());
         CommandError::hinted(
-            format!("{} is no folder with state of Regatta, so nothing in it is removed", folder.display()),
+            format!("{} is not a folder with state of Regatta, so nothing in it is removed", folder.display()),
             "`--home` and REGATTA_HOME name the folder in which runs keep their state",
         )
     })

@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::bench::options::in_options;
 use crate::cli::CliExit;
 use base::diag::{is_panic_caught, panic_text};
 use report::{LiveOptions, Styler};
@@ -53,19 +54,26 @@ impl Stream {
 struct Checked<W> {
     to: W,
     stream: &'static Stream,
+    /// Its reader knows the options of `regatta bench`, and not the keys of a manifest.
+    names_options: bool,
 }
 
 /// Where a run is to be shown.
 pub(super) fn writer(look: LiveOptions) -> Box<dyn Write + Send> {
     if look.aside {
-        Box::new(Checked { to: io::stderr(), stream: &STDERR })
+        Box::new(Checked { to: io::stderr(), stream: &STDERR, names_options: look.frameless })
     } else {
-        Box::new(Checked { to: io::stdout(), stream: &STDOUT })
+        Box::new(Checked { to: io::stdout(), stream: &STDOUT, names_options: look.frameless })
     }
 }
 
 impl<W: Write> Write for Checked<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // A display writes whole lines.
+        if let (true, Ok(text)) = (self.names_options, std::str::from_utf8(bytes)) {
+            let written = self.to.write_all(in_options(text).as_bytes()).map(|()| bytes.len());
+            return written.inspect_err(|error| self.stream.note(error));
+        }
         self.to.write(bytes).inspect_err(|error| self.stream.note(error))
     }
 
@@ -206,9 +214,9 @@ mod tests {
                 Ok(())
             }
         }
-        let _ = Checked { to: Fails(ErrorKind::BrokenPipe), stream: &STREAM }.write_all(b"x");
+        let _ = Checked { to: Fails(ErrorKind::BrokenPipe), stream: &STREAM, names_options: false }.write_all(b"x");
         assert_eq!((STREAM.write_error_text(), STREAM.is_closed.load(Ordering::Relaxed)), (None, true));
-        let _ = Checked { to: Fails(ErrorKind::StorageFull), stream: &STREAM }.write_all(b"x");
+        let _ = Checked { to: Fails(ErrorKind::StorageFull), stream: &STREAM, names_options: false }.write_all(b"x");
         assert_eq!(STREAM.write_error_text().as_deref(), Some("cannot write to stdout: no storage space"));
     }
 

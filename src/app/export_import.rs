@@ -121,7 +121,7 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
 pub(super) fn located_runs(paths: &[PathBuf]) -> Result<Vec<LocatedRun>, CommandError> {
     let LocatedRuns { runs, unread } = interop::locate_runs(paths).map_err(import_error)?;
     if !unread.is_empty() {
-        print_error(&format!("note: left out, because they are no results of runs: {}\n", unread.join(", ")));
+        print_error(&format!("note: left out, because they are not results of runs: {}\n", unread.join(", ")));
     }
     Ok(runs)
 }

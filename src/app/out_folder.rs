@@ -256,7 +256,7 @@ mod tests {
         };
         let new = begin(folder.path());
         let Err(CommandError::Other(why)) = new.copy(source.path(), Path::new("points/1/result.json")) else {
-            panic!("a folder is no file")
+            panic!("a folder is not a file")
         };
         let to = folder.path().join("points/1/result.json");
         let text = format!("cannot copy {} to {}: ", source.path().display(), to.display());

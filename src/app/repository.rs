@@ -83,14 +83,14 @@ fn values(request: &RepositoryFill) -> Result<Values, CommandError> {
             match value {
                 serde_yaml::Value::Mapping(own) => {
                     for (name, value) in own {
-                        let name = scalar(&name).ok_or_else(|| wrong(format!("a key of `{key}` is no text")))?;
+                        let name = scalar(&name).ok_or_else(|| wrong(format!("a key of `{key}` is not text")))?;
                         let value =
-                            scalar(&value).ok_or_else(|| wrong(format!("`{key}.{name}` is no single value")))?;
+                            scalar(&value).ok_or_else(|| wrong(format!("`{key}.{name}` is not a single value")))?;
                         given.push((Some(key.clone()), name, value));
                     }
                 }
                 value => {
-                    let value = scalar(&value).ok_or_else(|| wrong(format!("`{key}` is no single value")))?;
+                    let value = scalar(&value).ok_or_else(|| wrong(format!("`{key}` is not a single value")))?;
                     given.push((None, key, value));
                 }
             }

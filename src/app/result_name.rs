@@ -300,7 +300,7 @@ impl<'a> ResultFinder<'a> {
         Err(no_result(
             name,
             &names,
-            "no benchmark has run in this folder yet; a folder with a result.json will do, too",
+            "no benchmark has run in this folder yet; a folder with a result.json works as well",
         ))
     }
 }
@@ -526,7 +526,7 @@ fn no_result(argument: &str, results: &[String], none: &str) -> CommandError {
         if results.is_empty() {
             none.to_owned()
         } else {
-            format!("there are {}; a folder with a result.json will do, too", results.join(", "))
+            format!("there are {}; a folder with a result.json works as well", results.join(", "))
         }
     });
     CommandError::hinted(format!("there is no result `{argument}`"), hint)

@@ -271,7 +271,7 @@ fn measured(
         CommandError::Usage(translation.as_written(&text))
     })?;
     let CliRequest::Bench(BenchTask::Target(request)) = invocation.request else {
-        return Err(CommandError::Usage(format!("`{}` is no measurement", shell(&words))));
+        return Err(CommandError::Usage(format!("`{}` is not a measurement", shell(&words))));
     };
     translation.notes.extend(request.notices.iter().cloned());
     let mut manifest = bench::manifest::manifest(&request)?;

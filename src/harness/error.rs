@@ -35,8 +35,8 @@ pub enum HarnessError {
     Data { file: PathBuf, faults: Vec<String> },
     /// Of a closed loop it shows while it runs.
     #[error(
-        "the data end after {drawn} requests, before `stop` is reached: repeat them with `data.repeat: true` \
-         (`--repeat-data` of `bench`), or request less"
+        "the data end after {drawn} requests, before `stop` is reached: repeat them with `data.repeat: true`, or \
+         request less"
     )]
     DataEnd { drawn: u64 },
     #[error("cannot connect to {endpoint}: {source}")]
@@ -69,9 +69,7 @@ pub enum HarnessError {
 /// A server that refuses one request may take others.
 const fn warm_up_hint(class: FailureClass) -> &'static str {
     match class {
-        FailureClass::Refused => {
-            "; `retries` sends it again, and `warmup: 0` leaves it out (`regatta bench`: --warmup 0)"
-        }
+        FailureClass::Refused => "; `retries` sends it again, and `warmup: 0` leaves it out",
         _ => "",
     }
 }
@@ -79,10 +77,7 @@ const fn warm_up_hint(class: FailureClass) -> &'static str {
 /// An empty name stands for the only model of a server, which this one is not.
 fn no_model(endpoint: &str, model: &str, source: &TransportFailure) -> String {
     if model.is_empty() {
-        format!(
-            "no model is named, and {endpoint} has more than one, or none: {source}; set `model` (`regatta bench`: -m \
-             NAME)"
-        )
+        format!("cannot use {endpoint}: {source}")
     } else {
         format!("{endpoint} does not offer model `{model}`: {source}")
     }
@@ -130,7 +125,7 @@ pub enum ScheduleError {
     UnknownSample { sample: u32, samples: usize },
     #[error("the rate falls to 0 after {drawn} requests, and `stop` requires {required}")]
     RateEnd { drawn: u64, required: u64 },
-    #[error("the law of arrivals has impossible numbers")]
+    #[error("the distribution of arrivals has impossible parameters")]
     Arrivals,
     #[error("a trace is taken in the order of its time stamps, once")]
     TraceOrder,

@@ -85,7 +85,7 @@ impl ServerProgram {
             }
             Some("port") => match given.value().parse() {
                 Ok(port) => server.port = Some(port),
-                Err(_) => builder.push_error(format!("`{}` is no port", given.as_written())),
+                Err(_) => builder.push_error(format!("`{}` is not a port", given.as_written())),
             },
             Some("key") => match self.table.key_variable {
                 Some(name) => {

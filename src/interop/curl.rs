@@ -61,7 +61,7 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
         ["start_profile" | "stop_profile"] => {
             nothing(url, "a profile is taken on the server, with its own tools; a `shell` stage sends this request")
         }
-        _ => nothing(url, "it is no interface of an inference server that is known here; a `shell` stage runs it"),
+        _ => nothing(url, "it is not an interface of an inference server that is known here; a `shell` stage runs it"),
     };
     builder.finish(TOOL, kind)
 }
@@ -98,7 +98,7 @@ fn with_body(
                     `-d`"
             )));
         }
-        _ => return Err(TranslationError::new(format!("the request behind `-d` is no JSON object: {data}"))),
+        _ => return Err(TranslationError::new(format!("the request after `-d` is not a JSON object: {data}"))),
     };
     Ok(then(fields, builder).unwrap_or_else(|why| TranslationKind::Nothing(why.into())))
 }

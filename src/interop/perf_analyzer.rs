@@ -133,7 +133,7 @@ fn shapes(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeaning>
             (_, Some(1)) => {}
             _ => {
                 return Err(format!(
-                    "cannot translate the line: `{}` is an input of a model that is no language model; requests \
+                    "cannot translate the line: `{}` is an input of a model that is not a language model; requests \
                         have a prompt, `--shape input_ids:128` gives its length",
                     given.as_written()
                 )

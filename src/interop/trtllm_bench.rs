@@ -85,7 +85,7 @@ fn load(line: &ParsedLine, bench: &mut Map<String, Value>, builder: &mut Transla
             bench.insert("scenario".to_owned(), json!("offline"));
         }
         None => builder.push_error(format!(
-            "`--concurrency {}` is no whole number",
+            "`--concurrency {}` is not a whole number",
             line.value("--concurrency").unwrap_or_default()
         )),
     }
@@ -289,7 +289,7 @@ fn key_or_flag(
             let kind = if key.ends_with("fraction") { NumberKind::Any } else { NumberKind::Whole };
             match Formula::read(text, kind) {
                 Some(formula) => drop(keys.insert(key.clone(), json!(formula.to_string()))),
-                None => builder.push_error(format!("`{} {text}` is no number", given.written)),
+                None => builder.push_error(format!("`{} {text}` is not a number", given.written)),
             }
         }
     }

@@ -55,7 +55,7 @@ pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
     let mut server = ServeStage::new(&model);
     match line.setting("--port").parse::<Quantity<u32>>() {
         Ok(port) => drop(server.keys.insert("port".to_owned(), json!(port))),
-        Err(_) => builder.push_error(format!("`--port {}` is no whole number", line.setting("--port"))),
+        Err(_) => builder.push_error(format!("`--port {}` is not a whole number", line.setting("--port"))),
     }
     for given in line.given.iter().filter(|given| given.name != "--port") {
         server.put(given.name, &given.values, &mut builder);
@@ -103,7 +103,7 @@ impl ServeStage {
         let value = match text.parse::<Quantity<u32>>() {
             _ if !row.is_number() => json!(text),
             Ok(number) => json!(number),
-            Err(_) => return builder.push_error(format!("`{option} {text}` is no whole number")),
+            Err(_) => return builder.push_error(format!("`{option} {text}` is not a whole number")),
         };
         self.keys.insert(key.clone(), value);
     }

@@ -346,3 +346,69 @@ mod external_servers_tests {
         assert_eq!(external("{{ stages.ours }}|10.0.0.5:8001"), (false, vec!["10.0.0.5:8001".to_owned()]));
     }
 }
+
+#[cfg(test)]
+mod filled_in_tests {
+    use crate::manifest::model::{Action, Bench, Serve};
+    use crate::{Plan, expand};
+    use base::spec::Scenario;
+
+    fn plan(command: &str, bench: &str) -> Result<Plan, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let text = format!(
+            "regatta: 1\nname: m\nstages:\n  ours:\n    serve:\n      command: {command}\n  measure:\n    bench: {{ stop: \
+             {{ requests: 9 }}, input_tokens: {{ fixed: 1 }}, output_tokens: {{ fixed: 1 }}, {bench} }}\n"
+        );
+        std::fs::write(folder.path().join("m.yaml"), text).unwrap();
+        let library = crate::manifest::ManifestLibrary::new(folder.path());
+        let manifest = crate::manifest::load(&library, "m.yaml", &crate::manifest::GivenValues::default());
+        manifest.and_then(|manifest| expand(&manifest)).map_err(|wrong| wrong.render(false))
+    }
+
+    fn bench(settings: &str) -> Bench {
+        let plan = plan("server {port}", settings).unwrap();
+        let task = plan.tasks.iter().find(|task| task.stage == "measure").unwrap();
+        let Some(Action::Bench(bench)) = task.action() else { panic!("{settings}: no benchmark") };
+        Bench::clone(bench)
+    }
+
+    #[test]
+    fn the_scenario_is_that_of_the_level() {
+        let scenario = |level: &str| bench(&format!("target: 'h:8001', {level}")).scenario;
+        assert_eq!(scenario("rate: 5"), Scenario::Server);
+        assert_eq!(scenario("concurrency: 5"), Scenario::Concurrency);
+        assert_eq!(scenario("sweep: { concurrency: [1, 2] }"), Scenario::Concurrency);
+        assert_eq!(scenario("sweep: { rate: [1, 2] }"), Scenario::Server);
+        let refused = |level: &str| plan("server {port}", &format!("target: 'h:8001', {level}")).unwrap_err();
+        assert!(refused("seed: 1").contains("needs a `rate`"), "{}", refused("seed: 1"));
+        let both = refused("rate: 5, concurrency: 5");
+        assert!(both.contains("`stages.measure.bench.concurrency` has no effect"), "{both}");
+    }
+
+    #[test]
+    fn the_model_of_an_openai_server_is_its_only_one() {
+        assert_eq!(bench("target: 'openai://h:8000', rate: 5").model, "");
+        assert_eq!(bench("target: 'openai://h:8000', rate: 5, model: m").model, "m");
+        assert_eq!(bench("target: 'http://h:8000', protocol: openai-completions, rate: 5").model, "");
+        assert_eq!(bench("target: 'h:8001', rate: 5").model, Bench::USUAL_MODEL);
+    }
+
+    #[test]
+    fn a_command_is_a_text_or_a_list() {
+        let words = |command: &str| {
+            let plan = plan(command, "target: '{{ stages.ours }}', rate: 5")?;
+            let task = plan.tasks.iter().find(|task| task.stage == "ours").unwrap();
+            let Some(Action::Serve(Serve::Command(server))) = task.action() else { panic!("{command}") };
+            Ok::<_, String>(server.words.clone())
+        };
+        let expected = Ok(["server", "--name", "a b", "--port", "{port}"].map(str::to_owned).to_vec());
+        assert_eq!(words("server --name 'a b' --port {port}"), expected);
+        assert_eq!(words("[server, --name, a b, --port, '{port}']"), expected);
+        assert_eq!(words("{ words: \"server --name 'a b' --port {port}\" }"), expected);
+        assert_eq!(words("{ words: [server, --name, a b, --port, '{port}'] }"), expected);
+        let open = words("server 'a {port}").unwrap_err();
+        assert!(open.contains("a quotation mark is not closed"), "{open}");
+        let portless = words("server").unwrap_err();
+        assert!(portless.contains("`stages.ours.serve.command` needs `{port}`"), "{portless}");
+    }
+}

@@ -108,10 +108,13 @@ impl<'a> PlanBuilder<'a> {
             return None;
         }
         let json = node.json();
-        let Ok(typed) = Stage::deserialize(&json) else {
+        let Ok(mut typed) = Stage::deserialize(&json) else {
             found.push(untyped(&json, stage, &node));
             return None;
         };
+        if let Some(bench) = &mut typed.bench {
+            bench.fill_in(&json["bench"]);
+        }
         actions::check(&typed, &node, &stage.entry.node, stage.name, found);
         if found.len() > before {
             return None;

@@ -80,7 +80,9 @@ pub fn markdown_summary(state: &RunState) -> String {
     let (_, word) = run_word(state, false);
     let word = word.split(';').next().unwrap_or(word);
     let took = state.finished.map(|end| format!(" in {}", duration_text(end.seconds))).unwrap_or_default();
-    let mut out = format!("### {}: {word}{took}\n\n", cell(&state.manifest));
+    // `regatta bench` runs a file of its own.
+    let name = state.manifest.rsplit('/').next().unwrap_or_default().trim_end_matches(".yaml");
+    let mut out = format!("### {}: {word}{took}\n\n", cell(name));
     let results: Vec<_> =
         state.tasks.iter().filter_map(|(task, one)| Some((task, one.headline.as_deref()?, one))).collect();
     if !results.is_empty() {
@@ -206,6 +208,7 @@ mod tests {
     use super::*;
     use crate::test_runs;
     use base::event::{Event, Failure, TaskId, Verdict};
+    use std::collections::BTreeSet;
 
     #[test]
     fn a_failed_task_is_a_failed_case_with_its_cause() {
@@ -297,5 +300,36 @@ mod tests {
         assert_eq!(tasks, state.total.max(state.tasks.len()), "{states:?}");
         assert!(!text.contains("regatta_tpot_mean_seconds{") && text.ends_with("# EOF\n"), "{text}");
         assert_eq!(label("a\"b\\"), "a\\\"b\\\\");
+    }
+
+    /// A panel without data would look as if nothing happened.
+    #[test]
+    fn the_dashboard_asks_for_exported_metrics_and_for_all_of_them() {
+        let text = include_str!("../../tests/release/grafana.json");
+        let dashboard: serde_json::Value = serde_json::from_str(text).unwrap();
+        let queries: Vec<&str> = dashboard["panels"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|panel| panel["targets"].as_array().unwrap())
+            .map(|target| target["expr"].as_str().unwrap())
+            .collect();
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let used: BTreeSet<&str> = queries
+            .iter()
+            .flat_map(|query| query.split(|c| !is_name(c)).filter(|word| word.starts_with("regatta_")))
+            .collect();
+        let families = OF_BENCHMARKS.iter().map(|(name, kind, ..)| match *kind {
+            "counter" => format!("{name}_total"),
+            _ => (*name).to_owned(),
+        });
+        let exported: BTreeSet<String> =
+            families.chain(["regatta_run_info", "regatta_tasks"].map(str::to_owned)).collect();
+        assert_eq!(used, exported.iter().map(String::as_str).collect());
+        for variable in dashboard["templating"]["list"].as_array().unwrap() {
+            let query = variable["query"]["query"].as_str().unwrap_or("label_values(regatta_tasks, state)");
+            let metric = query.strip_prefix("label_values(").and_then(|rest| rest.split(',').next()).unwrap();
+            assert!(exported.contains(metric), "{query}");
+        }
     }
 }

@@ -178,7 +178,7 @@ const FURTHER: [ExplainedNumber; 16] = [
         population: "issued requests",
         zero_point: "issue",
         window: "the whole run",
-        mind: "All terms come from the client's own stamps and agree by construction: it is no check of the run.",
+        mind: "All terms come from the client's own stamps and agree by construction: it does not check the run.",
         ..MS
     },
     ExplainedNumber {

@@ -257,7 +257,7 @@ impl AttemptInputs {
             }
         }
         if !missing.is_empty() {
-            return Err(Failure::new(FailureKind::Files, format!("it left no {}", missing.join(", "))).hint(
+            return Err(Failure::new(FailureKind::Files, format!("it did not write {}", missing.join(", "))).hint(
                 "a stage runs in its own output folder, $OUT; files named under `outputs:` must be there at the end",
             ));
         }

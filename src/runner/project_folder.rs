@@ -74,7 +74,7 @@ pub(super) fn outside_links_notice(
         n => format!(" (and {n} more such links)"),
     };
     Ok(Some(format!(
-        "{} is a link out of its output, to {}{others}: what is there is no part of the output, and a change of it \
+        "{} is a link out of its output, to {}{others}: what is there is not part of the output, and a change of it \
          goes unnoticed; copy \
          it, or declare it under `inputs:`",
         path.display(),

@@ -192,7 +192,7 @@ const fn is_first(engine: &Engine, index: usize) -> bool {
 pub enum EngineCommandError {
     #[error("`{key}` is needed to build an engine with TensorRT-LLM")]
     Missing { key: &'static str },
-    #[error("the precision `{0}` is none of fp16, bf16, fp8, fp4, int8_sq, int4_awq, w4a8_awq, int8_wo, int4_wo")]
+    #[error("the precision `{0}` is not one of fp16, bf16, fp8, fp4, int8_sq, int4_awq, w4a8_awq, int8_wo, int4_wo")]
     Precision(String),
     #[error("no converter is known for the architecture `{0}`; use precision fp8 or fp4")]
     Architecture(String),
@@ -421,7 +421,7 @@ mod tests {
         let change = serde_json::json!({"precision": "int8"});
         assert_eq!(
             lines(&change),
-            "the precision `int8` is none of fp16, bf16, fp8, fp4, int8_sq, int4_awq, w4a8_awq, int8_wo, int4_wo"
+            "the precision `int8` is not one of fp16, bf16, fp8, fp4, int8_sq, int4_awq, w4a8_awq, int8_wo, int4_wo"
         );
     }
 }

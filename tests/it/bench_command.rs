@@ -142,7 +142,7 @@ fn genai_perfs_words_mean_what_they_mean_there() {
     let result = json(&ended);
     assert_eq!((&result["counts"]["ok"], &result["requested"]["seed"]), (&12.into(), &123.into()));
     assert_eq!(result["requested"]["protocol"]["http"]["extra"]["ignore_eos"], true);
-    ended.shows("--tokenizer gpt2 is no file here and nothing is downloaded, so it is not used");
+    ended.shows("--tokenizer gpt2 is not a file here and nothing is downloaded, so it is not used");
     assert_eq!(world.read("my_export.json").lines().count(), 12);
     for name in ["result.json", "requests.jsonl", "report.html", "manifest.yaml"] {
         assert!(world.path("kept").join(name).exists(), "{name}");

@@ -63,7 +63,7 @@ fn what_cannot_be_run_is_said_before_the_first_begins() {
     ended.shows("there is no parameter `m`").shows("no parameter of `good` reads NCCL_DEBUG");
     assert!(!world.path("good").exists());
     world.file("list.yaml", "runs:\n- { rum: good }\n");
-    world.regatta(&["bulk", "list.yaml"]).shows("is no list of runs").shows("rum");
+    world.regatta(&["bulk", "list.yaml"]).shows("is not a list of runs").shows("rum");
     world.regatta(&["bulk", "gone.yaml"]).shows("gone.yaml cannot be read");
 }
 

@@ -61,7 +61,7 @@ fn a_slower_server_is_worse_and_fails_the_gate() {
     assert_eq!(gate("ttft_p99>5%", "after", "before").code, 0);
     let wrong = world.regatta(&["compare", "before", "after", "--fail-if", "ttft", "--fail-if", "tpot>a%"]);
     assert_eq!(wrong.code, 2);
-    wrong.shows("`ttft` is no condition").shows("`tpot>a%` is no condition");
+    wrong.shows("`ttft` is not a condition").shows("`tpot>a%` is not a condition");
     assert_eq!(gate("nothing_p99>5%", "before", "after").code, 2);
 }
 

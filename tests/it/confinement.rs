@@ -114,7 +114,7 @@ fn of_the_devices_those_that_programs_need_are_open_and_no_file_beside_them() {
     world.manifest("m", &format!("stages:\n  a: {{ confine: true, shell: 'head -c 1 {}' }}\n", closed.display()));
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1, "{}\n{}", ended.stdout, ended.stderr);
-    ended.shows(&format!("{} is none of the devices that are open to it", closed.display()));
+    ended.shows(&format!("{} is not one of the devices that are open to it", closed.display()));
 }
 
 #[test]

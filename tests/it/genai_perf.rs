@@ -16,7 +16,7 @@ fn raw(name: &str) -> String {
 }
 
 fn close(found: &Value, expected: f64) {
-    let found = found.as_f64().unwrap_or_else(|| panic!("{found} is no number"));
+    let found = found.as_f64().unwrap_or_else(|| panic!("{found} is not a number"));
     assert!((found - expected).abs() < 1e-4, "{found} is not {expected}");
 }
 

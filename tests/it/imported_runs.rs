@@ -499,7 +499,7 @@ fn a_file_files_and_a_folder_are_the_same_runs() {
     // A file that is no result is named, and the others are imported.
     world.file("files/notes.json", "{\"by\": \"hand\"}");
     let noted = world.good(&["import", "files/r0.json", "files/notes.json", "--out", "one"]);
-    noted.shows("note: left out, because they are no results of runs: files/notes.json");
+    noted.shows("note: left out, because they are not results of runs: files/notes.json");
     // Of other folders of the same identity nothing tells whether they are repeats.
     world.file("fp8/r.json", &texts[1]).file("bf16/r.json", &texts[1]);
     let refused = world.regatta(&["import", "fp8", "bf16", "--out", "two"]);
@@ -563,7 +563,7 @@ fn files_with_command_lines_and_printed_tables_get_an_answer() {
     world.file("notes.txt", "vllm bench serve --model m\n");
     let unknown = world.regatta(&["import", "notes.txt"]);
     assert_eq!(unknown.code, 2);
-    unknown.shows("is no result that is known here").shows("`regatta import -- LINE`").shows("--save-result");
+    unknown.shows("is not a result that is known here").shows("`regatta import -- LINE`").shows("--save-result");
     world.file("v.log", &printed(&BASE, false));
     world.good(&["import", "v.log", "--out", "v"]);
     let result: Value = serde_json::from_str(&world.read("v/result.json")).unwrap();

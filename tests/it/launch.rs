@@ -128,7 +128,7 @@ fn every_option_of_nvidias_launcher_has_its_key() {
     assert_eq!(options, OPTIONS);
     for (option, key) in rows {
         let key = key.trim().trim_start_matches('`').split(['`', ':']).next().unwrap();
-        assert!(keys.get(key).is_some(), "--{option} → `{key}` is no key of serve.triton");
+        assert!(keys.get(key).is_some(), "--{option} → `{key}` is not a key of serve.triton");
     }
 }
 

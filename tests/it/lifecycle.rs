@@ -254,7 +254,7 @@ stages:
     world.file("quiet", "");
     let ended = world.regatta(&["run", "m", "--force", "a"]);
     assert_eq!(ended.code, 1);
-    ended.shows("it left no out");
+    ended.shows("it did not write out");
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn a_stage_that_leaves_out_what_it_promised_fails() {
     let world = world("stages:\n  a: { outputs: [engine/rank0.engine, config.json], shell: 'echo > config.json' }\n");
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1);
-    ended.shows("it left no engine/rank0.engine\n").shows("must be there at the end");
+    ended.shows("it did not write engine/rank0.engine\n").shows("must be there at the end");
 }
 
 // ── Choices ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -476,7 +476,7 @@ stages:
         assert!(!found, "{} holds the secret", item.path().display());
     }
     world.env("TOKEN", "hf_another_valu");
-    assert_eq!(world.will_run(&[]), ["bad"], "a secret's value is no part of the key");
+    assert_eq!(world.will_run(&[]), ["bad"], "a secret's value is not part of the key");
     no_process_left(&world);
 }
 
@@ -652,7 +652,7 @@ fn clean_refuses_a_folder_that_has_no_state_in_it() {
         for home in ["docs", "."] {
             let refused = world.regatta(&[words, &["--home", home]].concat());
             assert_eq!(refused.code, 2, "{words:?} {home}");
-            refused.shows("is no folder with state of Regatta");
+            refused.shows("is not a folder with state of Regatta");
         }
     }
     assert_eq!(fs::read_dir(world.path("docs")).unwrap().count(), 3);

@@ -55,7 +55,7 @@ fn a_package_that_the_round_can_never_accept_is_refused_by_the_plan() {
     refused(&(runs("target_qps: 100, rehearse: true") + &package("server", "accuracy", AUDITED)))
         .shows("`pack` cannot be packed: performance is a rehearsal");
     refused(&(good.clone() + &package("single_stream", "accuracy", AUDITED)))
-        .shows("`pack` cannot be packed: SingleStream is no scenario of llama2-70b-99.9 in v6.1")
+        .shows("`pack` cannot be packed: SingleStream is not a scenario of llama2-70b-99.9 in v6.1")
         .shows("it is run as Offline, Server, Interactive")
         .shows("`pack` cannot be packed: performance is a run of llama2-70b-99.9 Server in v6.1, mode performance");
     // The rules want an accuracy run of each scenario: that of another one is not taken for it.
@@ -65,7 +65,7 @@ fn a_package_that_the_round_can_never_accept_is_refused_by_the_plan() {
         .shows("this needs llama2-70b-99.9 Server in v6.1, mode accuracy")
         .shows("each scenario has its own performance, accuracy and audit runs");
     refused(&(good.clone() + &package("server", "accuracy", "audits: { test07: \"{{ stages.audit.out }}\" }")))
-        .shows("`test07` is no audit test of llama2-70b-99.9 of v6.1")
+        .shows("`test07` is not an audit test of llama2-70b-99.9 of v6.1")
         .shows("a closed result of llama2-70b-99.9 of v6.1 has passed TEST06, and `audits` has none")
         .shows("a closed result of llama2-70b-99.9 of v6.1 has passed TEST06, and `verified` has none");
     let short = "target_qps: 100, division: open, user_conf: { min_duration: 1000 }";

@@ -252,7 +252,7 @@ fn a_processed_data_set_is_read_in_the_forms_it_is_published_in() {
     .unwrap();
     let bad = why("bad.json");
     for expected in [
-        "row 0: -5 is no token id",
+        "row 0: -5 is not a token id",
         "row 1 has no token ids",
         "row 2 has an empty list",
         "row 3: 3000000000",
@@ -516,9 +516,9 @@ fn a_log_that_cannot_be_scored_says_where() {
     }
     assert!(
         why(r#"[{"seq_id":0,"qsl_idx":0,"data":"030000","token_count":1}]"#)
-            .contains("3 bytes are no whole number of ids")
+            .contains("3 bytes are not a whole number of ids")
     );
-    assert!(why(r#"[{"seq_id":0,"qsl_idx":0,"data":"ffffffff","token_count":1}]"#).contains("-1 is no token id"));
+    assert!(why(r#"[{"seq_id":0,"qsl_idx":0,"data":"ffffffff","token_count":1}]"#).contains("-1 is not a token id"));
     let torn = log(&[(0, &[3, 4])]);
     let at = torn.len() - 9;
     assert!(why(&torn[..at]).contains(&format!("ends at byte {at}, in the middle")), "{}", why(&torn[..at]));

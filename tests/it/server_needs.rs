@@ -145,7 +145,7 @@ fn headers_that_cannot_be_sent_are_errors_of_the_line_and_of_the_manifest() {
     let world = World::new();
     for (header, why) in [
         ("content-length: 5", "`--header content-length` is set by Regatta itself"),
-        ("no value", "`--header no value` is no header"),
+        ("no value", "`--header no value` is not a header"),
         ("two words: a", "has the name `two words`"),
         ("a: b\u{1}", "control character"),
     ] {

@@ -387,7 +387,7 @@ fn a_container_where_nothing_is_started_is_a_mistake() {
     for message in [
         "`stages.clone.container` would have no effect",
         "`stages.sim.container` would have no effect",
-        "`stages.twice.container` is there twice",
+        "`stages.twice.container` is given twice",
         "`stages.twice.container.shm_size` must be a size",
         "`stages.twice.container.ulimits.memlok` is not a limit",
         "`stages.twice.container.mounts[0]` must be `/from:/to`",

@@ -189,7 +189,7 @@ fn everything_that_is_not_known_is_named_at_once_with_what_is_near() {
         ("make run_harnes RUN_ARGS=--benchmarks=llama2", "did you mean `run_harness`?"),
         ("--benchmarks=llama2 --server_target_qp=5", "did you mean `server_target_qps`?"),
         ("python3 fill_template.py -i a/tensorrt_llm/config.pbtxt engin_dir:x", "did you mean `engine_dir`?"),
-        ("launch_triton_server.py --world_size two", "`--world_size two` is no whole number"),
+        ("launch_triton_server.py --world_size two", "`--world_size two` is not a whole number"),
         ("genai-perf profile -m 'x", "a quote in the line is not closed"),
         ("genai-perf profile -m x --concurrency many", "genai-perf profile becomes"),
     ] {

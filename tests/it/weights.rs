@@ -278,7 +278,7 @@ fn what_cannot_be_is_said_before_anything_starts() {
         "cannot be combined with `hf`",
         "must be the name of a repository",
         "is fetched from nowhere",
-        "is no glob",
+        "is not a glob",
     ] {
         ended.shows(text);
     }

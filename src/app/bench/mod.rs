@@ -1,7 +1,7 @@
 //! `regatta bench`: one line becomes a manifest, the manifest runs like any other, and a summary shows its result.
 
 pub(super) mod manifest;
-mod options;
+pub(super) mod options;
 mod summary;
 
 use std::io::Write as _;
@@ -43,7 +43,7 @@ pub(super) fn bench(global: &Global, request: &BenchRequest) -> Result<CliExit, 
     }
     if let Some(name) = request.args.tokenizer.as_deref().filter(|name| options::tokenizer(name).is_none()) {
         print_error(&format!(
-            "note: --tokenizer {name} is no file here and nothing is downloaded, so it is not used: answers are \
+            "note: --tokenizer {name} is not a file here and nothing is downloaded, so it is not used: answers are \
              counted by the \
              server, and prompts are of words that are one token each in English vocabularies\n"
         ));

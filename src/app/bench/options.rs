@@ -321,6 +321,45 @@ fn option(key: &str, request: &BenchRequest) -> Option<String> {
     }
 }
 
+/// A text about the manifest for the reader of a line: each key in backquotes becomes the option that sets it.
+pub fn in_options(text: &str) -> String {
+    let named = |line: &str| {
+        let mut parts: Vec<String> = line.split('`').map(str::to_owned).collect();
+        // The first part is before a backquote, and what follows the last one has no partner.
+        for code in (1..parts.len().saturating_sub(1)).step_by(2) {
+            parts[code] = option_text(&parts[code]).unwrap_or_else(|| parts[code].clone());
+        }
+        parts.join("`")
+    };
+    text.split_inclusive('\n').map(named).collect()
+}
+
+/// `warmup: 0` → `--warmup 0`, `extra: { max_tokens: null }` → `--extra max_tokens:null`.
+fn option_text(code: &str) -> Option<String> {
+    let (mut key, mut value) = code.split_once(": ").unwrap_or((code, ""));
+    let below: String;
+    if let Some((name, inner)) = value.strip_prefix("{ ").and_then(|map| map.strip_suffix(" }")?.split_once(": ")) {
+        (below, value) = (format!("{key}.{name}"), inner);
+        key = &below;
+    }
+    let options = |is_set: &dyn Fn(&str) -> bool| -> Vec<&str> {
+        let rows = KEYS.iter().filter(|row| row.option.starts_with("--") && is_set(row.key));
+        rows.map(|row| row.option).collect()
+    };
+    let is_above = |above: &str, key: &str| key.strip_prefix(above).is_some_and(|rest| rest.starts_with('.'));
+    if let [option] = options(&|row| row == key)[..] {
+        return Some(format!("{option} {value}").trim_end_matches(" true").trim_end().to_owned());
+    }
+    // One option takes the names of several keys.
+    if let ([option], Some((above, name))) = (&options(&|row| is_above(row, key))[..], key.split_once('.'))
+        && !option.contains(',')
+    {
+        let sign = if above == "limits" { '=' } else { ':' };
+        return Some(format!("{option} {name}{sign}{value}").trim_end_matches([':', '=']).to_owned());
+    }
+    Some(options(&|row| is_above(key, row)).join("` or `")).filter(|options| key == "stop" && !options.is_empty())
+}
+
 /// The key on a line, counted from 1, with those that it is below.
 fn key_at(manifest: &str, line: usize) -> String {
     let mut path: Vec<(usize, &str)> = Vec::new();
@@ -412,6 +451,24 @@ mod tests {
             for option in row.option.split([',', ' ']).filter_map(|word| word.strip_prefix("--")) {
                 assert!(is_option(option), "{}: --{option}", row.key);
             }
+        }
+    }
+
+    #[test]
+    fn a_cure_names_options_and_not_keys() {
+        for (text, named) in [
+            ("raise `stop`", "raise `--requests` or `--duration`"),
+            ("`warmup: 0` leaves it out", "`--warmup 0` leaves it out"),
+            ("`extra: { max_tokens: null }` x", "`--extra max_tokens:null` x"),
+            ("`request: { length_field: a }`: b", "`--length-field a`: b"),
+            ("set `limits.failures` or `limits: { failures: 2 }`", "set `--limit failures` or `--limit failures=2`"),
+            ("set `model: mini`", "set `--model mini`"),
+            ("`data.repeat: true`", "`--repeat-data`"),
+            ("`tls.ca` names its file", "`tls.ca` names its file"),
+            ("`offered` of `target`, `max_in_flight`, `request`", "`offered` of `target`, `max_in_flight`, `request`"),
+            ("lower `rate\nraise `stop`", "lower `rate\nraise `--requests` or `--duration`"),
+        ] {
+            assert_eq!(in_options(text), named);
         }
     }
 

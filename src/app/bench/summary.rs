@@ -68,7 +68,7 @@ pub fn text(result: &RunResult, styler: Styler) -> String {
     }
     text.push_str(&totals(result));
     text.push('\n');
-    text.push_str(&verdict(result, styler));
+    text.push_str(&super::options::in_options(&verdict(result, styler)));
     styler.fit(text)
 }
 

@@ -72,7 +72,7 @@ fn read(request: &BulkRequest, project: &Project) -> Result<BulkFile, CommandErr
         read_text(path).map_err(|error| CommandError::Usage(format!("{} cannot be read: {error}", path.display())))?;
     let wrong = |found: &dyn fmt::Display| {
         let lines = found.to_string().replace('\n', "\n  ");
-        CommandError::Usage(format!("{} is no list of runs:\n  {lines}", path.display()))
+        CommandError::Usage(format!("{} is not a list of runs:\n  {lines}", path.display()))
     };
     let unreadable = |error: BulkFileError| wrong(&error);
     let is_yaml =
@@ -303,13 +303,13 @@ pub enum BulkFileError {
     #[error("runs[{index}]: {error}")]
     Run { index: usize, error: RunEntryError },
     /// Of a run: a parameter or a variable.
-    #[error("`{name}` of `{run}` is no plain value")]
+    #[error("`{name}` of `{run}` is not a plain value")]
     RunValue { name: String, run: String },
     #[error("`{0}` is not a plain value (text, number or boolean)")]
     Value(String),
     #[error("a task of `{header}` has no `{key}`")]
     Missing { header: String, key: &'static str },
-    #[error("`{0}` is no workload with its size, as `inference_llama3.3_70b` is")]
+    #[error("`{0}` is not a workload with its size, as `inference_llama3.3_70b` is")]
     Header(String),
     /// Of a list of tuples: from 1.
     #[error("line {line}: {error}")]
@@ -349,14 +349,14 @@ pub enum RunEntryError {
     RepeatNumber,
     #[error("`--repeat` makes all measurements, `--repeat-number` one of them: leave one out")]
     RepeatOfRepeats,
-    #[error("`{0}` is no KEY=VALUE")]
+    #[error("`{0}` is not KEY=VALUE")]
     NotSetting(String),
 }
 
 /// What is wrong with one line of a list of tuples.
 #[derive(Debug, thiserror::Error)]
 pub enum TupleLineError {
-    #[error("`{0}` is no workload with its size, as `inference_llama3.3_70b` is")]
+    #[error("`{0}` is not a workload with its size, as `inference_llama3.3_70b` is")]
     Header(String),
     #[error("there is no `workload_size:` above it")]
     NoHeader,

@@ -167,9 +167,12 @@ mod tests {
             ]
         );
         assert!(read("runs:\n- { rum: x }\n").unwrap_err().to_string().contains("rum"));
-        assert!(read("runs:\n- x\n- x y\n").unwrap_err().to_string().starts_with("runs[1]: `y` is no KEY=VALUE"));
+        assert!(read("runs:\n- x\n- x y\n").unwrap_err().to_string().starts_with("runs[1]: `y` is not KEY=VALUE"));
         assert!(
-            read("runs:\n- { run: x, params: { y: { z: 1 } } }\n").unwrap_err().to_string().contains("no plain value")
+            read("runs:\n- { run: x, params: { y: { z: 1 } } }\n")
+                .unwrap_err()
+                .to_string()
+                .contains("not a plain value")
         );
     }
 }

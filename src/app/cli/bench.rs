@@ -403,7 +403,7 @@ fn extra(words: &[String]) -> Result<Map<String, Value>, ArgumentError> {
         if word.trim_start().starts_with('{') {
             match serde_json::from_str(word) {
                 Ok(Value::Object(more)) => fields.extend(more),
-                Ok(_) => return invalid_value(format!("`--extra {word}` is no JSON object")),
+                Ok(_) => return invalid_value(format!("`--extra {word}` is not a JSON object")),
                 Err(error) => return invalid_value(format!("`--extra {word}`: {error}")),
             }
             continue;
@@ -449,7 +449,7 @@ fn parse_goodput_limit(word: &str) -> Result<(&'static str, Quantity<f64>), Argu
     let is_limit = |ms: &Quantity<f64>| ms.known().is_none_or(|ms| ms.is_finite() && *ms > 0.0);
     match ms.parse::<Quantity<f64>>().ok().filter(is_limit) {
         Some(ms) => Ok((key, ms)),
-        None => invalid_value(format!("`--goodput {word}`: `{ms}` is no number of milliseconds")),
+        None => invalid_value(format!("`--goodput {word}`: `{ms}` is not a number of milliseconds")),
     }
 }
 

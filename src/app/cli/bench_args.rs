@@ -128,7 +128,7 @@ pub struct BenchArgs {
     /// The distribution of arrivals at a rate [default: poisson].
     #[arg(help_heading = LOAD, long, visible_aliases = ["request-distribution", "time-delay-dist"], value_name = "LAW")]
     pub arrivals: Option<ArrivalsWord>,
-    /// How many requests, at each level of a sweep [default: 100, unless there are a duration or data].
+    /// Number of requests, at each level of a sweep [default: 100, unless a duration or data is given].
     #[arg(help_heading = LOAD, short = 'n', long, visible_aliases = ["request-count", "num-requests", "max-requests"])]
     #[arg(value_name = "N", value_parser = whole(value_parser!(u64).range(1..)))]
     pub requests: Option<Quantity<u64>>,
@@ -141,8 +141,8 @@ pub struct BenchArgs {
     #[arg(help_heading = LOAD, short = 'p', long, value_name = "MS", conflicts_with = "duration")]
     #[arg(value_parser = whole(value_parser!(u64).range(1..)))]
     pub measurement_interval: Option<Quantity<u64>>,
-    /// Measure N times, each point of a sweep N times, with seeds that count up, and print means and intervals over the
-    /// runs. `regatta compare` needs it for a judgement.
+    /// Measure N times (each point of a sweep N times), with consecutive seeds, and print means and intervals over the
+    /// runs. `regatta compare` needs several runs to judge a difference.
     #[arg(help_heading = LOAD, long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
@@ -165,12 +165,12 @@ pub struct BenchArgs {
     /// --duration is reached.
     #[arg(help_heading = WHAT, long, requires = "data")]
     pub repeat_data: bool,
-    /// A tokenizer.json, or its folder: prompts get exactly their tokens. Answers are counted by the server, and with
-    /// this where it sends text only.
+    /// A tokenizer.json, or its folder: prompts get exactly the requested length. Answers are counted by the server,
+    /// and with this tokenizer where it sends only text.
     #[arg(help_heading = WHAT, long, visible_alias = "tokenizer-dir", value_name = "PATH")]
     #[arg(value_hint = ValueHint::AnyPath)]
     pub tokenizer: Option<String>,
-    /// Tokens of a made-up prompt: their mean [default: 550].
+    /// Mean number of tokens of a synthetic prompt [default: 550].
     #[arg(help_heading = WHAT, long, visible_aliases = ["synthetic-input-tokens-mean", "isl", "input-mean"])]
     #[arg(aliases = ["input-len", "random-input-len", "prompt-tokens"])]
     #[arg(value_name = "N", value_parser = whole(value_parser!(u32).range(1..)))]
@@ -182,7 +182,7 @@ pub struct BenchArgs {
     /// No prompt is longer than this. Longer ones of --data are left out; without a tokenizer their words are counted.
     #[arg(help_heading = WHAT, long, value_name = "N", value_parser = whole(value_parser!(u32).range(1..)))]
     pub max_input_len: Option<Quantity<u32>>,
-    /// Tokens of an answer: their mean [default: 128, or as the data are].
+    /// Mean number of tokens of an answer [default: 128, or as in the data].
     #[arg(help_heading = WHAT, long, visible_aliases = ["output-tokens-mean", "osl", "output-mean"], value_name = "N")]
     #[arg(aliases = ["output-len", "random-output-len", "max-tokens", "max-output-tokens"])]
     #[arg(value_parser = whole(value_parser!(u32).range(1..)))]
@@ -252,7 +252,7 @@ pub struct BenchArgs {
     /// Keep the time of every chunk: for `regatta export --as perf-analyzer`, and the time to the second token.
     #[arg(help_heading = OUT, long)]
     pub timelines: bool,
-    /// Write JUnit XML, too: a failure where the benchmark is not valid.
+    /// Also write JUnit XML: a failure where the benchmark is not valid.
     #[arg(help_heading = OUT, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub junit: Option<PathBuf>,
     /// Answer `GET /metrics` here while it measures, in OpenMetrics' format. With port 0, a free one.

@@ -351,7 +351,7 @@ pub fn parse<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Result<In
         words.push("--help".into());
     }
     let command = grouped(CliArgs::command()).color(color_of(&words));
-    read(command, &words).map_err(|error| CliParseError(Box::new(error)))
+    read(&command, &words).map_err(|error| CliParseError(Box::new(error)))
 }
 
 /// Help and errors are printed before there is a request, so `--color` is read from the arguments directly.
@@ -370,24 +370,27 @@ fn color_of(words: &[OsString]) -> clap::ColorChoice {
     choice
 }
 
-fn read(command: clap::Command, words: &[OsString]) -> Result<Invocation, clap::Error> {
-    let mut format = command.clone();
-    let matches = command.try_get_matches_from(words).map_err(|error| explain(error, words, &mut format))?;
-    reject_duplicate_settings(&matches).map_err(|(kind, text)| format.error(kind, text))?;
-    let mut args = CliArgs::from_arg_matches(&matches).map_err(|error| error.format(&mut format))?;
+fn read(command: &clap::Command, words: &[OsString]) -> Result<Invocation, clap::Error> {
+    let format = || typed_command(command, words);
+    let explain = |error| slips::explain(explain_force(error, words, &mut format()), &mut format());
+    let matches = command.clone().try_get_matches_from(words).map_err(explain)?;
+    reject_duplicate_settings(&matches).map_err(|(kind, text)| format().error(kind, text))?;
+    let mut args = CliArgs::from_arg_matches(&matches).map_err(|error| error.format(&mut format()))?;
     // Set and empty is how shells express "not set".
     let is_of_environment = matches.value_source("home") == Some(ValueSource::EnvVariable);
     if is_of_environment && args.global.home.as_os_str().is_empty() {
         args.global.home = DEFAULT_HOME.into();
     }
-    args.into_invocation().map_err(|(kind, text)| format.error(kind, text))
+    args.into_invocation().map_err(|(kind, text)| format().error(kind, text))
 }
 
-/// An error of clap's with its cure, where it has one.
-fn explain(error: clap::Error, words: &[OsString], format: &mut clap::Command) -> clap::Error {
-    let is_command = |word: &&str| format.find_subcommand(word).is_some();
-    let typed = words.iter().skip(1).filter_map(|word| word.to_str()).find(is_command).unwrap_or_default();
-    slips::explain(explain_force(error, words, format), typed, format)
+/// The command that was typed: an error shows its usage, and not that of the whole program.
+fn typed_command(command: &clap::Command, words: &[OsString]) -> clap::Command {
+    let mut command = command.clone();
+    // Its usage has the name of the program only then.
+    command.build();
+    let mut words = words.iter().skip(1).filter_map(|word| word.to_str());
+    words.find_map(|word| command.find_subcommand(word)).unwrap_or(&command).clone()
 }
 
 /// `run --force quickstart` reads `quickstart` as a stage; say so, where the missing MANIFEST alone would puzzle.

@@ -22,7 +22,7 @@ pub struct LockingArgs {
     /// The lock file: written after success, or enforced with --locked [default: regatta.lock].
     #[arg(help_heading = HOW, long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "no_lock")]
     pub lock: Option<PathBuf>,
-    /// Write no lock file.
+    /// Do not write a lock file.
     #[arg(help_heading = HOW, long, conflicts_with = "locked")]
     pub no_lock: bool,
 }

@@ -79,7 +79,7 @@ pub enum MlperfRequest {
 /// What is shown of an examined submission.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct ExaminationArgs {
-    /// Write the results as a table, too.
+    /// Also write the results as a table.
     #[arg(help_heading = HOW, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub csv: Option<PathBuf>,
     /// Print everything that a reviewer may object to, instead of counts.

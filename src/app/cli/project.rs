@@ -136,7 +136,7 @@ pub struct InitRequest {
 /// How to show the last run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
 pub struct StatusRequest {
-    /// Print it again every second until the run ends; every 10 s without a terminal.
+    /// Refresh every second until the run ends, and every 10 s without a terminal.
     #[arg(short, long)]
     pub follow: bool,
     /// Print JSON.
@@ -174,7 +174,7 @@ pub struct LogsRequest {
     /// A stage or a task (`run_harness` or `run_harness/server`).
     #[arg(value_name = "STAGE")]
     pub stage: Option<String>,
-    /// Keep printing as it grows.
+    /// Keep printing what is added.
     #[arg(short, long, requires = "stage")]
     pub follow: bool,
 }

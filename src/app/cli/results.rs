@@ -70,7 +70,7 @@ pub struct CompareRequest {
     /// The smallest difference that matters, in percent: a smaller one is neither better nor worse [default: 1].
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub smallest_effect: Option<f64>,
-    /// Write an HTML page, too: differences, distributions, time series, how each was measured.
+    /// Also write an HTML page: differences, distributions, time series, how each was measured.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
     /// Print JSON.

@@ -117,7 +117,7 @@ pub(super) struct SelectArgs {
     pub only: Vec<String>,
     #[command(flatten)]
     pub force: ForceArgs,
-    /// Measure each benchmark N times, with seeds that count up: `bench.repeat` of all. Variants of one stage
+    /// Measure each benchmark N times, with consecutive seeds: `bench.repeat` of all. Variants of one stage
     /// (`foreach`) take turns; each point of a sweep is measured N times.
     #[arg(help_heading = HOW, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: Option<u32>,
@@ -377,7 +377,7 @@ pub struct BulkRequest {
     /// Parameters of all its runs; they override the file's.
     #[arg(value_name = "KEY=VALUE")]
     pub settings: Vec<KeyValueArg>,
-    /// Print the commands, and run none.
+    /// Print the commands without running them.
     #[arg(long, help_heading = HOW)]
     pub dry_run: bool,
     /// For files of llmb-run: `gb200` and a scale of 1 are `system=gb200-x1` [default: `gpu_type` of a

@@ -133,7 +133,7 @@ pub struct WhatIfRequest {
     #[arg(long, value_name = "N", default_value_t = 2000)]
     #[arg(value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
     pub requests: u32,
-    /// Prompt length in place of the benchmark's, tokens: the mean, or the mean, the deviation and the most of a
+    /// Prompt length in tokens, in place of the benchmark's: a mean, or mean, standard deviation and maximum of a
     /// lognormal distribution.
     #[arg(long, value_name = "MEAN[,STDDEV[,MAX]]")]
     pub input_tokens: Option<String>,
@@ -160,7 +160,7 @@ pub struct WhatIfRequest {
     pub router: Option<RouterWord>,
     #[command(flatten)]
     pub fleet: FleetArgs,
-    /// Write an HTML page, too: the table, the Pareto front, and the latencies of each point over the rate. Not with
+    /// Also write an HTML page: the table, the Pareto front, and the latencies of each point over the rate. Not with
     /// --rate or --day.
     #[arg(long, value_name = "FILE", conflicts_with = "day", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
@@ -213,8 +213,8 @@ pub struct FleetArgs {
         default_value = "least-load"
     )]
     pub balancer: Vec<BalancerPolicy>,
-    /// Mean time between failures of a server, and the time of its repair, as in `30d,10m`. Its requests begin again on
-    /// other ones.
+    /// Mean time between failures of a server, and the time of its repair, as in `30d,10m`. Its requests start again
+    /// on other servers.
     #[arg(long, value_name = "TIME,REPAIR", requires = "day")]
     pub failures: Option<String>,
     /// Prompts begin with one of COUNT prefixes of TOKENS tokens, in front of their length; the first ones are more

@@ -6,7 +6,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use base::diag::ErrorText;
 
 /// Arguments that `regatta bench` does not have, and what to write.
-const BENCH: [(&[&str], &str); 13] = [
+const BENCH: [(&[&str], &str); 14] = [
     (&["--host", "--port", "--hostname"], "the server is TARGET: `http://HOST:PORT`"),
     (
         &["--api-key", "--token"],
@@ -14,6 +14,7 @@ const BENCH: [(&[&str], &str); 13] = [
     ),
     (&["--max-seconds", "--time", "-d", "--test-time"], "`--duration 30s`"),
     (&["-r"], "`--rate N`: requests per second"),
+    (&["--slo"], "`--goodput ttft:200` (in ms) for each request, `--limit ttft_p99=200ms` for the whole run"),
     (&["--n", "--num"], "`-n N`: how many requests"),
     (&["--rate-type", "--profile"], "the load is `--rate N`, `--concurrency N`, `--offline` or `--sweep`"),
     (
@@ -54,22 +55,22 @@ fn cure(command: &str, argument: &str) -> Option<String> {
     let name = argument.strip_prefix("--").filter(|_| OF_MANIFESTS.contains(&command))?;
     let name = name.replace('-', "_");
     Some(format!(
-        "if it is a parameter of the manifest, write `{name}=VALUE` behind the manifest's name; `regatta show \
+        "if it is a parameter of the manifest, write `{name}=VALUE` after the manifest's name; `regatta show \
          MANIFEST` lists them"
     ))
 }
 
 /// An unknown argument with its cure; and never the advice to pass it on as a value.
-pub(super) fn explain(mut error: clap::Error, command: &str, format: &mut clap::Command) -> clap::Error {
+pub(super) fn explain(mut error: clap::Error, format: &mut clap::Command) -> clap::Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
     }
     error.remove(ContextKind::Suggested);
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return error };
     let argument = argument.split('=').next().unwrap_or_default();
-    match cure(command, argument) {
+    match cure(format.get_name(), argument) {
         Some(cure) => {
-            let text = ErrorText::new(format!("`regatta {command}` has no `{argument}`")).hint(cure);
+            let text = ErrorText::new(format!("`regatta {}` has no `{argument}`", format.get_name())).hint(cure);
             format.error(ErrorKind::UnknownArgument, text)
         }
         None => error,

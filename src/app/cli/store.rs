@@ -19,7 +19,7 @@ pub struct StoreSelection {
     /// [env: REGATTA_SIGN_KEY, a file or its text].
     #[arg(help_heading = HOW, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub sign_key: Option<PathBuf>,
-    /// Take from the store only what one of the public keys in this PEM file has signed [env: REGATTA_TRUSTED_KEYS].
+    /// Accept from the store only what is signed with one of this PEM file's public keys [env: REGATTA_TRUSTED_KEYS].
     #[arg(help_heading = HOW, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub trusted_keys: Option<PathBuf>,
 }

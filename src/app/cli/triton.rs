@@ -16,7 +16,7 @@ pub enum TritonRequest {
     Status {
         #[command(flatten)]
         server: ServerArgs,
-        /// Models that must be ready, too.
+        /// Models that must also be ready.
         #[arg(value_name = "MODEL")]
         models: Vec<String>,
         /// Print JSON.
@@ -228,7 +228,7 @@ pub enum TritonProtocol {
 pub enum TritonUrlError {
     #[error(
         "{}",
-        ErrorText::new(format_args!("`{}` is no address of a server: {}", .text, .why))
+        ErrorText::new(format_args!("`{}` is not an address of a server: {}", .text, .why))
             .hint("write `host:8001` or `grpc://host:8001` for gRPC, `http://host:8000` for HTTP")
     )]
     Text { text: String, why: String },

@@ -81,9 +81,9 @@ pub(super) enum ArgumentValueError {
     Percent,
     #[error("write HOST:PORT, for example localhost:9100, 0.0.0.0:9100 or [::1]:9100")]
     NotHostPort,
-    #[error("`{0}` is no age; write 30d, 12h, 90m or 45s")]
+    #[error("`{0}` is not an age; write 30d, 12h, 90m or 45s")]
     Age(String),
-    #[error("`{0}` is no size; write 500GiB, 2TB or a number of bytes")]
+    #[error("`{0}` is not a size; write 500GiB, 2TB or a number of bytes")]
     Size(String),
 }
 
@@ -241,7 +241,7 @@ impl FromStr for GpuSelection {
         for part in text.strip_suffix(',').unwrap_or(text).split(',') {
             let id: GpuId = part.trim().parse().map_err(|error: GpuIdError| GpuSelectionError(error.to_string()))?;
             if ids.contains(&id) {
-                return Err(GpuSelectionError(format!("GPU {id} is there twice")));
+                return Err(GpuSelectionError(format!("GPU {id} is given twice")));
             }
             ids.push(id);
         }
@@ -271,22 +271,30 @@ impl<P: TypedValueParser> TypedValueParser for QuantityParser<P> {
         match value.to_str().and_then(|text| Formula::read(text, self.kind)) {
             Some(formula) => Ok(Quantity::Unknown(formula)),
             None => self.number.parse_ref(command, arg, value).map(Quantity::Known).map_err(|error| {
-                let number = value.to_str().and_then(without_unit);
-                let cured = number.map(|number| {
-                    let text = format!("`{}` has a unit, and this option takes a number alone", value.display());
-                    let text = ErrorText::new(text).hint(format_args!("write `{number}`"));
-                    Error::raw(ErrorKind::InvalidValue, format!("{text}\n")).with_cmd(command)
-                });
-                cured.unwrap_or(error)
+                let option = arg.map_or_else(String::new, ToString::to_string);
+                let wanted = |what| format!("invalid value '{}' for '{option}': it must be {what}", value.display());
+                let (unit, count) = (value.to_str().and_then(without_unit), value.to_str().map(str::parse::<u64>));
+                let text = match (unit, count) {
+                    (Some(number), _) => {
+                        let text = format!("`{}` has a unit, and this option takes only a number", value.display());
+                        ErrorText::new(text).hint(format_args!("write `{number}`")).to_string()
+                    }
+                    (None, Some(Ok(0))) => wanted("above 0"),
+                    (None, Some(Err(e))) if error.to_string().contains(&e.to_string()) => wanted("a whole number"),
+                    _ => return error,
+                };
+                Error::raw(ErrorKind::InvalidValue, text + "\n").with_cmd(command)
             }),
         }
     }
 }
 
-/// `8` of `8users`, `5` of `5/s`.
-fn without_unit(text: &str) -> Option<&str> {
+/// `8` of `8users`, `5` of `5/s`, `1000` of `1k`.
+fn without_unit(text: &str) -> Option<f64> {
     let number = text.trim_end_matches(|c: char| c.is_alphabetic() || matches!(c, '/' | ' '));
-    (number.len() < text.len() && number.parse::<f64>().is_ok()).then_some(number)
+    let unit = Some(&text[number.len()..]).filter(|unit| !unit.is_empty())?;
+    let thousands = if unit.eq_ignore_ascii_case("k") { 1e3 } else { 1.0 };
+    number.parse().ok().map(|number: f64| number * thousands)
 }
 
 #[cfg(test)]

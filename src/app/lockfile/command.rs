@@ -130,7 +130,7 @@ pub(super) fn open(word: &str) -> Result<LockFile, CommandError> {
     locked_at(word)?.ok_or_else(|| {
         let path = word.split('#').next().unwrap_or(word);
         let problem = match metadata_if_there(Path::new(path)) {
-            Ok(Some(_)) => "is no lock file",
+            Ok(Some(_)) => "is not a lock file",
             Ok(None) => "is not there",
             Err(error) => return anyhow::anyhow!("cannot read {path}: {error}").into(),
         };

@@ -47,7 +47,7 @@ async fn by_http(to: &ServerConnection) -> Result<ServerStatus, ClientError> {
     let mut client = to.http();
     let about = client.server_metadata().await?;
     if !about.get("extensions").is_some_and(Value::is_array) {
-        let kind = ClientErrorKind::Protocol("something answers there that is no Triton".to_owned());
+        let kind = ClientErrorKind::Protocol("something answers there that is not Triton".to_owned());
         return Err(ClientError { request: "GET /v2".to_owned(), address: client.address().to_string(), why: kind });
     }
     let live = client.is_live().await?;

@@ -50,7 +50,7 @@ pub(super) fn limits(text: &str) -> Result<Vec<LatencyLimit>, CommandError> {
         // A text, so that what has no unit is refused as a duration is.
         let limits: Limits = serde_json::from_value(json!({ key: time })).map_err(|error| wrong(error.to_string()))?;
         let limit = limits.latencies().next();
-        let limit = limit.ok_or_else(|| wrong(format!("`{key}` is no latency and statistic")))?;
+        let limit = limit.ok_or_else(|| wrong(format!("`{key}` is not a latency and statistic")))?;
         if !is_in_virtual_time(limit.metric) {
             return Err(wrong(UnknownMetric.to_string()));
         }
@@ -61,8 +61,9 @@ pub(super) fn limits(text: &str) -> Result<Vec<LatencyLimit>, CommandError> {
 
 /// `1000`, `1000,500` or `1000,500,4096`
 pub(super) fn length(text: &str) -> Result<Length, CommandError> {
-    let wrong =
-        || CommandError::usage(format!("`{text}` is no length: write MEAN, MEAN,STDDEV or MEAN,STDDEV,MAX, in tokens"));
+    let wrong = || {
+        CommandError::usage(format!("`{text}` is not a length: write MEAN, MEAN,STDDEV or MEAN,STDDEV,MAX, in tokens"))
+    };
     let numbers: Result<Vec<f64>, _> = text.split(',').map(|number| number.trim().parse::<f64>()).collect();
     let length = match numbers.map_err(|_| wrong())?[..] {
         [mean] | [mean, 0.0] => Length::Fixed(mean.round() as u32),

@@ -49,7 +49,7 @@ pub enum EndpointError {
     HostCharacter { host: String, character: char },
     #[error("`{port}` in `{piece}` is not a port (1 to 65535)")]
     Port { port: String, piece: String },
-    #[error("{0} is there twice")]
+    #[error("{0} is given twice")]
     Twice(Endpoint),
 }
 
@@ -219,7 +219,7 @@ mod tests {
             (":8001", "`:8001` has no host"),
             ("http://a:1", "`http://a:1` begins with a scheme; write `a:1` without `http://`"),
             ("a/b:1", "`a/b` is not a host name; write host:port, without a scheme or a path"),
-            ("a:1,1", "a:1 is there twice"),
+            ("a:1,1", "a:1 is given twice"),
         ] {
             assert_eq!(Endpoint::list(text).unwrap_err().to_string(), why, "{text}");
         }

@@ -90,7 +90,8 @@ impl UnmeasuredProtocol {
         title: "HTTP/2 without HTTP/1.1",
         names: &["h2", "h2c", "http2", "http/2"],
         fields: &[],
-        instead: "put a proxy that speaks HTTP/1.1 in front of the server",
+        instead: "put a proxy that speaks HTTP/1.1 in front of the server; for the gRPC port of a Triton write \
+                  HOST:PORT without http://",
     };
     /// Known by its count, which is that of the chunks without reasoning.
     pub const VISIBLE_USAGE: Self = Self {
@@ -188,7 +189,7 @@ pub struct Retries {
     /// At most this many times for one request.
     #[schemars(range(min = 1, max = MOST_USERS))]
     pub times: u32,
-    /// Which failures.
+    /// Which failures to retry.
     #[serde(default = "both")]
     pub on: Vec<RetryOn>,
     /// From the failure to the next attempt. A server that cannot be reached is not tried more often than every 50 ms.

@@ -62,7 +62,7 @@ pub enum ThinkTime {
     Fixed(TimeSpan),
     /// Exponential with this mean.
     Exponential(TimeSpan),
-    /// Evenly between the two.
+    /// Uniformly from min to max.
     Uniform {
         /// The shortest pause.
         min: TimeSpan,

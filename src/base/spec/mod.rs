@@ -39,6 +39,7 @@ pub use request_headers::{
 };
 pub use schema_format::{
     LARGEST_SHAPE, MOST_ANSWER_BYTES, MOST_PARAMETERS, MOST_PARTS, MOST_REQUESTS, MOST_SECONDS, MOST_USERS, TextFormat,
+    schema_id,
 };
 pub use sim_calibration::{AcceptanceRate, AcceptanceRateError, SimCalibration, SimScheduler};
 pub use sweep_levels::{BenchSweep, LevelRange, SweepLevels, SweepLevelsError};

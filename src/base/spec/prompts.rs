@@ -100,7 +100,7 @@ pub enum Length {
     Given,
     /// Always the same.
     Fixed(u32),
-    /// Evenly between the two, both included.
+    /// Uniformly from min to max, both included.
     Uniform { min: u32, max: u32 },
     /// Normal, rounded and kept within min and max.
     Normal { mean: f64, stddev: f64, min: u32, max: u32 },

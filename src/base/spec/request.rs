@@ -48,7 +48,7 @@ pub struct Request {
     pub bad_words: Option<WordList>,
     /// In place of `bench.end_id`; -1 lets every answer run to its full length.
     pub end_id: Option<i32>,
-    /// In place of the end token.
+    /// The padding token; by default the end token.
     pub pad_id: Option<i32>,
     /// LoRA adapters by their names at the server, with weights: `{ sql: 3, chat: 1 }`. Each request names one of them
     /// in place of the model, drawn with the bench's seed. A record that has a `model` names that one. Not a tensor.

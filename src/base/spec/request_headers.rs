@@ -17,7 +17,7 @@ pub const AUTHORIZATION: &str = "authorization";
 /// What a header cannot be sent for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderFault {
-    #[error("is no header: write NAME:VALUE or NAME=VALUE")]
+    #[error("is not a header: write NAME:VALUE or NAME=VALUE")]
     NoName,
     #[error("has the name `{0}`; a header's name has letters, digits and `-`, without spaces")]
     Name(String),

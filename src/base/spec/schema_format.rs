@@ -30,6 +30,11 @@ macro_rules! text_schema {
 
 pub(super) use text_schema;
 
+/// The `$id` of a published schema: where SchemaStore serves it.
+pub fn schema_id(name: &str) -> String {
+    format!("https://www.schemastore.org/regatta-{name}.json")
+}
+
 /// What a text must be.
 #[derive(Debug)]
 pub struct TextFormat {
@@ -48,6 +53,12 @@ pub struct TextFormat {
 }
 
 impl TextFormat {
+    /// A bare number as the key at this path would have it: latencies are in ms.
+    pub fn with_unit(&self, number: &str, path: &str) -> String {
+        let is_latency = path.contains(".bench.slo.") || path.contains(".bench.limits.");
+        format!("{number}{}", if is_latency && self.unit == "s" { "ms" } else { self.unit })
+    }
+
     pub const ALL: [Self; 4] = [
         Self {
             name: TIME_SPAN,

@@ -150,7 +150,7 @@ impl IdentityClient {
             request = request.header("connection", "close").header("accept", "*/*");
             let mut request = request
                 .body(Empty::<Bytes>::new())
-                .map_err(|error| NoReply::Unreadable(format!("`{path}` is no path: {error}")))?;
+                .map_err(|error| NoReply::Unreadable(format!("`{path}` is not a path: {error}")))?;
             request.headers_mut().extend(self.sent.map());
             let answer = sender.send_request(request).await.map_err(broken)?;
             if let Some(redirect) = Redirect::parse(answer.status(), answer.headers()) {

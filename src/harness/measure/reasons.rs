@@ -178,7 +178,7 @@ verdict_reasons! {
         "arrivals waited for a free stream of a connection";
         ("0");
         [Warning];
-        "raise triton_num_clients_per_frontend".
+        "raise `triton_num_clients_per_frontend`".
     Reconnects "reconnects":
         "connections were lost";
         ("0");
@@ -301,7 +301,7 @@ verdict_reasons! {
         "the time of the simulator does not run with the clock";
         ("1");
         [InvalidServer, Warning "of LoadGen's rehearsals"];
-        "measure at `speed: 1`".
+        "run the simulator at speed 1".
     Preflight "preflight":
         "before the measurement this machine could hardly generate the load";
         ("those of `lag` and `cpu`");

@@ -14,6 +14,7 @@ use crate::schedule::plan;
 use crate::schedule::plan::PLAN;
 use crate::{HarnessError, Measured, ResultFormatError, RunResult};
 use base::files::{open_regular, read_document};
+use base::spec::schema_id;
 
 /// The result of a run.
 pub const RESULT: &str = "result.json";
@@ -110,17 +111,19 @@ pub fn read_records<T: DeserializeOwned>(path: &Path, mut take: impl FnMut(T)) -
 
 /// The JSON Schema of `result.json` as this version writes it; it reads less, for results of other versions.
 pub fn result_schema() -> serde_json::Value {
-    schema_of::<RunResult>()
+    schema_of::<RunResult>("result")
 }
 
-/// The JSON Schema of a file as this version writes it.
-pub(crate) fn schema_of<T: JsonSchema>() -> serde_json::Value {
+/// The JSON Schema of `NAME.json` as this version writes it.
+pub(crate) fn schema_of<T: JsonSchema>(name: &str) -> serde_json::Value {
     // A default is what a reader takes where nothing is written.
     let without_defaults = RecursiveTransform(|schema: &mut Schema| {
         schema.remove("default");
     });
     let settings = SchemaSettings::default().for_serialize().with_transform(without_defaults);
-    settings.into_generator().into_root_schema_for::<T>().to_value()
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    schema["$id"] = schema_id(name).into();
+    schema
 }
 
 #[cfg(test)]

@@ -28,9 +28,15 @@ pub struct Workload {
 impl RunResult {
     /// The server and the load that it is of.
     pub fn workload(&self) -> Workload {
-        let workload = Workload::from(&self.requested);
-        let names = self.identity.as_ref().and_then(RunIdentity::server_names);
-        Workload { server: names.unwrap_or(workload.server), ..workload }
+        let mut workload = Workload::from(&self.requested);
+        workload.server = self.identity.as_ref().and_then(RunIdentity::server_names).unwrap_or(workload.server);
+        if workload.model.is_empty() {
+            // The only one of its server.
+            workload
+                .model
+                .extend(self.identity.as_ref().and_then(|identity| identity.servers.first()?.model.as_deref()));
+        }
+        workload
     }
 }
 

@@ -91,7 +91,7 @@ pub struct GpuCount {
 pub enum SweepError {
     #[error("cannot read {path}: {source}")]
     Unreadable { path: String, source: std::io::Error },
-    #[error("{path} is no sweep: {source}")]
+    #[error("{path} is not a sweep: {source}")]
     Format { path: String, source: serde_json::Error },
     #[error("{path} is a sweep of format {found}; this version reads {SCHEMA}")]
     Schema { path: String, found: u32 },
@@ -279,7 +279,7 @@ impl GpuCount {
 
 /// The JSON Schema of `sweep.json` as this version writes it.
 pub fn sweep_schema() -> serde_json::Value {
-    schema_of::<SweepReport>()
+    schema_of::<SweepReport>("sweep")
 }
 
 /// What the knee of a sweep is.

@@ -33,7 +33,7 @@ pub(crate) enum HandshakeError {
     /// The server refuses every request, whatever the model is.
     #[error("{path}: HTTP status {status}; {cause}")]
     Access { path: String, status: u16, cause: String },
-    #[error("{path} (HTTP status {status}) names no model, so one must be given")]
+    #[error("{path} (HTTP status {status}) lists no models; set `model`")]
     NoModelNamed { path: String, status: u16 },
     /// All models that the server names, and the one that is not among them.
     #[error("{}", other_models(names, requested))]
@@ -55,7 +55,8 @@ fn other_models(names: &[String], requested: &str) -> String {
             let first: Vec<&str> = listed().take(MOST).collect();
             format!("it has {} and {} more{alike}", first.join(", "), names.len() - MOST)
         }
-        [only] => format!("it has {only}; set `model: {only}` (`regatta bench`: -m {only})"),
+        [only] => format!("it has {only}; set `model: {only}`"),
+        _ if requested.is_empty() => format!("it has several models, {}: set `model`", names.join(", ")),
         _ => format!("it has {}", names.join(", ")),
     }
 }

@@ -251,27 +251,20 @@ pub fn refused_field(why: &str) -> Option<String> {
         return None;
     }
     let names = |field: &str| lower.contains(field);
-    let by_length_field = |field: &str| {
-        format!(
-            "`request: {{ length_field: {field} }}` sends the length of answers as {field} (`regatta bench`: \
-             --length-field {field})"
-        )
-    };
+    let by_length_field =
+        |field: &str| format!("`request: {{ length_field: {field} }}` sends the length of answers as {field}");
     let length = match (names("max_tokens"), names("max_completion_tokens")) {
         (true, true) => Some(by_length_field("max_completion_tokens")),
         (true, false) => Some(
-            "`extra: { max_tokens: null }` leaves max_tokens out (`regatta bench`: --extra max_tokens:null), and the \
-             server decides how long answers are; with `request: { length_field: max_completion_tokens }` \
-             (--length-field) openai-chat has another name for it"
+            "`extra: { max_tokens: null }` leaves max_tokens out, and the server decides how long answers are; with \
+             `request: { length_field: max_completion_tokens }` openai-chat has another name for it"
                 .to_owned(),
         ),
         (false, true) => Some(by_length_field("max_tokens")),
         (false, false) => None,
     };
-    let options = names("stream_options").then(|| {
-        "`extra: { stream_options: null }` leaves stream_options out (`regatta bench`: --extra stream_options:null)"
-            .to_owned()
-    });
+    let options =
+        names("stream_options").then(|| "`extra: { stream_options: null }` leaves stream_options out".to_owned());
     let settings: Vec<String> = length.into_iter().chain(options).collect();
     (!settings.is_empty()).then(|| settings.join("; "))
 }
@@ -286,20 +279,20 @@ mod tests {
             (
                 "HTTP status 400: Unsupported parameter: 'max_tokens' is not supported with this model. Use \
                  'max_completion_tokens' instead.",
-                &["--length-field max_completion_tokens"][..],
+                &["`request: { length_field: max_completion_tokens }`"][..],
             ),
             (
                 concat!(
                     r#"HTTP status 422: {"detail":[{"type":"extra_forbidden","loc":["body","stream_options"],"#,
                     r#""msg":"Extra inputs are not permitted"}]}"#
                 ),
-                &["--extra stream_options:null"],
+                &["`extra: { stream_options: null }`"],
             ),
             (
                 "HTTP status 400: Unrecognized request arguments supplied: max_tokens, stream_options",
-                &["--extra max_tokens:null", "--extra stream_options:null"],
+                &["`extra: { max_tokens: null }`", "`extra: { stream_options: null }`"],
             ),
-            ("HTTP status 422: max_completion_tokens: Extra inputs are not permitted", &["--length-field max_tokens"]),
+            ("HTTP status 422: max_completion_tokens: Extra inputs are not permitted", &["length_field: max_tokens"]),
         ] {
             let hint = refused_field(why).unwrap();
             assert!(settings.iter().all(|setting| hint.contains(setting)), "{why}: {hint}");

@@ -180,7 +180,7 @@ fn read_to(
             let name = word.split('=').next().unwrap_or(word);
             let names = table.iter().flat_map(|option| option.names.iter().copied());
             let hint = did_you_mean(name, names).unwrap_or_default();
-            builder.push_error(format!("`{name}` is no option of {tool} that is known here; {hint}"));
+            builder.push_error(format!("`{name}` is not an option of {tool} that is known here; {hint}"));
             while words.get(at).is_some_and(|word| !is_option(word)) {
                 at += 1;
             }
@@ -328,7 +328,9 @@ mod tests {
     fn every_unknown_option_is_named_with_the_nearest_and_takes_its_words_along() {
         let (line, faults) = read_line("--modle x --color y z --streaming --request-rate");
         assert_eq!(faults.len(), 3, "{faults:?}");
-        assert!(faults[0].contains("`--modle` is no option of tool") && faults[0].contains("did you mean `--model`?"));
+        assert!(
+            faults[0].contains("`--modle` is not an option of tool") && faults[0].contains("did you mean `--model`?")
+        );
         assert!(faults[2].contains("`--request-rate` of tool needs a value"));
         assert!(line.plain.is_empty() && line.has("--streaming"));
     }

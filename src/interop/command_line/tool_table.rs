@@ -302,7 +302,7 @@ impl ToolTable {
                 "" => continue,
                 text => {
                     let Ok(number) = text.parse::<Quantity<u64>>() else {
-                        builder.push_error(format!("`{name} {text}` is no whole number"));
+                        builder.push_error(format!("`{name} {text}` is not a whole number"));
                         continue;
                     };
                     json!(number)

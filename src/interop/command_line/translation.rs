@@ -420,13 +420,13 @@ pub enum ProblemKind {
     OpenQuote,
     #[error("there is no command in the line")]
     NoCommand,
-    #[error("there is no script behind python")]
+    #[error("there is no script after python")]
     NoScript,
     #[error("there is no command in it that is known here{}", listed(programs))]
     NoKnownCommand { programs: Vec<String> },
     #[error("there are {commands} commands in it; at most {most} are read")]
     TooManyCommands { commands: usize, most: usize },
-    #[error("its loops make more than {most} commands")]
+    #[error("its loops expand to more than {most} commands")]
     TooManyInLoops { most: usize },
     #[error("commands stand in each other more than {deepest} deep")]
     TooDeep { deepest: usize },

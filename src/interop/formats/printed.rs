@@ -351,7 +351,7 @@ Per User Output Speed (tps/user):                 75.7500
         Per GPU Output Throughput (tokens/sec/gpu):       5530.7382\n";
         let overview = |text: &str| overviews(text).pop();
         let none = overview("Quantization:           None\n= PERFORMANCE OVERVIEW\n").expect("an overview");
-        assert!(none.requested.is_empty(), "Python's word for nothing is no value: {:?}", none.requested);
+        assert!(none.requested.is_empty(), "Python's word for nothing is not a value: {:?}", none.requested);
         let numbers = overview(older).expect("an overview");
         assert_eq!(numbers.tokens_per_s, Some(5530.7382));
         assert_eq!(numbers.extra_rates[1].1, Some(5530.7382));

@@ -48,7 +48,7 @@ pub struct ImportSource {
 pub enum ImportError {
     #[error("{name} holds results of several tools or formats: {first} and {second}")]
     SeveralTools { name: String, first: String, second: String },
-    #[error("{name} is no result that is known here")]
+    #[error("{name} is not a result that is known here")]
     Unknown { name: String },
     #[error("{name} holds {count} runs")]
     SeveralRuns { name: String, count: usize },

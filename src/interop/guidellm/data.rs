@@ -217,7 +217,7 @@ fn shape(all: &Map<String, Value>, load: &mut TranslatedLoad) -> Option<Quantity
             }
             "turns" if value.as_u64() == Some(1) => {}
             "turns" if value.is_string() => {
-                load.builder.push_error(format!("`turns={}` is no number", unquoted(value)));
+                load.builder.push_error(format!("`turns={}` is not a number", unquoted(value)));
             }
             "turns" => {
                 load.set("sessions", json!({"turns": {"fixed": value}, "history": "answers"}));

@@ -242,7 +242,7 @@ impl GuideLlmRun {
             }
             "sweep" => self.whole_sweep(load),
             other if let Some(near) = nearest(other, PROFILES) => {
-                load.builder.push_error(format!("`{other}` is no profile of GuideLLM; did you mean `{near}`?"));
+                load.builder.push_error(format!("`{other}` is not a profile of GuideLLM; did you mean `{near}`?"));
             }
             other => load.builder.push_error(format!(
                 "the profile `{other}` searches for a load: `bench.search` finds the highest rate within `limits`; \
@@ -374,7 +374,7 @@ impl WarmUp {
 fn known_number(value: &Value, builder: &mut TranslationBuilder) -> Option<f64> {
     let number = numeric(value)?;
     if number.known().is_none() {
-        builder.push_error(format!("`warmup={number}` is no number"));
+        builder.push_error(format!("`warmup={number}` is not a number"));
     }
     number.known().copied()
 }

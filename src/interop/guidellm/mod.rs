@@ -67,7 +67,7 @@ fn benchmark_option(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut Tr
         "--model" => run.model = text(),
         "--backend" if value == "openai_http" => {}
         "--backend" => {
-            builder.push_error(format!("`{}` is not measured: it is no server over HTTP", given.as_written()));
+            builder.push_error(format!("`{}` is not measured: it is not a server over HTTP", given.as_written()));
         }
         "--backend-kwargs" => backend(value, run, builder),
         "--request-type" => run.request_format = text(),
@@ -85,7 +85,7 @@ fn benchmark_option(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut Tr
         "--max-requests" => run.requests = number(given, builder).map(|count| count.map(|count| count as u64)),
         "--warmup" => match number(given, builder) {
             Some(Quantity::Known(amount)) => run.warmup = Some(WarmUp::new(amount)),
-            Some(Quantity::Unknown(_)) => builder.push_error(format!("`{}` is no number", given.as_written())),
+            Some(Quantity::Unknown(_)) => builder.push_error(format!("`{}` is not a number", given.as_written())),
             None => {}
         },
         name => BENCHMARK.row(name).into_iter().for_each(|row| row.push_untranslated(given, builder)),
@@ -143,7 +143,7 @@ fn number(given: &GivenOption, builder: &mut TranslationBuilder) -> Option<Quant
     let is_limit = |number: &Quantity<f64>| number.known().is_none_or(|number| number.is_finite() && *number >= 0.0);
     let number = given.number::<f64>().filter(is_limit);
     if number.is_none() {
-        builder.push_error(format!("`{}` is no number", given.as_written()));
+        builder.push_error(format!("`{}` is not a number", given.as_written()));
     }
     number
 }
@@ -191,7 +191,7 @@ fn run_option(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut Translat
     match given.name {
         "--backend" if kind == "openai_http" || kind.is_empty() => backend(value, run, builder),
         "--backend" => {
-            builder.push_error(format!("`--backend kind={kind}` is not measured: it is no server over HTTP"));
+            builder.push_error(format!("`--backend kind={kind}` is not measured: it is not a server over HTTP"));
         }
         "--profile" => profile(&fields, run, builder),
         "--constraint" => constraint(given, kind, &fields, run, builder),
@@ -235,7 +235,8 @@ fn profile(fields: &Map<String, Value>, run: &mut GuideLlmRun, builder: &mut Tra
             }
             other => match nearest(other, FIELDS.split(' ')) {
                 Some(near) => {
-                    builder.push_error(format!("`{other}={value}` is no field of a profile; did you mean `{near}`?"));
+                    builder
+                        .push_error(format!("`{other}={value}` is not a field of a profile; did you mean `{near}`?"));
                 }
                 None => builder.push_untranslated(format!("{other}={value}"), "Regatta has nothing like it"),
             },

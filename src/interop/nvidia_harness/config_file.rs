@@ -69,7 +69,7 @@ impl ConfigFile {
                     }
                     _ => builder.push_untranslated(
                         "EXPORTS",
-                        format!("the key {} is no WorkloadSetting with fields", key.json()),
+                        format!("the key {} is not a WorkloadSetting with fields", key.json()),
                     ),
                 }
             }
@@ -264,7 +264,7 @@ pub(super) enum ValueError {
     FieldOfValue(String),
     #[error("a part of a value that is not there")]
     NoPart,
-    #[error("a minus before what is no number")]
+    #[error("a minus before what is not a number")]
     Minus,
     /// The spread value, as JSON.
     #[error("`**{0}`, which is not in this file")]

@@ -143,7 +143,7 @@ fn variable(name: &str, value: &str, word: &str, args: &mut HarnessFields, build
             ["RUN_ARGS", "BENCHMARKS", "SYSTEM_NAME", "LOG_DIR", "TRTLLM_BUILD_FLAGS", "TRTLLM_RUNTIME_FLAGS"],
         ) {
             Some(near) => {
-                builder.push_error(format!("`{name}` is no variable of the Makefile; did you mean `{near}`?"));
+                builder.push_error(format!("`{name}` is not a variable of the Makefile; did you mean `{near}`?"));
             }
             None => builder.push_untranslated(word, "language models do not use the variable"),
         },

@@ -169,7 +169,7 @@ impl HarnessFields {
             self.is_interactive = first.ends_with("-interactive");
         } else {
             let hint = benchmark_hint(first);
-            builder.push_error(format!("cannot translate `{first}`: it is no benchmark of language models; {hint}"));
+            builder.push_error(format!("cannot translate `{first}`: it is not a benchmark of language models; {hint}"));
         }
         for more in names {
             builder
@@ -194,7 +194,7 @@ impl HarnessFields {
                 _ => {
                     let scenarios = ["Offline", "Server", "Interactive", "SingleStream"];
                     let hint = did_you_mean(scenario, scenarios).unwrap_or_default();
-                    builder.push_error(format!("`{scenario}` is no scenario; {hint}"));
+                    builder.push_error(format!("`{scenario}` is not a scenario; {hint}"));
                 }
             }
         }

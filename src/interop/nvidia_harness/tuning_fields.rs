@@ -45,7 +45,7 @@ pub(super) fn read(name: &str, value: &str, word: &str) -> Option<Result<Vec<Tun
         // `gpu_batch_size` may have the benchmark in front: `llama2-70b:2048`.
         let number = value.rsplit(':').next().unwrap_or(value);
         if number.parse::<u64>().is_err() {
-            return Some(Err(TuningFieldError(format!("`{number}` is no whole number"))));
+            return Some(Err(TuningFieldError(format!("`{number}` is not a whole number"))));
         }
         return Some(Ok(vec![field(name.to_owned(), number)]));
     }
@@ -147,7 +147,7 @@ mod tests {
             "tuning.server.runtime_flags.kvcache_free_gpu_mem_frac=0.97"
         );
         assert!(places("trtllm_build_flags", "max_num_tokens").unwrap_err().0.contains("KEY:VALUE"));
-        assert!(places("triton_num_servers", "all").unwrap_err().0.contains("no whole number"));
+        assert!(places("triton_num_servers", "all").unwrap_err().0.contains("not a whole number"));
         assert!(read("log_dir", "x", "x").is_none());
     }
 }

@@ -93,7 +93,7 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeani
 fn dataset(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeaning> {
     for given in line.given.iter().filter(|given| given.name.ends_with("-len") || given.name == "--num-prompts") {
         if given.number::<u32>().is_none() {
-            load.builder.push_error(format!("`{}` is no whole number", given.as_written()));
+            load.builder.push_error(format!("`{}` is not a whole number", given.as_written()));
         }
     }
     let number = |name: &str| line.first_number::<u32>(&[name]);

@@ -198,7 +198,7 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
 fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Translation, TranslationError> {
     if path.starts_with("--") && !run_args::begin(path, arguments) {
         return Err(TranslationError::new(format!(
-            "`{path}` begins a line and is no command: the line before it lacks a `\\` at its end"
+            "`{path}` begins a line and is not a command: the line before it lacks a `\\` at its end"
         )));
     }
     if path.starts_with("--") {

@@ -140,7 +140,7 @@ pub(crate) fn repository(files: &[FilledFile], builder: &mut TranslationBuilder)
         parameters.entry(parameter.name).or_insert_with(|| typed(parameter.unset));
     }
     for file in files.iter().filter(|file| !models.contains(&file.model.as_str())) {
-        builder.push_untranslated(format!("{}/config.pbtxt", file.model), "it is none of the backend's five models");
+        builder.push_untranslated(format!("{}/config.pbtxt", file.model), "it is not one of the backend's five models");
     }
     if models.len() < 5 {
         stage.insert("models".to_owned(), json!(models));

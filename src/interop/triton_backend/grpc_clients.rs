@@ -39,7 +39,7 @@ pub(crate) fn inflight_batcher_llm_client(words: &[String]) -> Result<Translatio
     if let Some(ms) = line.value("--stop-after-ms") {
         match ms.parse::<f64>() {
             Ok(ms) => command.extend(["--stop-after".to_owned(), format!("{}", ms / 1000.0)]),
-            Err(_) => builder.push_error(format!("`--stop-after-ms {ms}` is no number")),
+            Err(_) => builder.push_error(format!("`--stop-after-ms {ms}` is not a number")),
         }
         builder.note("the request is cancelled, as with --stop-via-request-cancel; no second one with `stop` is sent");
     }

@@ -35,7 +35,7 @@ pub(crate) fn stage(env: &Env, words: &[String], builder: &mut TranslationBuilde
     }
     let world = line.number::<u64>("--world_size").unwrap_or(Quantity::Known(1));
     if let (Some(text), None) = (line.value("--world_size"), line.number::<u64>("--world_size")) {
-        builder.push_error(format!("`--world_size {text}` is no whole number"));
+        builder.push_error(format!("`--world_size {text}` is not a whole number"));
     }
     let is_multi = line.has("--multi-model");
     match (is_multi, &world) {

@@ -83,7 +83,7 @@ pub(super) fn translate(
     line.has_options_only(tool, &mut load.builder);
     if line.has(USE_CHAT_TEMPLATE) && program.range_ratio != RangeRatio::UpTo {
         load.builder.push_error(format!(
-            "`{USE_CHAT_TEMPLATE}` is no option of {tool}, but of InferenceMAX's benchmark_serving.py"
+            "`{USE_CHAT_TEMPLATE}` is not an option of {tool}, but of InferenceMAX's benchmark_serving.py"
         ));
     }
     if let Err(why) = measured(program, env, &line, &mut load) {

@@ -48,7 +48,7 @@ pub(super) fn put(line: &ParsedLine, range_ratio: RangeRatio, load: &mut Transla
         given.name.ends_with("-len") && (has_data_sets(given.name) || given.name == "--output-len")
     };
     for given in line.given.iter().filter(lengths).filter(|given| given.number::<i64>().is_none()) {
-        load.builder.push_error(format!("`{}` is no whole number", given.as_written()));
+        load.builder.push_error(format!("`{}` is not a whole number", given.as_written()));
     }
     name(line).clone_into(&mut load.data_set);
     let number = |names: &[&str]| line.first_number::<u32>(names);
@@ -112,7 +112,7 @@ pub(super) fn put(line: &ParsedLine, range_ratio: RangeRatio, load: &mut Transla
         }
         other => {
             return Err(format!(
-                "cannot translate the line: the data set `{other}` is none of text to generate from, and images, \
+                "cannot translate the line: the data set `{other}` is not one of text to generate from, and images, \
                     sound and ranking are not measured"
             )
             .into());

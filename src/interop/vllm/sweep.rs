@@ -87,7 +87,7 @@ pub(super) fn translate(words: &[String], inner: TranslateInner<'_>) -> Result<T
             match measurement.kind {
                 TranslationKind::Bench(bench) => benches.push(bench),
                 TranslationKind::Nothing(reason) => return TranslationBuilder::nothing(TOOL, reason),
-                _ => builder.push_error("--bench-cmd is no line of a benchmark"),
+                _ => builder.push_error("--bench-cmd is not a line of a benchmark"),
             }
         }
         let benches = TranslatedBench::gathered(benches);

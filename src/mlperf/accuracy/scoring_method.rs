@@ -37,9 +37,9 @@ pub enum AnswerScore {
 /// A part of a data set that the benchmark's scoring method does not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownTask {
-    #[error("the metric `{0}` is none of rouge, niah_em, qa_em")]
+    #[error("the metric `{0}` is not one of rouge, niah_em, qa_em")]
     Metric(String),
-    #[error("the set `{0}` is none of gpqa, mmlu_pro, math500, aime, livecodebench")]
+    #[error("the set `{0}` is not one of gpqa, mmlu_pro, math500, aime, livecodebench")]
     Set(String),
 }
 

@@ -293,7 +293,7 @@ impl PunktModel {
         }
         model.starters = set(&read(FILES[2])?.1);
         for (path, line, word, flags) in rows(&read(FILES[3])?)? {
-            let message = "the second column is no number";
+            let message = "the second column is not a number";
             let flags = flags.parse().map_err(|_| ModelError::Line { path: path.to_owned(), line, what: message })?;
             model.seen.insert(word.to_owned(), flags);
         }

@@ -25,7 +25,7 @@ pub(super) fn add(tree: &mut SubmissionTree, logs: &ForeignResult) -> Result<(),
         return Ok(());
     }
     let Some(scenario) = scenario_titled(&logs.scenario) else {
-        tree.problem(format!("{}: `{}` is no scenario", logs.folder.display(), logs.scenario));
+        tree.problem(format!("{}: `{}` is not a scenario", logs.folder.display(), logs.scenario));
         return Ok(());
     };
     if logs.folder.join(DETAIL_FILE).is_file() {

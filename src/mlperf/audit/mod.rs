@@ -40,7 +40,7 @@ pub enum VerifyError {
     Detail { path: PathBuf, error: DetailError },
     #[error("`{}`: {error}", path.display())]
     Answers { path: PathBuf, error: LogError },
-    #[error("`{}` is a {is} run, and that is no audit test", folder.display())]
+    #[error("`{}` is a {is} run, and that is not an audit test", folder.display())]
     NoTest { folder: PathBuf, is: &'static str },
     #[error("TEST07 needs the exact match of the run's answers")]
     NoScore,

@@ -47,7 +47,7 @@ pub enum SampleFileError {
 /// A column that holds another kind of value than its name announces.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ColumnError {
-    #[error("`{0}` is no list of whole numbers")]
+    #[error("`{0}` is not a list of whole numbers")]
     NotIds(String),
     #[error("`{0}` is a list, and a text is expected")]
     NotText(String),

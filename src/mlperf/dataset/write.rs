@@ -236,7 +236,7 @@ impl SampleWriter {
             ids.iter().map(|id| i32::try_from(*id).ok().and_then(|id| u32::try_from(id).ok()).ok_or(*id)).collect();
         let ids = match checked {
             Ok(ids) => ids,
-            Err(id) => return self.push_error(format!("row {index}: {id} is no token id")),
+            Err(id) => return self.push_error(format!("row {index}: {id} is not a token id")),
         };
         let length = ids.len() as u64;
         self.tokens = (self.tokens.0.min(length), self.tokens.1 + length, self.tokens.2.max(length));

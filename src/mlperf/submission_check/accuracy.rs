@@ -164,7 +164,9 @@ fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<
         to.review(SubmissionCheck::Hash, &text_at, "it has several lines `hash=…`").rule(rule).fix(score);
     }
     if hash.len() != 64 || !hash.chars().all(|c| c.is_ascii_hexdigit()) {
-        to.refuse(SubmissionCheck::Hash, &text_at, format!("its hash is no SHA-256: {hash:?}")).rule(rule).fix(score);
+        to.refuse(SubmissionCheck::Hash, &text_at, format!("its hash is not a SHA-256: {hash:?}"))
+            .rule(rule)
+            .fix(score);
         return;
     }
     let (goes_with, pack) = ("the accuracy log goes with the result, truncated", "pack it again");

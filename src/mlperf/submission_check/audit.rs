@@ -54,7 +54,7 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, benchmark:
     let above = entry.audit(TestMode::Test06).parent().map(Path::to_owned).unwrap_or_default();
     for name in folders(&above).iter().filter(|name| name.starts_with("TEST")) {
         if !benchmark.tests.iter().any(|test| test_folder(*test) == name) {
-            let finding = format!("{name} is no test of {}", entry.benchmark);
+            let finding = format!("{name} is not a test of {}", entry.benchmark);
             to.review(SubmissionCheck::ExtraTest, &above.join(name), finding)
                 .rule("it is not examined")
                 .fix("take it out");

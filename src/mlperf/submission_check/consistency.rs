@@ -212,7 +212,7 @@ fn percentiles(to: &mut SubmissionFindings, at: &Path, detail: &Detail) {
         if let Some(pair) = values.windows(2).find(|pair| pair[0].1 > pair[1].1) {
             let [(low, a), (high, b)] = [pair[0], pair[1]];
             let finding = format!("{name}: the {low}th percentile is {a} ns, the {high}th {b} ns");
-            to.refuse(SubmissionCheck::Counts, at, finding).rule("a higher percentile is no smaller").fix(FIX);
+            to.refuse(SubmissionCheck::Counts, at, finding).rule("a higher percentile is not smaller").fix(FIX);
         }
     }
 }

@@ -193,7 +193,7 @@ fn switches(to: &mut SubmissionFindings, at: &Path, detail: &Detail) {
         if detail.number(&format!("effective_{key}")).is_some_and(|value| value > 0.0) {
             let finding = format!("{key} was on: this is a run of an audit test");
             to.refuse(SubmissionCheck::AuditSettings, at, finding)
-                .rule("LoadGen took an audit.config; its log is no result")
+                .rule("LoadGen took an audit.config; its log is not a result")
                 .fix("remove audit.config from where the run starts, and run again");
         }
     }

@@ -118,7 +118,7 @@ fn average(
             .rule(
                 "a meter that changes its range has no value; published results have such samples in their ranging run",
             )
-            .fix("measure again, if it is none of these");
+            .fix("measure again, if it is not one of these");
     }
     if let Some(impossible) = average.impossible.as_ref().filter(|_| meter == Meter::Measures) {
         let rule = "no system draws less than nothing, or an unknown power";
@@ -183,7 +183,7 @@ fn exactly(to: &mut SubmissionFindings, folder: &Path, needed: &[&str], allowed:
     }
     let is_known = |name: &str| [needed, allowed, &IGNORED].iter().any(|names| names.contains(&name));
     for name in there.iter().filter(|name| !is_known(name)) {
-        to.refuse(SubmissionCheck::Power, &folder.join(name), "it is no file of a power measurement")
+        to.refuse(SubmissionCheck::Power, &folder.join(name), "it is not a file of a power measurement")
             .rule(rule)
             .fix("take it out");
     }
@@ -353,11 +353,11 @@ pub(super) struct BadSample {
 /// What is wrong with a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum SampleFault {
-    #[error("`{0}` is no time, MM-DD-YYYY HH:MM:SS.fff")]
+    #[error("`{0}` is not a time, MM-DD-YYYY HH:MM:SS.fff")]
     Time(String),
     #[error("`{0}` is where `Watts` is due")]
     Field(String),
-    #[error("`{0}` is no number of watts")]
+    #[error("`{0}` is not a number of watts")]
     Watts(String),
 }
 
@@ -506,11 +506,14 @@ mod tests {
     fn a_line_that_cannot_be_read_is_named() {
         let parse_error =
             |line: &str| PowerAverage::parse(&format!("{TEXT}{line}\n"), window()).unwrap_err().to_string();
-        assert_eq!(parse_error("Time,08-24-2023 10:15:03.600,Watts,none"), "line 8: `none` is no number of watts");
+        assert_eq!(parse_error("Time,08-24-2023 10:15:03.600,Watts,none"), "line 8: `none` is not a number of watts");
         assert_eq!(parse_error("Time,08-24-2023 10:15:03.600"), "line 8: `` is where `Watts` is due");
         assert_eq!(parse_error("Time,08-24-2023 10:15:03.600,Volts,230.0"), "line 8: `Volts` is where `Watts` is due");
-        assert_eq!(parse_error("Time,08-24-2023 10:15:03.600,Watts"), "line 8: `` is no number of watts");
-        assert_eq!(parse_error("Time,yesterday,Watts,1.0"), "line 8: `yesterday` is no time, MM-DD-YYYY HH:MM:SS.fff");
+        assert_eq!(parse_error("Time,08-24-2023 10:15:03.600,Watts"), "line 8: `` is not a number of watts");
+        assert_eq!(
+            parse_error("Time,yesterday,Watts,1.0"),
+            "line 8: `yesterday` is not a time, MM-DD-YYYY HH:MM:SS.fff"
+        );
     }
 
     #[test]

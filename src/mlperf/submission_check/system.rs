@@ -101,7 +101,7 @@ fn texts(to: &mut SubmissionFindings, at: &Path, fields: &Map<String, Value>) {
         if name != IS_NETWORK && !is_meaningful(Some(value)) {
             continue;
         }
-        let finding = format!("`{name}` is no text: {value}");
+        let finding = format!("`{name}` is not text: {value}");
         to.refuse(SubmissionCheck::SystemFields, at, finding)
             .rule("the official checker reads it as a text, and ends there")
             .fix(if name == IS_NETWORK { "take it out, or write \"true\" in quotes" } else { "write it in quotes" });

@@ -230,7 +230,7 @@ pub(super) fn folder<'a>(
     let names = round.benchmarks.keys().map(String::as_str);
     if others.is_empty() {
         let near = base::diag::did_you_mean(&found.name, names.clone());
-        let finding = format!("{} is no benchmark of {}", found.name, round.name);
+        let finding = format!("{} is not a benchmark of {}", found.name, round.name);
         to.refuse(SubmissionCheck::Benchmark, &found.folder, finding)
             .rule("nothing below it is judged; in Open, model_mapping.json names the benchmark of a model")
             .fix(near.unwrap_or_else(|| format!("take one of {}", names.collect::<Vec<_>>().join(", "))));
@@ -250,7 +250,7 @@ pub(super) fn check(to: &mut SubmissionFindings, submitter: &Submitter, found: &
     for name in &found.scenarios {
         let at = found.folder.join(name);
         let Some(scenario) = scenario_titled(name) else {
-            to.refuse(SubmissionCheck::Scenario, &at, format!("{name:?} is no scenario"))
+            to.refuse(SubmissionCheck::Scenario, &at, format!("{name:?} is not a scenario"))
                 .rule("scenarios are Offline, Server, Interactive")
                 .fix("take it out");
             continue;
@@ -262,7 +262,7 @@ pub(super) fn check(to: &mut SubmissionFindings, submitter: &Submitter, found: &
         }
         there.push(scenario);
         if submitter.division != "open" && !may.contains(&scenario) {
-            let finding = format!("{name} is no scenario of {}", found.name);
+            let finding = format!("{name} is not a scenario of {}", found.name);
             to.refuse(SubmissionCheck::Scenario, &at, finding)
                 .rule("a closed result is in one of the benchmark's scenarios")
                 .fix("take it out, or submit it to Open");
@@ -303,7 +303,7 @@ pub(super) fn root(to: &mut SubmissionFindings, root: &Path, layout: SubmissionL
     }
     let is_stray = |name: &&String| !DIVISIONS.contains(&name.as_str()) && !BESIDE.contains(&name.as_str());
     for name in folders(root).iter().filter(is_stray) {
-        to.review(SubmissionCheck::StrayFile, &root.join(name), "it is no division").rule(rule).fix("take it out");
+        to.review(SubmissionCheck::StrayFile, &root.join(name), "it is not a division").rule(rule).fix("take it out");
     }
     for division in DIVISIONS {
         for name in files(&root.join(division)) {
@@ -318,7 +318,7 @@ pub(super) fn root(to: &mut SubmissionFindings, root: &Path, layout: SubmissionL
 /// A folder below a division without `results/`. The checkers until v5.1 pass it over.
 pub(super) fn no_results(to: &mut SubmissionFindings, submitter: &Submitter, layout: SubmissionLayout) {
     if !submitter.folder.join("results").is_dir() {
-        let finding = "it has no results/, and is no submitter's";
+        let finding = "it has no results/, and is not a submitter's";
         let rule =
             "since v6.0 the official checker ends at a folder below a division without results/, and judges nothing";
         to.find(FindingWeight::of_newer_checker(layout), SubmissionCheck::Layout, &submitter.folder, finding)

@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::manifest::model::Loadgen;
+use crate::manifest::targets;
 use base::spec::{
     Arrivals, BenchSweep, DelayPlace, LARGEST_SHAPE, LONGEST_LENGTH, Length, Limits, MOST_PARTS, MOST_REQUESTS,
     MOST_USERS, Prefixes, Protocol, Ramp, RecordOrder, Request, Retries, Scenario, Sessions, SloLimits, StopAfter,
@@ -24,7 +25,7 @@ pub struct Bench {
     /// The protocol of requests. [default: that of the target's URL, else `kserve`]
     pub protocol: Option<Protocol>,
     /// The model to drive. Of Triton's: `tensorrt_llm` takes token ids, `ensemble` and `tensorrt_llm_bls` take text.
-    /// Over OpenAI's interfaces "" is the only one that the server lists.
+    /// Over OpenAI's interfaces "" is the only one that the server lists, and the default.
     #[serde(default = "super::tensorrt_llm")]
     pub model: String,
     /// Over HTTP: the path, in place of the protocol's usual one.
@@ -40,6 +41,8 @@ pub struct Bench {
     /// Wait this long for servers that are still loading, or not there yet: until each is reachable and reports that it
     /// is ready. [default: a server has to be ready, or the stage that starts it waits]
     pub ready_timeout: Option<TimeSpan>,
+    /// How requests arrive. [default: `concurrency` where that key or a sweep of it is written, else `server`]
+    #[serde(default = "super::server")]
     pub scenario: Scenario,
     /// Server: mean arrivals per second; of sessions, where there are any.
     pub rate: Option<f64>,
@@ -85,7 +88,7 @@ pub struct Bench {
     /// Seed of arrivals, lengths and tokens. The same seed gives the same plan.
     #[serde(default)]
     pub seed: u64,
-    /// The number of runs of this measurement, one after the other, with seeds that count up from `seed`: `compare`
+    /// The number of runs of this measurement, one after the other, with consecutive seeds from `seed` on: `compare`
     /// judges by how much runs differ. Each is kept in `repeats/`, and result.json has means and intervals over them.
     /// In a `sweep`, each point is measured this many times.
     #[serde(default = "super::one", skip_serializing_if = "is_one")]
@@ -150,11 +153,27 @@ pub struct Bench {
     #[serde(default = "super::usual_end_id")]
     pub end_id: i32,
     /// What each request contains besides its prompt and its length.
-    #[serde(default, skip_serializing_if = "is_plain")]
+    #[serde(default, skip_serializing_if = "is_usual")]
     pub request: Box<Request>,
 }
 
 impl Bench {
+    /// The model where none is named.
+    pub const USUAL_MODEL: &str = "tensorrt_llm";
+
+    /// Fills in what is not `written` and follows from what is: the scenario of its level, and the model of a server
+    /// with one.
+    pub fn fill_in(&mut self, written: &serde_json::Value) {
+        let has_users = self.concurrency.is_some() || matches!(self.sweep, Some(BenchSweep::Concurrency(_)));
+        if written.get("scenario").is_none() && has_users && self.rate.is_none() {
+            self.scenario = Scenario::Concurrency;
+        }
+        let protocol = self.protocol.or_else(|| targets(&self.target).ok()?.protocol);
+        if written.get("model").is_none() && protocol.is_some_and(Protocol::is_openai) {
+            self.model.clear();
+        }
+    }
+
     /// The first point of its sweep as a benchmark; without a sweep, and where the sweep has no usable level, itself.
     pub fn at_first_level(&self) -> Cow<'_, Self> {
         let Some(sweep) = &self.sweep else { return Cow::Borrowed(self) };
@@ -175,18 +194,8 @@ impl Bench {
     }
 }
 
-/// Nothing is requested.
-fn is_plain(request: &impl AsRef<Request>) -> bool {
-    *request.as_ref() == Request::default()
-}
-
 fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
-}
-
-impl Bench {
-    /// The model where none is named.
-    pub const USUAL_MODEL: &str = "tensorrt_llm";
 }
 
 fn is_one<T: PartialEq + From<u8>>(number: &T) -> bool {

@@ -95,14 +95,14 @@ impl Check for CompareResults {
             if !columns.contains(&row.column.as_str()) {
                 let path = ["compare", "published_server", &index.to_string(), "column"];
                 let hint = did_you_mean(&row.column, columns.iter().copied());
-                checker.fault(&path, "is no column", "not under `results`").maybe_hint(hint);
+                checker.fault(&path, "is not a column", "not under `results`").maybe_hint(hint);
             }
         }
         for (index, row) in self.published.iter().enumerate() {
             for name in row.values.keys().filter(|name| !columns.contains(&name.as_str())) {
                 let path = ["compare", "published", &index.to_string(), "values", name];
                 checker
-                    .fault(&path, "is no column", "not under `results`")
+                    .fault(&path, "is not a column", "not under `results`")
                     .maybe_hint(did_you_mean(name, columns.iter().copied()));
             }
         }

@@ -43,7 +43,7 @@ impl Check for Git {
         is_determined_by_key: true,
         needs_memory: false,
         container_obstacle: Some("a clone is made with this machine's git and its credentials"),
-        sharing_obstacle: Some("a clone's history is no part of its digest; its remote shares it"),
+        sharing_obstacle: Some("a clone's history is not part of its digest; its remote shares it"),
         ..ActionFacts::STEP
     };
 

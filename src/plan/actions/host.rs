@@ -266,7 +266,7 @@ impl StageChecker<'_> {
         match host {
             HostOn::Slurm(slurm) => {
                 if slurm.container.is_some() && stage.container.is_some() {
-                    self.fault(&["container"], "is there twice", "`host.slurm` has one, too")
+                    self.fault(&["container"], "is given twice", "`host.slurm` has one, too")
                         .hint("keep this one, or that of `host.slurm`");
                 }
                 self.slurm(slurm);
@@ -339,15 +339,15 @@ impl StageChecker<'_> {
             };
             let odd = |c: char| !c.is_ascii_alphanumeric() && !"._-:".contains(c);
             if machine.name.is_empty() || machine.name.starts_with('-') || machine.name.contains(odd) {
-                self.fault(&at, "is no name of a host", "letters, digits, `.`, `_`, `-`, and no `-` in front")
+                self.fault(&at, "is not a name of a host", "letters, digits, `.`, `_`, `-`, and no `-` in front")
                     .hint("`ssh` takes ssh's destination");
             }
             if machine.destination().starts_with('-') {
-                self.fault(&at, "is no host", "ssh would take it for an option");
+                self.fault(&at, "is not a host", "ssh would take it for an option");
             }
             if !names.insert(machine.name.clone()) {
                 let label = format!("another host is called `{}`, too", machine.name);
-                self.fault(&at, "is there twice", &label).hint("give one of them another `name`");
+                self.fault(&at, "is given twice", &label).hint("give one of them another `name`");
             }
         }
     }

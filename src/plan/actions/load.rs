@@ -80,7 +80,7 @@ impl<'a> Load<'a> {
         }
         let is_of_loadgen = matches!(bench.scenario, Scenario::Interactive | Scenario::SingleStream);
         if bench.ramp.is_some() && (bench.rate.is_some() || bench.concurrency.is_some()) && !is_of_loadgen {
-            let message = "stands in place of `rate` or `concurrency`";
+            let message = "replaces `rate` or `concurrency`";
             faults.push(LoadFault::new(RAMP, message, "both are given", "take one of them away"));
         }
         let level = |fixed: Option<f64>| {
@@ -100,7 +100,7 @@ impl<'a> Load<'a> {
                     place: SCENARIO,
                     what: "needs a `rate`",
                     label: "here requests arrive at a rate",
-                    hint: "add `rate: 10`: requests per second",
+                    hint: "add `rate: 10`: requests per second. Other loads: `concurrency: 16`, `scenario: offline`",
                     level: Some("rate"),
                 })
             }
@@ -273,9 +273,7 @@ impl StageChecker<'_> {
             }
         }
     }
-}
 
-impl StageChecker<'_> {
     /// As it is written: a sweep sets its level itself. LoadGen has rules of its own.
     pub(super) fn load_keys(&mut self, bench: &Bench, written: &Node) {
         if bench.stall_timeout.time().is_zero() {
@@ -331,30 +329,7 @@ impl StageChecker<'_> {
                 .hint("lower it, or raise `output_tokens`");
         }
     }
-}
 
-/// Whether a key is meant for the scenario of its stage: they are written together. An argument is for this stage
-/// alone, so only other tasks of it may read it.
-fn is_for_scenario(stage: &Node, key: &str) -> bool {
-    let value = |key| Some(&stage.get("bench")?.node.get(key)?.node);
-    let (Some(scenario), Some(given)) = (value("scenario"), value(key)) else { return false };
-    if given.span.source().is_argument() {
-        return !scenario.has_template() || stage.get("foreach").is_none();
-    }
-    are_written_together(stage, "scenario", key)
-}
-
-/// Whether two keys of a `bench` are meant for each other: both are literals of one file. Next to an expression, or in
-/// another file or a setting, one may be there for another scenario or protocol.
-pub(super) fn are_written_together(stage: &Node, one: &str, other: &str) -> bool {
-    let literal = |key| {
-        let entry = stage.get("bench")?.node.get(key)?;
-        (!entry.node.has_template()).then_some(entry.node.span.source())
-    };
-    literal(one).zip(literal(other)).is_some_and(|(one, other)| one.is(other))
-}
-
-impl StageChecker<'_> {
     pub(super) fn sweep(&mut self, bench: &Bench) {
         let Some(sweep) = &bench.sweep else { return };
         let key = ["bench", "sweep", sweep.key()];
@@ -378,9 +353,9 @@ impl StageChecker<'_> {
             BenchSweep::Rate(_) | BenchSweep::Auto(_) => Some((Scenario::Server, "server")),
             BenchSweep::InputTokens(_) | BenchSweep::OutputTokens(_) => None,
         };
-        if let Some((scenario, name)) = scenario.filter(|(scenario, _)| *scenario != bench.scenario) {
-            let hint = format!("`scenario: {}`", if scenario == Scenario::Server { "server" } else { name });
-            self.fault(&key, &format!("needs the scenario `{name}`"), "another scenario has no such value").hint(hint);
+        if let Some((_, name)) = scenario.filter(|(scenario, _)| *scenario != bench.scenario) {
+            self.fault(&key, &format!("needs the scenario `{name}`"), "another scenario has no such value")
+                .hint(format!("`scenario: {name}`"));
         }
         let is_set = match sweep {
             BenchSweep::Concurrency(_) => bench.concurrency.is_some().then_some("concurrency"),
@@ -399,4 +374,27 @@ impl StageChecker<'_> {
                 .hint(format!("take `{other}` or `sweep` away"));
         }
     }
+}
+
+/// Whether a key is meant for the scenario of its stage: they are written together. An argument is for this stage
+/// alone, so only other tasks of it may read it.
+fn is_for_scenario(stage: &Node, key: &str) -> bool {
+    let value = |key| Some(&stage.get("bench")?.node.get(key)?.node);
+    let Some(given) = value(key) else { return false };
+    // Without a scenario a level decides which it is.
+    let Some(scenario) = value("scenario") else { return true };
+    if given.span.source().is_argument() {
+        return !scenario.has_template() || stage.get("foreach").is_none();
+    }
+    are_written_together(stage, "scenario", key)
+}
+
+/// Whether two keys of a `bench` are meant for each other: both are literals of one file. Next to an expression, or in
+/// another file or a setting, one may be there for another scenario or protocol.
+pub(super) fn are_written_together(stage: &Node, one: &str, other: &str) -> bool {
+    let literal = |key| {
+        let entry = stage.get("bench")?.node.get(key)?;
+        (!entry.node.has_template()).then_some(entry.node.span.source())
+    };
+    literal(one).zip(literal(other)).is_some_and(|(one, other)| one.is(other))
 }

@@ -91,7 +91,7 @@ impl<'a> PackageChecker<'a> {
             let Ok(entries) = results.entries() else { continue };
             for entry in &entries {
                 let Some(scenario) = MlperfScenario::from_scenario(entry.scenario) else {
-                    let message = format!("{:?} is no scenario of MLPerf", entry.scenario).to_lowercase();
+                    let message = format!("{:?} is not a scenario of MLPerf", entry.scenario).to_lowercase();
                     let hint = "offline, server, interactive or single_stream";
                     self.refuse(&["results", &index, "scenario"], &message, "no result can be of it", hint, None);
                     continue;
@@ -109,7 +109,7 @@ impl<'a> PackageChecker<'a> {
         for name in results.audits.keys().chain(results.verified.keys()) {
             if !needed.contains(&name.to_lowercase().as_str()) {
                 let key = if results.audits.contains_key(name) { "audits" } else { "verified" };
-                let message = format!("`{name}` is no audit test of {benchmark}");
+                let message = format!("`{name}` is not an audit test of {benchmark}");
                 let hint = if needed.is_empty() {
                     "it has no audit tests: remove it".to_owned()
                 } else {
@@ -143,7 +143,7 @@ impl<'a> PackageChecker<'a> {
             && !benchmark.scenarios().any(|scenario| scenario == result.scenario)
         {
             let title = result.scenario.title();
-            let message = format!("{title} is no scenario of {} in {}", entry.benchmark, self.round.name);
+            let message = format!("{title} is not a scenario of {} in {}", entry.benchmark, self.round.name);
             let allowed: Vec<&str> = benchmark.scenarios().map(MlperfScenario::title).collect();
             let hint = format!("it is run as {}", allowed.join(", "));
             self.refuse(&["results", index, "scenario"], &message, "a closed result cannot be of it", &hint, None);
@@ -167,7 +167,7 @@ impl<'a> PackageChecker<'a> {
         path.extend(key);
         let id = &planned.task.id;
         let Action::Bench(bench) = planned.action else {
-            let message = format!("{id} is no LoadGen run");
+            let message = format!("{id} is not a LoadGen run");
             let hint = format!("the output of a bench with `loadgen: {{ mode: {} }}`", mode.as_str());
             self.refuse(&path, &message, "it has no logs to pack", &hint, None);
             return;

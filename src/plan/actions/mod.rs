@@ -33,7 +33,7 @@ use crate::manifest::Node;
 use crate::manifest::model::{Host, Stage};
 use base::diag::{Diagnostic, Diagnostics, did_you_mean};
 use base::event::EndpointError;
-use base::spec::TimeSpan;
+use base::spec::{Scenario, TimeSpan};
 use base::units::is_identifier;
 use bench::USUAL_END_ID;
 pub use engine_flags::across;
@@ -67,6 +67,7 @@ defaults! {
     python3: String = "python3".to_owned();
     gxx: String = "g++".to_owned();
     by_output_tokens: Vec<String> = vec!["output_tokens".to_owned()];
+    server: Scenario = Scenario::Server;
     tensorrt_llm: String = bench::Bench::USUAL_MODEL.to_owned();
     a_minute: TimeSpan = Duration::from_mins(1).into();
     llama_vocabulary: u32 = 32_000;

@@ -96,7 +96,7 @@ impl StageChecker<'_> {
             if !PARAMETERS.iter().any(|one| one.name == name) {
                 let hint = nearest(name, names.clone()).map(|near| format!("did you mean `{near}`?"));
                 let hint = hint.unwrap_or_else(|| "`regatta repository parameters` lists them".to_owned());
-                self.fault(&["repository", "parameters", name], "is no parameter of the templates", "not known")
+                self.fault(&["repository", "parameters", name], "is not a parameter of the templates", "not known")
                     .hint(hint);
             }
         }
@@ -125,7 +125,7 @@ impl StageChecker<'_> {
             }
             FlagMeaning::Unknown => {
                 let hint = did_you_mean(flag, RUNTIME_FLAGS.iter().copied());
-                self.fault(&path, "is no runtime flag", "not known").maybe_hint(hint);
+                self.fault(&path, "is not a runtime flag", "not known").maybe_hint(hint);
             }
         }
     }

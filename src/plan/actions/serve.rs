@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::{ActionFacts, Check, StageChecker};
@@ -26,7 +26,9 @@ pub enum Serve {
     TrtllmServe(Box<TrtllmServe>),
     /// vLLM's server, one for each copy of the model.
     Vllm(Box<Vllm>),
-    /// Any other server.
+    /// Any other server: its command line, or a map with it.
+    #[serde(deserialize_with = "command_server")]
+    #[schemars(with = "WrittenCommand")]
     Command(CommandServer),
     /// Servers that already run.
     Attach(AttachServer),
@@ -132,12 +134,52 @@ impl Endpoints {
     }
 }
 
+/// The command of a server as a manifest has it.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum WrittenCommand {
+    Line(CommandLine),
+    Server(CommandServer),
+}
+
+/// A text is split as a shell splits it; nothing in it is expanded.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum CommandLine {
+    Text(String),
+    Words(Vec<String>),
+}
+
+impl CommandLine {
+    fn split<E: serde::de::Error>(self) -> Result<Vec<String>, E> {
+        match self {
+            Self::Text(text) => shlex::split(&text).ok_or_else(|| E::custom("a quotation mark is not closed")),
+            Self::Words(words) => Ok(words),
+        }
+    }
+}
+
+fn command_words<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    CommandLine::deserialize(from)?.split()
+}
+
+fn command_server<'de, D: Deserializer<'de>>(from: D) -> Result<CommandServer, D::Error> {
+    match WrittenCommand::deserialize(from)? {
+        WrittenCommand::Server(server) => Ok(server),
+        WrittenCommand::Line(line) => {
+            Ok(CommandServer { words: line.split()?, port: None, ready: ReadyWhen::default() })
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommandServer {
     /// The program and its arguments. `{port}` is replaced by a free port, `{name}` by a unique name. With `mpirun`
     /// all ranks are stopped and reported; with `docker run --name {name}` or podman's the container is stopped and
     /// removed by its name.
+    #[serde(deserialize_with = "command_words")]
+    #[schemars(with = "CommandLine")]
     pub words: Vec<String>,
     /// A fixed port instead of a free one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -243,12 +285,13 @@ impl StageChecker<'_> {
             Serve::Command(server) => {
                 self.ready("command", &server.ready);
                 if server.words.is_empty() {
-                    self.fault(&["serve", "command", "words"], "needs a program", "it is empty");
+                    self.fault(&["serve", "command"], "needs a program", "it is empty");
                 } else if server.port.is_none() && !server.words.iter().any(|word| word.contains("{port}")) {
-                    let label = "another port is chosen for each start, and the command never gets it";
-                    let hint = "write `{port}` where the program takes its port, as in `[python3, server.py, --port, \
-                                \"{port}\"]`: it is replaced at each start; where the port is fixed, add `port: 8000`";
-                    self.fault(&["serve", "command", "words"], "needs `{port}`", label).hint(hint);
+                    let label = "each start chooses a free port, and this command does not receive it";
+                    let hint = "write `{port}` where the program takes its port, as in `python3 server.py --port \
+                                {port}`: it is replaced at each start. For a fixed port write `command: { words: …, \
+                                port: 8000 }`";
+                    self.fault(&["serve", "command"], "needs `{port}`", label).hint(hint);
                 }
             }
             Serve::Attach(server) => {

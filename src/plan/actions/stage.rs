@@ -183,7 +183,7 @@ impl StageChecker<'_> {
                 self.fault(&["outputs", &index], "must lie in the output folder", "outside")
                     .hint("it is relative to the output folder, $OUT");
             } else if path.contains(['*', '?']) {
-                self.fault(&["outputs", &index], "must be a path", "outputs are no globs, as inputs are")
+                self.fault(&["outputs", &index], "must be a path", "outputs are not globs, as inputs are")
                     .hint("name each file, or the folder that they are in");
             }
         }

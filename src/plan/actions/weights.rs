@@ -80,7 +80,7 @@ impl Check for Weights {
             for (index, glob) in globs.iter().enumerate() {
                 if let Err(why) = Glob::new(glob) {
                     let index = index.to_string();
-                    checker.fault(&["weights", key, &index], "is no glob", &why.to_string());
+                    checker.fault(&["weights", key, &index], "is not a glob", &why.to_string());
                 }
             }
         }

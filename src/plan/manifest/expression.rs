@@ -383,6 +383,7 @@ where
 {
     let hint = match name {
         "params" | "vars" => Some("parameters and vars are used by their names alone: {{ rate }}".to_owned()),
+        "port" => Some("`{port}`, in one pair of braces, is the port in a server's `command`".to_owned()),
         "env" => Some("a parameter with `env: NAME` reads a variable of the environment".to_owned()),
         _ => did_you_mean(name, known),
     };

@@ -329,7 +329,7 @@ const OPERATORS: [(&str, &str); 7] = [
     ("===", "equality is written {{ a == b }}"),
     ("!==", "a difference is written {{ a != b }}"),
     ("!", "a negation is written {{ not a }}"),
-    ("$", "names stand in an expression as they are: {{ name }}"),
+    ("$", "write a name in an expression as it is: {{ name }}"),
 ];
 
 /// A hint for the parser's `message` about the byte `at` of a text.
@@ -437,7 +437,7 @@ mod expression_syntax_tests {
             ("a === b", Some("equality is written {{ a == b }}")),
             ("a !== b", Some("a difference is written {{ a != b }}")),
             ("!a", Some("a negation is written {{ not a }}")),
-            ("$a", Some("names stand in an expression as they are: {{ name }}")),
+            ("$a", Some("write a name in an expression as it is: {{ name }}")),
             (".Names", Some("braces that belong to the text itself stand between {% raw %} and {% endraw %}")),
             ("a +", None),
             ("a != ", None),

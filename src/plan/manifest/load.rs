@@ -356,8 +356,8 @@ impl Loader {
         let mut nodes = Vec::new();
         for item in items {
             let Some(path) = item.text().filter(|path| !super::read::is_template(path)) else {
-                let fault =
-                    Diagnostic::error("`include` must name a file").at(item.span.first_line(), "this is no plain path");
+                let fault = Diagnostic::error("`include` must name a file")
+                    .at(item.span.first_line(), "this is not a plain path");
                 self.found.push(fault);
                 self.broken = true;
                 continue;

@@ -147,9 +147,9 @@ pub fn for_value(path: &str, node: &Node, shape: &ValueShape) -> Option<String> 
     let first = node.span.first_line();
     let text = first.text();
     if let NodeValue::Number(number) = &node.tree
-        && has_field(shape, "fixed")
+        && let Some(field) = ["fixed", "requests"].into_iter().find(|field| has_field(shape, field))
     {
-        return Some(format!("write `{key}: {{ fixed: {number} }}`"));
+        return Some(format!("write `{key}: {{ {field}: {number} }}`"));
     }
     match (path.split('.').collect::<Vec<_>>().as_slice(), &node.tree) {
         (["stages", _, "inputs"], NodeValue::List(items)) => named(items),

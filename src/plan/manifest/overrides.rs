@@ -77,7 +77,7 @@ fn apply_override(root: &mut Node, key: &str, word: &SourceText) -> Result<Overr
     set(root, &path, &place, value).map_err(|before| {
         let text = unquoted(&before.json());
         let places = expression_source::places(root, &path, &before);
-        let fault = Diagnostic::error(format!("`{key}` leads into something that is no map"));
+        let fault = Diagnostic::error(format!("`{key}` leads into something that is not a map"));
         let fault =
             fault.at(place.clone(), "given here").related(before.span.first_line(), format!("this is `{text}`"));
         if places.is_empty() {
@@ -427,7 +427,8 @@ mod tests {
                  `two.runtime_flags.kv=…`",
                 "`tunning.kv` leads nowhere | did you mean `tuning`?",
                 "`system` is a parameter, it has no parts | give it whole: system=…",
-                "`machine.gpus` leads into something that is no map | replace the whole of it, or what it is made from",
+                "`machine.gpus` leads into something that is not a map | replace the whole of it, or what \
+                 it is made from",
                 "the brackets ⟦ and ⟧ are reserved | ",
             ]
         );

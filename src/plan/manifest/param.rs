@@ -58,7 +58,7 @@ impl ParamResolver<'_> {
         let rule: Param = serde_json::from_value(self.entry.node.json()).ok()?;
         if let Some((what, hint)) = contradiction(kind, &rule) {
             let place = self.entry.node.place(&[kind]).first_line();
-            let found_here = Diagnostic::error(format!("the parameter `{}` can have no value: {what}", self.name));
+            let found_here = Diagnostic::error(format!("no value fits the parameter `{}`: {what}", self.name));
             found.push(found_here.at(place, "").hint(hint));
             return None;
         }
@@ -91,7 +91,7 @@ impl ParamResolver<'_> {
                 );
             }
             if let Err(error) = Regex::new(pattern) {
-                let message = format!("`params.{name}.pattern` is no regular expression");
+                let message = format!("`params.{name}.pattern` is not a regular expression");
                 let reason =
                     error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
                 return Some(at("pattern", message, &reason));
@@ -306,7 +306,7 @@ fn one_of(text: &str, allowed: &[Value]) -> Result<Value, ParamError> {
 fn fitting(text: &str, rule: &Param) -> Result<(), ParamError> {
     let Some(pattern) = &rule.pattern else { return Ok(()) };
     let whole = Regex::new(&format!("^(?:{pattern})$"))
-        .map_err(|error| ParamError::new(format!("its `pattern` is no regular expression: {error}")))?;
+        .map_err(|error| ParamError::new(format!("its `pattern` is not a regular expression: {error}")))?;
     if whole.is_match(text) {
         return Ok(());
     }
@@ -387,7 +387,9 @@ pub fn unknown(given: &GivenValues, known: &IndexMap<String, ResolvedParam>, roo
                 format!("`{name}` is a var: vars.{name}={value}")
             } else {
                 let hint = did_you_mean(name, declared.iter().copied());
-                hint.unwrap_or_else(|| "this manifest has no parameters".to_owned())
+                hint.unwrap_or_else(|| {
+                    format!("this manifest has no parameters; `STAGE.{name}={value}` sets a key of a stage")
+                })
             };
             found.push(Diagnostic::error(format!("{name}={value}: there is no parameter `{name}`")).hint(hint));
         }

@@ -21,7 +21,7 @@ use super::model::{
     Action, Image, ListRule, ManifestDocument, NoBounds, NumberBounds, PARAM_KINDS, Param, PathNeed, Stage,
 };
 use super::read::NodeValue;
-use base::spec::TextFormat;
+use base::spec::{TextFormat, schema_id};
 
 /// The JSON Schema of a manifest, as it is committed in `schemas/manifest.json`.
 pub fn schema() -> Value {
@@ -55,6 +55,7 @@ pub fn schema() -> Value {
     // The keys that describe the schema itself come first.
     let mut ordered = Map::new();
     ordered.insert("$schema".to_owned(), schema["$schema"].take());
+    ordered.insert("$id".to_owned(), json!(schema_id("manifest")));
     ordered.insert("title".to_owned(), json!("Regatta manifest"));
     ordered.insert("description".to_owned(), schema["description"].take());
     for (key, value) in schema.as_object().into_iter().flatten() {

@@ -122,10 +122,6 @@ impl SchemaWalker<'_> {
         let fault = fault.at(key.first_line(), format!("{names} {verb} missing"));
         let hint = match (object.fields.get(*first), missing.len()) {
             _ if *first == "regatta" => Some("begin the file with `regatta: 1`".to_owned()),
-            _ if *first == "scenario" && map.contains_key("rate") => Some("`rate` is of `scenario: server`".to_owned()),
-            _ if *first == "scenario" && map.contains_key("concurrency") => {
-                Some("`concurrency` is of `scenario: concurrency`".to_owned())
-            }
             (Some(shape), 1) => Some(format!("add `{first}: …`, {}", shape.describe())),
             _ => None,
         };
@@ -178,8 +174,7 @@ impl SchemaWalker<'_> {
 
     fn push_type_error(&mut self, node: &Node, shape: &ValueShape, path: &str, key: &Span) {
         let written = override_usage::for_value(path, node, shape);
-        let is_latency = path.contains(".bench.slo.") || path.contains(".bench.limits.");
-        let path = if path.is_empty() { "the manifest".to_owned() } else { format!("`{path}`") };
+        let named = if path.is_empty() { "the manifest".to_owned() } else { format!("`{path}`") };
         let place = if node.span.text().trim().is_empty() { key.first_line() } else { node.span.first_line() };
         let mut hint = None;
         let wants = |wanted: fn(&ValueShape) -> bool| match shape {
@@ -191,10 +186,7 @@ impl SchemaWalker<'_> {
             NodeValue::Number(_) | NodeValue::Bool(_) if wants(ValueShape::is_text) => {
                 let number = node.span.text();
                 hint = Some(match shape.format() {
-                    Some(format) => {
-                        let unit = if is_latency && format.unit == "s" { "ms" } else { format.unit };
-                        format!("{} has a unit: {number}{unit}", format.what)
-                    }
+                    Some(format) => format!("{} has a unit: {}", format.what, format.with_unit(number, path)),
                     None if node.span.source().name() == COMMAND_LINE => {
                         let (argument, range) = (node.span.source().text(), node.span.range());
                         let (before, after) = (&argument[..range.start], &argument[range.end..]);
@@ -224,7 +216,7 @@ impl SchemaWalker<'_> {
                 hint = Some(format!("YAML reads a map; put the text into quotes: \"{}\"", node.span.text().trim()));
             }
             NodeValue::Text(text) if wants(|shape| matches!(shape, ValueShape::List(_))) => {
-                let words = override_usage::command_words(path.trim_matches('`'), text);
+                let words = override_usage::command_words(path, text);
                 let words = words.map(|words| format!("a program and its arguments are a list: {words}"));
                 let is_short = text.len() < 40;
                 hint = words.or_else(|| is_short.then(|| format!("a list of one: [{}]", node.span.text().trim())));
@@ -232,20 +224,17 @@ impl SchemaWalker<'_> {
             _ => {}
         }
         if let (ValueShape::Object(object), NodeValue::Text(_) | NodeValue::Null) = (shape, &node.tree) {
-            let words = node.text().filter(|_| object.fields.contains_key("words"));
-            let words = words.and_then(|text| override_usage::command_words("words", text));
             hint = missing_space(node, object)
-                .or_else(|| Some(format!("a program and its arguments are a list: `words: {}`", words?)))
                 .or_else(|| Some(format!("its keys are {}", list_of(object.fields.keys().map(String::as_str)))));
         }
-        if path.ends_with(".foreach`") {
+        if path.ends_with(".foreach") {
             hint = Some(match &node.tree {
                 NodeValue::Null => "name the variable and its values: `foreach: { x: [1, 2] }`".to_owned(),
                 _ => format!("name the variable: `foreach: {{ x: {} }}`", node.span.first_line().text()),
             });
         }
         let hint = written.or(hint);
-        let message = format!("{path} must be {}", shape.describe());
+        let message = format!("{named} must be {}", shape.describe());
         self.found
             .push(Diagnostic::error(message).at(place, format!("this is {}", kind_of(&node.tree))).maybe_hint(hint));
     }
@@ -359,9 +348,11 @@ pub fn check_texts(
                 return;
             }
             if let Some(why) = (format.fault)(text) {
+                let cure = text.parse::<f64>().is_ok().then(|| format!("write `{}`", format.with_unit(text, path)));
                 *text = format.sample.into();
                 let message = format!("`{path}` must be {}", format.what);
-                found.push(Diagnostic::error(message).at(node.span.first_line(), why).hint(format.examples));
+                let hint = cure.unwrap_or_else(|| format.examples.to_owned());
+                found.push(Diagnostic::error(message).at(node.span.first_line(), why).hint(hint));
             }
         }
         (ValueShape::List(item), NodeValue::List(items)) => {

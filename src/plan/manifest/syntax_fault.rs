@@ -86,7 +86,7 @@ impl<'a> Place<'a> {
         if says("did not find expected key") {
             return Some("keys of one map begin in the same column: compare this line with those above it".to_owned());
         }
-        (says("simple key expect")).then(|| "a colon is missing behind a key, here or in the line above".to_owned())
+        (says("simple key expect")).then(|| "a colon is missing after a key, here or in the line above".to_owned())
     }
 
     /// The quote around the text that ends before the place.
@@ -115,10 +115,9 @@ fn is_unclosed(message: &str) -> bool {
     matches!(message, "invalid indentation" | "invalid indentation in flow construct")
 }
 
-const COLON_IN_TEXT: &str = "a text with a colon and a space in it needs quotes, or stands below a `|`";
-const ENDS_EARLY: &str =
-    "quotes stand around the whole text, and one within it is written \\\"; or a comma is missing here";
-const NOT_CLOSED: &str = "the `{` or `[` before it is not closed, or a comma is missing";
+const COLON_IN_TEXT: &str = "a text with a colon and a space in it needs quotes, or belongs below a `|`";
+const ENDS_EARLY: &str = "quotes enclose the whole text, and one within it is written \\\"; or a comma is missing here";
+const NOT_CLOSED: &str = "the `{` or `[` before it is not closed, a comma is missing, or `{port}` needs quotes";
 
 /// The names of a manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -198,7 +197,7 @@ mod tests {
             ("a: [b c: 1", NOT_CLOSED),
             ("a: { b: \"1\" c: 2 }", ENDS_EARLY),
             ("a: [b,\nc: 1", NOT_CLOSED),
-            ("a:\n  b: 1\nstages\n  c:\n", "a colon is missing behind a key, here or in the line above"),
+            ("a:\n  b: 1\nstages\n  c:\n", "a colon is missing after a key, here or in the line above"),
             ("a:\n\tb: 1", "YAML is indented with spaces, not with tabs"),
             ("a: {{ x }}", "a value that begins with `{{` needs quotes: \"{{ … }}\""),
         ];

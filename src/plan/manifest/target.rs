@@ -53,7 +53,7 @@ pub enum TargetError {
     GrpcTls(String),
     #[error("{0}")]
     Unmeasured(&'static UnmeasuredProtocol),
-    #[error("`{0}://` is none of http, https, grpc, openai")]
+    #[error("`{0}://` is not one of http, https, grpc, openai")]
     Scheme(String),
 }
 
@@ -237,7 +237,7 @@ mod tests {
         assert!(targets("http://a/v2/models/m@1/generate").is_ok());
         assert!(reason("a:x").contains("is not a port"));
         assert!(reason("grpcs://a:1").contains("TLS is supported over HTTP only"));
-        assert!(reason("ftp://a:1").contains("none of http, https, grpc, openai"));
+        assert!(reason("ftp://a:1").contains("not one of http, https, grpc, openai"));
         assert!(reason("http://a:1/v1|https://b:1/v1").contains("one protocol"));
         assert!(reason("http://a:1/v1/completions|http://b:1/v1/chat/completions").contains("one protocol"));
         assert!(reason("http://a:1/x/v1|http://b:1/y/v1").contains("one protocol"));

@@ -338,7 +338,7 @@ mod tests {
         assert!(picture.contains("the last 0.4 s are a partial second"), "{picture}");
         assert!(picture.contains("<title>second 1: 12</title>"));
         assert!(!plot(&seconds, 3.0, SecondValue::Sum).contains("partial second"));
-        assert!(!plot(&seconds, 2.4, SecondValue::Mean).contains("partial second"), "a level is no sum");
+        assert!(!plot(&seconds, 2.4, SecondValue::Mean).contains("partial second"), "a level is not a sum");
         // A second without a value is a gap, not a line across it.
         assert_eq!(
             plot(&[(0.0, 1.0), (1.0, 1.0), (5.0, 1.0)], 6.0, SecondValue::Mean).matches("class=\"curve\"").count(),

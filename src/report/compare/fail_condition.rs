@@ -23,7 +23,7 @@ pub struct FailCondition {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{}",
-    ErrorText::new(format_args!("`{}` is no condition", .0))
+    ErrorText::new(format_args!("`{}` is not a condition", .0))
         .hint("METRIC_STAT>PERCENT, for example `ttft_p99>5%`, or for a rate `output_tokens<-2%`")
 )]
 pub struct NotCondition(String);

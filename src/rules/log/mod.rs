@@ -21,9 +21,9 @@ pub const ACCURACY_FILE: &str = "mlperf_log_accuracy.json";
 /// Bytes that are no token ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenBytesError {
-    #[error("{bytes} bytes are no whole number of ids of {width} bytes")]
+    #[error("{bytes} bytes are not a whole number of ids of {width} bytes")]
     NotWhole { bytes: usize, width: usize },
-    #[error("{0} is no token id")]
+    #[error("{0} is not a token id")]
     NotToken(i64),
 }
 

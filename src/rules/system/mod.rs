@@ -134,7 +134,7 @@ pub fn wrong_values(fields: &Map<String, Value>) -> Vec<WrongValue> {
             other => other.and_then(Value::as_u64),
         };
         if is_meaningful(value) && number.is_none() {
-            let message = format!("`{field}` is no whole number: {}", fields[field]);
+            let message = format!("`{field}` is not a whole number: {}", fields[field]);
             wrong.push(WrongValue {
                 field,
                 what: message,
@@ -253,7 +253,7 @@ mod tests {
             wrong,
             [
                 "`system_type` is \"cloud\", not one of datacenter | edge | datacenter,edge | edge,datacenter",
-                "`accelerators_per_node` is no whole number: 7.5",
+                "`accelerators_per_node` is not a whole number: 7.5",
             ]
         );
         assert_eq!(misspelt_fields(given), [("coolin", "cooling")]);

@@ -60,7 +60,7 @@ pub enum AddressError {
             file:///mnt/share")
     )]
     FileOnHost(String),
-    #[error("{}", ErrorText::new(format_args!("`{}://` is no store that is known here", .0)).hint(FORMS))]
+    #[error("{}", ErrorText::new(format_args!("`{}://` is not a store that is known here", .0)).hint(FORMS))]
     Scheme(String),
     #[error("{}", ErrorText::new(format_args!("`{}` names no bucket", .0)).hint(FORMS))]
     NoBucket(String),
@@ -128,7 +128,7 @@ mod tests {
     fn an_invalid_address_is_reported_without_its_secret() {
         for (text, why) in [
             ("", "empty name"),
-            ("http://host/x", "`http://` is no store"),
+            ("http://host/x", "`http://` is not a store"),
             ("file://host/x", "names a host"),
             ("s3:///x", "names no bucket"),
             ("s3://KEY:SECRET@bucket/x", "credentials belong in the environment"),

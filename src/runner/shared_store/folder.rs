@@ -142,7 +142,7 @@ impl Folder {
     fn is_there(&self) -> Result<(), SharedStoreError> {
         match fs::metadata(&self.root) {
             Ok(meta) if meta.is_dir() => Ok(()),
-            Ok(_) => Err(SharedStoreError::Unreachable(format!("{} is no folder", self.root.display()))),
+            Ok(_) => Err(SharedStoreError::Unreachable(format!("{} is not a folder", self.root.display()))),
             Err(error) if is_absence(&error) => Err(SharedStoreError::NoFolder(self.root.display().to_string())),
             Err(error) => Err(io_error(&self.root, &error)),
         }

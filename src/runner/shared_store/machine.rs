@@ -16,7 +16,7 @@ pub enum MachineGpus {
 
 /// Why it is not known what machine an output is for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it is made with GPUs, and which these are is not known: {why}")]
+#[error("it depends on the GPUs of this machine, and they are not known: {why}")]
 pub struct UnknownGpus {
     /// Of the query.
     pub why: String,

@@ -146,7 +146,7 @@ fn unfit_for_others(folder: &Path, items: &[PortableItem]) -> Option<String> {
     // An output's digest does not cover `.git`, so its completeness could not be checked.
     let git = WalkDir::new(folder).into_iter().flatten().find(|item| item.file_name() == ".git")?;
     let path = git.path().strip_prefix(folder).unwrap_or(git.path());
-    Some(format!("{} is in it, and is no part of what is compared", path.display()))
+    Some(format!("{} is in it, and is not part of what is compared", path.display()))
 }
 
 /// Each content once: digest → path and size.

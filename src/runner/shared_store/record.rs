@@ -18,7 +18,7 @@ const VERSION: u32 = 1;
 /// Why a record must not be used. Reads after its name.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RecordError {
-    #[error("is no text")]
+    #[error("is not text")]
     NotText,
     #[error("has no seal")]
     NoSeal,
@@ -33,7 +33,7 @@ pub(super) enum RecordError {
     Contradiction,
     #[error(transparent)]
     Signature(SignatureError),
-    #[error("lists an output that cannot be: {0}")]
+    #[error("lists an impossible output: {0}")]
     Unfit(String),
 }
 
@@ -305,7 +305,7 @@ mod tests {
         assert!(error_after(|s| s.version = VERSION + 1).contains("newer"));
         let newer = resealed(&format!("{{\"version\":{}}}", VERSION + 1));
         assert!(matches!(SharedOutput::open(newer.as_bytes(), None), Err(RecordError::Newer)));
-        assert!(error_after(|s| s.items[1].path = "../a".into()).contains("no path in an output"));
+        assert!(error_after(|s| s.items[1].path = "../a".into()).contains("not a path in an output"));
         assert!(error_after(|s| s.items[1].digest = Some(Digest::hash(b"x"))).contains("does not agree"));
         assert!(error_after(|s| s.key = Digest::hash(b"x")).contains("does not agree"));
     }

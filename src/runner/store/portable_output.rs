@@ -84,11 +84,11 @@ pub fn unfit(items: &[PortableItem]) -> Option<String> {
         let path = item.path.as_path();
         let name = path.display();
         if !seen.insert(path) {
-            return Some(format!("{name} is there twice"));
+            return Some(format!("{name} is given twice"));
         }
         let is_root = is_empty(path);
         if is_root != (at == 0) || !path.components().all(|part| matches!(part, Component::Normal(_))) {
-            return Some(format!("`{name}` is no path in an output"));
+            return Some(format!("`{name}` is not a path in an output"));
         }
         if !is_root && !path.parent().is_some_and(|above| folders.contains(above)) {
             return Some(format!("{name} is in no folder of the output"));

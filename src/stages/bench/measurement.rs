@@ -188,9 +188,10 @@ pub fn failure(error: &HarnessError) -> Failure {
     let hint = match error {
         HarnessError::Connect { endpoint, .. } => {
             let proxy = unused_proxy(endpoint.rsplit_once(':').map_or(endpoint.as_str(), |(host, _)| host));
-            let port = "check that the server runs and that this is its port; for one that is still loading, \
-                        `ready_timeout: 10m` (`regatta bench`: --ready-timeout 10m) waits";
-            Some(proxy.unwrap_or_else(|| port.to_owned()))
+            let address = "check the address, and that the server runs; `ready_timeout: 10m` waits for one that is \
+                           still loading";
+            // Some errors have a cure of their own.
+            proxy.or_else(|| (!error.to_string().contains("write http")).then(|| address.to_owned()))
         }
         HarnessError::Warmup { why, .. } => refused_field(why),
         _ => None,

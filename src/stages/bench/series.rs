@@ -19,7 +19,7 @@ use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind, Verdict};
 use base::spec::{Arrivals, BenchSweep, Length};
 use base::units::counted;
-use harness::preflight::PreflightResult;
+use harness::preflight::{PreflightResult, expected};
 use harness::{
     BenchSpec, KneeState, LoadPattern, PointRole, RESULT, RunResult, SWEEP, SWEEP_POINTS, SweepLevel, SweepPlan,
     SweepPoint, SweepReport, SweepStep, repeat_folder, result_of_repeats,
@@ -134,7 +134,7 @@ pub async fn perform_sweep(
             let of_count = plan.point_count().map_or_else(String::new, |count| format!("/{count}"));
             let name = format!("point {}{of_count} ({})", number + 1, step.level);
             let each = match (number - reused) as u32 {
-                0 => spec.stop.time().map(|time| time * bench.repeat.max(1)),
+                0 => expected(&spec).map(|time| time * bench.repeat.max(1)),
                 measured => Some(begun.elapsed() / measured),
             };
             let after = plan.point_count().map(|count| count.saturating_sub(number + 1) as u32);

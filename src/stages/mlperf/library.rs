@@ -63,7 +63,7 @@ pub async fn perform(context: &TaskContext, step: &LoadgenLibrary, program: Opti
     let missing: Vec<&str> = SOURCES.into_iter().filter(|name| !sources.join(name).is_file()).collect();
     if !missing.is_empty() {
         let message =
-            format!("{sdist} is no source distribution of mlcommons-loadgen: {} is missing", missing.join(", "));
+            format!("{sdist} is not a source distribution of mlcommons-loadgen: {} is missing", missing.join(", "));
         return Err(Failure::refused(message));
     }
     let compiler = compiler(context, &step.cxx).await?;

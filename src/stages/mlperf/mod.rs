@@ -275,7 +275,7 @@ fn exact_match(score: &Path) -> Result<Test07Score, Failure> {
     let refuse = |what: String| Failure::refused(format!("`{}` {what}", path.display()));
     let text = read_bytes(&path).map_err(|error| refuse(format!("cannot be read: {error}")))?;
     let report: AccuracyReport =
-        serde_json::from_slice(&text).map_err(|error| refuse(format!("is no accuracy.json: {error}")))?;
+        serde_json::from_slice(&text).map_err(|error| refuse(format!("is not an accuracy.json: {error}")))?;
     let metric = report.metrics.iter().find(|metric| metric.name == "exact_match");
     Ok(metric.map_or(Test07Score::Unscored, |metric| Test07Score::ExactMatch(metric.value)))
 }

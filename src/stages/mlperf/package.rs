@@ -117,7 +117,7 @@ async fn elsewhere(order: &PackageRequest) -> Option<String> {
 
 fn result(context: &TaskContext, entry: &model::MlperfEntry) -> Result<mlperf::PackageEntry, Failure> {
     let Some(scenario) = MlperfScenario::from_scenario(entry.scenario) else {
-        let message = format!("{:?} is no scenario of MLPerf (`results` of {})", entry.scenario, entry.benchmark);
+        let message = format!("{:?} is not a scenario of MLPerf (`results` of {})", entry.scenario, entry.benchmark);
         return Err(Failure::refused(message).hint("offline, server, interactive, single_stream"));
     };
     let modes = |folders: &indexmap::IndexMap<String, String>| {
@@ -129,7 +129,7 @@ fn result(context: &TaskContext, entry: &model::MlperfEntry) -> Result<mlperf::P
                     "test07" => TestMode::Test07,
                     "test09" => TestMode::Test09,
                     _ => {
-                        let problem = format!("`{name}` is no audit test (`results` of {})", entry.benchmark);
+                        let problem = format!("`{name}` is not an audit test (`results` of {})", entry.benchmark);
                         return Err(Failure::refused(problem).hint("test06, test07, test09"));
                     }
                 };

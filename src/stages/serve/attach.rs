@@ -298,7 +298,7 @@ async fn unreachable(endpoint: &Endpoint, error: &ClientError) -> SpecProblem {
         ListeningService::Metrics => "that is its metrics port, and gRPC is spoken here",
         ListeningService::OtherHttp => {
             hint = format!("if it has OpenAI's interfaces, name it `http://{endpoint}`; of a Triton {hint}");
-            "something answers there that is no Triton: it speaks HTTP"
+            "something answers there that is not Triton: it speaks HTTP"
         }
         ListeningService::Nothing | ListeningService::Grpc | ListeningService::Other => {
             return SpecProblem { message: error.call_and_why(), hint: error.hint() };

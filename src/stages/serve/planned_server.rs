@@ -332,7 +332,7 @@ fn command(context: &TaskContext, server: &CommandServer) -> Result<PlannedServe
         "port" => ReadinessProbe::Port,
         "health" => ReadinessProbe::Health,
         other => {
-            return Err(Failure::refused(format!("`ready.by: {other}` is none of detect, kserve, port, health")));
+            return Err(Failure::refused(format!("`ready.by: {other}` is not one of detect, kserve, port, health")));
         }
     };
     let (port_text, name) = (port.to_string(), container::name(&context.mark));

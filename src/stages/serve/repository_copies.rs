@@ -29,7 +29,7 @@ const FOLDER: &str = "lowered";
 pub fn private_copies(context: &TaskContext, all: Vec<PathBuf>) -> Result<Vec<PathBuf>, Failure> {
     let Some(lowered) = &context.lease.lowered else { return Ok(all) };
     let parameter = number_parameter(&lowered.setting)
-        .ok_or_else(|| Failure::refused(format!("`{}` is no number of an engine's model", lowered.setting)))?;
+        .ok_or_else(|| Failure::refused(format!("`{}` is not a number of an engine's model", lowered.setting)))?;
     let folder = context.lease.out.join(FOLDER);
     all.iter()
         .enumerate()

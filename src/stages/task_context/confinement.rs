@@ -30,7 +30,7 @@ pub async fn run_confined(context: &TaskContext, mut command: ProcessCommand) ->
     let ended = context.run(command).await;
     // How the command ended counts.
     if let Err(error) = discard(&scratch) {
-        lease.notice(format!("its temporary files are left: {error}"));
+        lease.notice(format!("its temporary files could not be removed: {error}"));
     }
     ended.map(drop).map_err(|failure| explained(failure, &confinement))
 }
@@ -66,7 +66,7 @@ fn explained(failure: Failure, confinement: &Confinement) -> Failure {
         return failure;
     };
     if path.starts_with("/dev") {
-        let message = format!("it is confined, and {} is none of the devices that are open to it", path.display());
+        let message = format!("it is confined, and {} is not one of the devices that are open to it", path.display());
         return failure
             .cause(message)
             .hint("`regatta manual security` has the list; remove `confine: true` if the stage needs it");
@@ -110,7 +110,7 @@ mod tests {
         let failure =
             Failure::new(FailureKind::Exit(1), "exit code 1").tail(vec!["cat: /dev: Permission denied".to_owned()]);
         let explained = super::explained(failure, &Confinement::default());
-        assert_eq!(explained.cause.unwrap(), "it is confined, and /dev is none of the devices that are open to it");
+        assert_eq!(explained.cause.unwrap(), "it is confined, and /dev is not one of the devices that are open to it");
         let allowed = Confinement { read: vec![folder.path().to_owned()], write: Vec::new() };
         let failure =
             Failure::new(FailureKind::Exit(1), "exit code 1").tail(vec![format!("cat: {shown}: Permission denied")]);

@@ -24,13 +24,13 @@ pub(super) enum IncompleteCheckpoint {
     NoWeightMap,
     #[error("{SHARDS} names {}, which {} not there", .0.join(", "), if .0.len() == 1 { "is" } else { "are" })]
     NoShards(Vec<String>),
-    #[error("{name} is no safetensors file: {source}")]
+    #[error("{name} is not a safetensors file: {source}")]
     Read { name: String, source: io::Error },
-    #[error("{name} is no safetensors file: it has {size} bytes")]
+    #[error("{name} is not a safetensors file: it has {size} bytes")]
     NoHeader { name: String, size: u64 },
-    #[error("{name} is no safetensors file: its header would have {length} bytes, and it has {size}")]
+    #[error("{name} is not a safetensors file: its header would have {length} bytes, and it has {size}")]
     LongHeader { name: String, length: u64, size: u64 },
-    #[error("{name} is no safetensors file: its header: {source}")]
+    #[error("{name} is not a safetensors file: its header: {source}")]
     Header { name: String, source: serde_json::Error },
     #[error("{name} has {size} bytes, and {expected} by its header: it is truncated, or data was appended")]
     Size { name: String, size: u64, expected: u64 },

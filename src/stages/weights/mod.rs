@@ -211,7 +211,7 @@ pub fn portable_links(folder: &Path) -> Result<BTreeMap<PathBuf, Digest>, PathEr
 fn names(folder: &Path, weights: &Weights) -> Result<Vec<String>, Failure> {
     let metadata = metadata_if_there(folder).map_err(|error| system(folder, &error))?;
     if !metadata.is_some_and(|metadata| metadata.is_dir()) {
-        return Err(Failure::refused(format!("{} is no folder", folder.display())));
+        return Err(Failure::refused(format!("{} is not a folder", folder.display())));
     }
     let (include, exclude) = (globs(&weights.include)?, globs(&weights.exclude)?);
     let is_hidden = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with('.');

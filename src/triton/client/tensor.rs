@@ -42,11 +42,11 @@ impl DataType {
 pub enum TensorError {
     #[error("`{name}`: shape {shape:?} has {wanted} elements, and {given} are given")]
     Count { name: String, shape: Vec<i64>, wanted: usize, given: usize },
-    #[error("`{name}`: {value} is no {datatype}")]
+    #[error("`{name}`: {value} is not of type {datatype}")]
     Value { name: String, datatype: DataType, value: String },
     #[error("`{name}`: its lists are not all of the same length")]
     Ragged { name: String },
-    #[error("`{name}`: {bytes} bytes are no whole number of {datatype} elements")]
+    #[error("`{name}`: {bytes} bytes are not a whole number of {datatype} elements")]
     Bytes { name: String, datatype: DataType, bytes: usize },
     #[error("`{name}` has the data type `{datatype}`, which is not known")]
     Type { name: String, datatype: String },
@@ -450,15 +450,15 @@ mod tests {
     #[test]
     fn what_is_no_tensor_says_why() {
         let wrong = |datatype, value: Value| Tensor::from_json("x", datatype, &value).unwrap_err().to_string();
-        assert_eq!(wrong(DataType::Int8, json!([1, 200])), "`x`: 200 is no INT8");
-        assert_eq!(wrong(DataType::Bytes, json!([1])), "`x`: 1 is no BYTES");
+        assert_eq!(wrong(DataType::Int8, json!([1, 200])), "`x`: 200 is not of type INT8");
+        assert_eq!(wrong(DataType::Bytes, json!([1])), "`x`: 1 is not of type BYTES");
         assert_eq!(wrong(DataType::Int32, json!([[1, 2], [3]])), "`x`: its lists are not all of the same length");
         assert_eq!(wrong(DataType::Int32, json!([1, [2]])), "`x`: its lists are not all of the same length");
         let short = Tensor::new("x", [2, 2], TensorData::Int32(vec![1, 2, 3])).unwrap_err().to_string();
         assert_eq!(short, "`x`: shape [2, 2] has 4 elements, and 3 are given");
         let torn =
             TensorData::read("x", DataType::Bytes, &Bytes::from_static(&[9, 0, 0, 0, b'a'])).unwrap_err().to_string();
-        assert_eq!(torn, "`x`: 5 bytes are no whole number of BYTES elements");
+        assert_eq!(torn, "`x`: 5 bytes are not a whole number of BYTES elements");
     }
 
     proptest! {

@@ -11,7 +11,7 @@ use super::summary::is_summarized;
 
 /// An error in a line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line} is no metric: {why}")]
+#[error("line {line} is not a metric: {why}")]
 pub struct MetricsError {
     /// From 1.
     pub line: usize,
@@ -30,18 +30,18 @@ pub(super) const CREATED: &str = "_created";
 pub enum SampleError {
     #[error("it has no value")]
     NoValue,
-    #[error("`{0}` is no name")]
+    #[error("`{0}` is not a name")]
     Name(String),
-    #[error("`{0}` is no number")]
+    #[error("`{0}` is not a number")]
     Number(String),
-    #[error("`{0}` is no time")]
+    #[error("`{0}` is not a time")]
     Time(String),
     /// After the time.
     #[error("`{0}` is too much")]
     TooMuch(String),
-    #[error("its labels have no end")]
+    #[error("its labels are not closed")]
     OpenLabels,
-    #[error("the value of label `{0}` has no end")]
+    #[error("the value of label `{0}` is not closed")]
     OpenLabel(String),
     #[error("label `{0}` has no value")]
     LabelWithoutValue(String),
@@ -359,12 +359,12 @@ mod tests {
     #[test]
     fn what_is_no_metric_says_why_and_where() {
         let reason = |text: &str| Exposition::parse(text).unwrap_err().to_string();
-        assert_eq!(reason("a 1\nb x\n"), "line 2 is no metric: `x` is no number");
-        assert_eq!(reason("a"), "line 1 is no metric: it has no value");
-        assert_eq!(reason("a{b=\"c\"\u{b},d=\"e\"} 1"), "line 1 is no metric: `,d` is no name");
-        assert_eq!(reason("a{b=\"c} 1"), "line 1 is no metric: the value of label `b` has no end");
-        assert_eq!(reason("<html> 1"), "line 1 is no metric: `<html>` is no name");
-        assert_eq!(reason("a 1 2 3"), "line 1 is no metric: `3` is too much");
+        assert_eq!(reason("a 1\nb x\n"), "line 2 is not a metric: `x` is not a number");
+        assert_eq!(reason("a"), "line 1 is not a metric: it has no value");
+        assert_eq!(reason("a{b=\"c\"\u{b},d=\"e\"} 1"), "line 1 is not a metric: `,d` is not a name");
+        assert_eq!(reason("a{b=\"c} 1"), "line 1 is not a metric: the value of label `b` is not closed");
+        assert_eq!(reason("<html> 1"), "line 1 is not a metric: `<html>` is not a name");
+        assert_eq!(reason("a 1 2 3"), "line 1 is not a metric: `3` is too much");
     }
 
     #[test]
@@ -374,7 +374,7 @@ mod tests {
         assert_eq!(exposition.families.len(), MOST_LINES);
         assert_eq!(exposition.families[7].name, "m7");
         let error = Exposition::parse(&text(MOST_LINES + 1)).unwrap_err().to_string();
-        assert_eq!(error, "line 200001 is no metric: no more than 200000 lines are read");
+        assert_eq!(error, "line 200001 is not a metric: no more than 200000 lines are read");
     }
 
     proptest! {

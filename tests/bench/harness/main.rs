@@ -61,7 +61,7 @@ fn main() -> Outcome {
     let words: Vec<String> = words.into_iter().filter(|word| word.parse::<f64>().is_err()).collect();
     if let Some(unknown) = words.iter().find(|word| PARTS.iter().all(|(name, _)| name != word)) {
         let names: Vec<&str> = PARTS.iter().map(|(name, _)| *name).collect();
-        return Err(format!("`{unknown}` is no part of this benchmark; its parts are {}", names.join(", ")).into());
+        return Err(format!("`{unknown}` is not part of this benchmark; its parts are {}", names.join(", ")).into());
     }
     println!("{} cores, {}", std::thread::available_parallelism()?, machine_load());
     for (_, print) in PARTS.iter().filter(|(name, _)| words.is_empty() || words.iter().any(|word| word == name)) {

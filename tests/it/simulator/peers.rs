@@ -271,7 +271,7 @@ fn what_is_no_request_is_refused_over_http() {
             "400 failed to parse the request JSON buffer: EOF while parsing an object at line 1 column 1",
             "400 must specify 'data' field in input tensor 'input_ids'",
             "400 `input_ids`: shape [1, 2] has 2 elements, and 3 are given",
-            "400 `input_ids`: \"2\" is no INT32",
+            "400 `input_ids`: \"2\" is not of type INT32",
             "400 `binary_data_size` of input 'input_ids' is more than the 0 bytes left",
             "400 header `inference-header-content-length` is \"900\"; it must be a length within the body of 66 bytes",
             "400 `input_ids`: shape [4611686018427387904, 4] has 18446744073709551615 elements, and 1 are given",

@@ -116,7 +116,7 @@ fn one_element_is_cancelled_by_somebody_and_the_others_go_on() {
     let again = world.good(&["run", "m"]);
     assert_eq!(again.ran(), cancelled);
     assert_eq!((world.count("ran"), cluster.calls("sbatch")), (8 + cancelled.len(), 2));
-    assert!(cancelled.len() > 1 || !cluster.lines("sbatch")[1].contains("--array"), "alone it is no array");
+    assert!(cancelled.len() > 1 || !cluster.lines("sbatch")[1].contains("--array"), "alone it is not an array");
 }
 
 #[test]

@@ -74,7 +74,7 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
         write(s.log("Offline/performance/run_1"), &text[..text.find(":::MLLOG {\"key\":\"power_begin\"").unwrap()]);
     }),
     ("no detail log", |s| fs::remove_file(s.log("Server/performance/run_1")).unwrap()),
-    ("a line that is no log line", |s| {
+    ("a line that is not a log line", |s| {
         let text = fs::read_to_string(s.log("Server/accuracy")).unwrap();
         write(s.log("Server/accuracy"), format!("{text}killed\n"));
     }),
@@ -273,7 +273,7 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
     ("power at no time", |s| s.sampled("run_1", |text| text.replacen("Time,", "Time,x", 1))),
     ("power below nothing", |s| s.sampled("run_1", |text| text.replacen("Watts,4001.000", "Watts,-4001.000", 1))),
     ("power of -1 W while the meter finds its range", |s| s.sampled("ranging", |text| text.replacen("Watts,4001.000", "Watts,-1.000", 1))),
-    ("power that is no number to the meter", |s| s.sampled("run_1", |text| text.replacen("Watts,4001.000", "Watts,nan", 1))),
+    ("power that is not a number to the meter", |s| s.sampled("run_1", |text| text.replacen("Watts,4001.000", "Watts,nan", 1))),
     ("power without end", |s| s.sampled("run_1", |text| text.replacen("Watts,4001.000", "Watts,inf", 1))),
     ("power of zero for a second", |s| s.sampled("run_1", |text| text.replacen("Watts,4001.000", "Watts,0.000", 1))),
     ("power of the idle half of the run", |s| s.sampled("run_1", |text| {
@@ -441,7 +441,7 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
     ("measurements without input types", |s| s.field(&s.of("Server/measurements.json"), "input_data_types", None)),
     ("no README", |s| fs::remove_file(s.of("Server/README.md")).unwrap()),
     ("empty user.conf", |s| write(s.of("Server/user.conf"), "")),
-    ("system that is no JSON", |s| write(s.system(), "{")),
+    ("system that is not a JSON", |s| write(s.system(), "{")),
     ("system of Open in Closed", |s| s.field(&s.system(), "division", Some(json!("open")))),
     ("system of another submitter", |s| s.field(&s.system(), "submitter", Some(json!("Other")))),
     ("system without a status", |s| s.field(&s.system(), "status", Some(json!("")))),
@@ -712,7 +712,7 @@ fn the_table_of_mutations_has_three_rounds_and_says_who_is_right() {
                     format!("ours: a checker that crashes gives no verdict ({})", section(finding.check))
                 }),
                 ("fails", false) => Some("the official checker".to_owned()),
-                ("crashes", false) => Some("neither: a crash is no verdict".to_owned()),
+                ("crashes", false) => Some("neither: a crash is not a verdict".to_owned()),
                 _ => None,
             };
             differ += usize::from(right.is_some());

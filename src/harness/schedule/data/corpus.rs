@@ -39,7 +39,7 @@ impl Corpus {
             DataKind::Jsonl | DataKind::Sharegpt | DataKind::Mooncake | DataKind::InputIds => {
                 jsonl::read(data, prompt_tokenizer, rules, room)?
             }
-            DataKind::Plan => return Err(fault(file, "a plan is no data")),
+            DataKind::Plan => return Err(fault(file, "a plan is not data")),
         };
         if entries.is_empty() {
             return Err(fault(file, "it has no record"));

@@ -120,7 +120,7 @@ enum RowError {
     OutputLength,
     #[error("the input length must be at least 1")]
     InputLength,
-    #[error("{0} tokens are more than any model takes: at most {LONGEST_LENGTH}")]
+    #[error("{0} tokens: the maximum is {LONGEST_LENGTH}")]
     TooLong(u32),
     #[error("`delay` must be a number of milliseconds, 0 or more")]
     Delay,

@@ -155,13 +155,14 @@ pub(super) fn read(data: &PromptFile, mut room: MemoryBudget<'_>) -> Result<Vec<
         let tokens = match converted {
             Ok(tokens) => tokens,
             Err(id) => {
-                errors.push_error(format!("row {row}: {id} is no token id (is it padding? then `lengths` is needed)"));
+                errors
+                    .push_error(format!("row {row}: {id} is not a token id (is it padding? then `lengths` is needed)"));
                 continue;
             }
         };
         let output_tokens = match outputs.as_ref().map(|outputs| outputs[row]) {
             Some(output) if !(1..=i64::from(u32::MAX)).contains(&output) => {
-                errors.push_error(format!("row {row}: {output} is no output length"));
+                errors.push_error(format!("row {row}: {output} is not an output length"));
                 continue;
             }
             output => output.map(|output| output as u32),

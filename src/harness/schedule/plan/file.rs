@@ -98,7 +98,7 @@ pub(crate) fn write(path: &Path, schedule: &RequestSchedule) -> Result<(), Harne
 enum PlannedPromptError {
     #[error("it has `parts` and `as`")]
     Twice,
-    #[error("{tokens} tokens are more than any model takes: at most {LONGEST_LENGTH}")]
+    #[error("{tokens} tokens: the maximum is {LONGEST_LENGTH}")]
     TooLong { tokens: u64 },
     #[error("`as` names request {request}, which has no `parts` before it")]
     NoParts { request: usize },

@@ -331,7 +331,7 @@ fn every_mistake_of_a_file_has_its_line() {
         (5, "-4 is not a valid token id"),
         (6, "`color` may change what is requested"),
         (7, "more than one of"),
-        (8, "4294967295 tokens are more than any model takes: at most 16777216"),
+        (8, "4294967295 tokens: the maximum is 16777216"),
     ] {
         let message = reason.lines().find(|message| message.contains(&format!("line {line}:")));
         assert!(message.is_some_and(|message| message.contains(what)), "line {line} is missing in:\n{reason}");
@@ -447,7 +447,7 @@ fn a_written_plan_is_sent_again_exactly_and_a_changed_one_is_refused() {
     let longer = line.replacen("\"tokens\":", "\"tokens\":4294900", 1);
     assert_ne!(longer, line);
     fs::write(&file, bytes.replacen(line, &longer, 1)).unwrap();
-    assert!(plan(&replay).unwrap_err().to_string().contains("tokens are more than any model takes: at most 16777216"));
+    assert!(plan(&replay).unwrap_err().to_string().contains("tokens: the maximum is 16777216"));
     fs::write(&file, bytes.replacen("pcg64", "pcg32", 1)).unwrap();
     assert!(plan(&replay).unwrap_err().to_string().contains("drawn by pcg32"));
     fs::write(&file, &bytes).unwrap();

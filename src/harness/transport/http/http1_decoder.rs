@@ -120,7 +120,7 @@ impl Decoder {
                         _ if *is_past => {}
                         b';' | b'\r' | b' ' => *is_past = true,
                         _ => {
-                            let digit = (byte as char).to_digit(16).ok_or(NotHttp("a chunk's size is no number"))?;
+                            let digit = (byte as char).to_digit(16).ok_or(NotHttp("a chunk's size is not a number"))?;
                             *digits += 1;
                             if *digits > 15 {
                                 return Err(NotHttp("a chunk's size is beyond all bounds"));
@@ -236,7 +236,7 @@ fn read_head(response: &httparse::Response<'_, '_>) -> Result<(ResponseHead, Sta
             let value = value();
             // `parse` takes a sign.
             let given = value.parse().ok().filter(|_| value.bytes().all(|byte| byte.is_ascii_digit()));
-            let given = given.ok_or(NotHttp("its length is no number"))?;
+            let given = given.ok_or(NotHttp("its length is not a number"))?;
             // RFC 9112, section 6.3: the next answer of this connection could begin at either.
             if length.replace(given).is_some_and(|before| before != given) {
                 return Err(NotHttp("it has two lengths"));

@@ -161,7 +161,7 @@ impl<'h> HttpResponseReader<'h> {
 
     /// This many bytes followed the complete answer.
     pub fn surplus(&mut self, bytes: usize, t_read: u64) {
-        let example = format!("{bytes} bytes arrived behind the whole answer");
+        let example = format!("{bytes} bytes arrived after the whole answer");
         self.take(WireEvent::Violation(Violation::AfterEnd, example), t_read);
     }
 

@@ -243,7 +243,7 @@ impl ServerCertVerifier for ServerCertificates {
 /// Why a secure connection failed, and what to do.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum TlsError {
-    #[error("`{host}` is no name that a certificate could have")]
+    #[error("`{host}` is not a name that a certificate could have")]
     HostName { host: String },
     #[error("the server hung up during the TLS handshake: does it speak TLS at this port? If not, write http://")]
     HungUp,

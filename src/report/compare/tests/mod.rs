@@ -294,7 +294,7 @@ fn a_gate_is_read_and_looks_at_one_difference() {
     assert!(!trips("requests_full<-5").unwrap());
     assert!(trips("ttft_p98>5%").unwrap_err().to_string().contains("ttft_p99"));
     for bad in ["ttft_p99", "ttft>x", ">5%"] {
-        assert!(trips(bad).unwrap_err().to_string().contains("is no condition"), "{bad}");
+        assert!(trips(bad).unwrap_err().to_string().contains("is not a condition"), "{bad}");
     }
 }
 

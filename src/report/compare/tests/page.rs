@@ -81,7 +81,7 @@ fn a_difference_beyond_its_bar_is_an_arrow() {
     assert!(text.contains("class=\"beyond none\"") && text.contains("Bars end at ± 100 %"), "{text}");
     assert!(
         text.replace("&#x2f;", "/").contains("Difference: (other − A) / A, of the means. Of several"),
-        "one run on each side is no pair"
+        "one run on each side is not a pair"
     );
 }
 

@@ -205,7 +205,7 @@ impl StartPoint {
         };
         let bytes = read_bytes_up_to(&path, LARGEST)
             .map_err(|error| refused(format!("cannot read `{shown}`: {error}"), USE))?;
-        let no_search = || refused(format!("`{shown}` is no result of a search"), USE);
+        let no_search = || refused(format!("`{shown}` is not a result of a search"), USE);
         let report: SearchReport =
             serde_json::from_slice(&bytes).map_err(|error| no_search().cause(error.to_string()))?;
         let SearchRules::Limits(LimitSearch { goal: earlier_goal, estimate, .. }) = report.rules else {
@@ -305,7 +305,7 @@ mod tests {
         assert!(error(&search("other", "TTFT p99 ≤ 400ms")).contains("its model is `other`, and here it is `tiny`"));
         let limits = error(&search("tiny", "TTFT p99 ≤ 1s"));
         assert!(limits.contains("its limits are TTFT p99 ≤ 1s, and here TTFT p99 ≤ 400ms"), "{limits}");
-        assert!(error(&json!({ "verdict": "valid" })).contains("`./search.json` is no result of a search"));
+        assert!(error(&json!({ "verdict": "valid" })).contains("`./search.json` is not a result of a search"));
         let mut loadgen = search("tiny", "TTFT p99 ≤ 400ms");
         loadgen["judge"] = json!("loadgen");
         assert!(error(&loadgen).contains("LoadGen's rules"));

@@ -98,7 +98,7 @@ fn own_program() -> Result<PathBuf, Failure> {
 /// The nodes of the allocation, as Slurm counts them.
 pub async fn of_allocation(slurm: &Slurm, project: &Path) -> Result<Vec<HostPlace>, Failure> {
     let Some(list) = std::env::var_os("SLURM_JOB_NODELIST") else {
-        return Err(Failure::new(FailureKind::Refused, "`each_node`, and this is no allocation of Slurm's"));
+        return Err(Failure::new(FailureKind::Refused, "`each_node`, and this is not an allocation of Slurm's"));
     };
     let words =
         ["scontrol", "show", "hostnames"].map(OsString::from).into_iter().chain([list.clone()]).collect::<Vec<_>>();

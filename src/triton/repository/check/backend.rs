@@ -126,7 +126,7 @@ fn check_parameter(look: &mut ModelChecker<'_>, role: &str, key: &str, value: &s
             [] => Some(format!("it is {}", known.kind)),
             words => did_you_mean(value, words.iter().copied()),
         };
-        look.error(&way, format!("`{value}` is no {key}: {fate}"), hint);
+        look.error(&way, format!("`{value}` is not a {key}: {fate}"), hint);
     }
 }
 

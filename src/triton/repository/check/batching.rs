@@ -68,7 +68,7 @@ fn preferred(look: &mut ModelChecker<'_>, batcher: &[PbtxtStep<'_>], sizes: &[i3
     for (nth, size) in sizes.iter().enumerate() {
         let way = [batcher, &[PbtxtStep::Name("preferred_batch_size"), PbtxtStep::Nth(nth)]].concat();
         if *size <= 0 {
-            look.error(&way, format!("{size} is no batch size"), Some("it is 1 or more".to_owned()));
+            look.error(&way, format!("{size} is not a batch size"), Some("it is 1 or more".to_owned()));
         } else if *size > most && look.model.is_whole {
             let hint = "lower it, or raise max_batch_size".to_owned();
             look.error(&way, format!("the preferred batch size {size} is above max_batch_size {most}"), Some(hint));

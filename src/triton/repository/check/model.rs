@@ -138,7 +138,7 @@ fn check_tensor(look: &mut ModelChecker<'_>, tensor: &Tensor<'_>) {
             is_possible = false;
             let way = [way.as_slice(), &[PbtxtStep::Nth(nth)]].concat();
             let hint = Some("a dim is 1 or more, or -1 for any length".to_owned());
-            look.error(&way, format!("{dim} is no dim of {list} `{name}`"), hint);
+            look.error(&way, format!("{dim} is not a dim of {list} `{name}`"), hint);
         }
     }
     if let Some(reshape) = tensor.reshape.filter(|_| is_possible && !tensor.dims.is_empty()) {
@@ -205,7 +205,7 @@ pub(super) fn check_instances(look: &mut ModelChecker<'_>, machine: Option<u32>)
         for (nth, gpu) in group.gpus.iter().enumerate() {
             let way = [section, PbtxtStep::Nth(index), PbtxtStep::Name("gpus"), PbtxtStep::Nth(nth)];
             if *gpu < 0 {
-                look.error(&way, format!("{gpu} is no GPU"), None);
+                look.error(&way, format!("{gpu} is not a GPU"), None);
             } else if let Some(machine) = machine.filter(|machine| *gpu as u32 >= *machine) {
                 look.error(&way, format!("there is no GPU {gpu}: the machine has {machine}"), None);
             }
