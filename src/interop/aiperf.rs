@@ -114,7 +114,7 @@ fn is_measured(line: &ParsedLine) -> Result<(), NoMeaning> {
         )
         .into());
     }
-    match line.given.iter().find(|given| is_of_search(given.name)) {
+    match line.given.iter().find(|given| given.name.starts_with("--search-") || given.name.starts_with("--optuna-")) {
         Some(given) => Err(format!(
             "`{TOOL} {}` has no meaning here: it searches for a load within limits; that is `bench.search`, which \
                 finds the highest rate within `limits`, and `regatta bench --sweep` for all levels up to saturation",
@@ -152,11 +152,6 @@ fn user_centric(rate: &str, users: Option<&str>) -> String {
             user pauses from the end of an answer on; `--concurrency {users}` with `think_time: {{ fixed: … }}`, of \
             {gap} less the time of an answer, is near it"
     )
-}
-
-/// Options that make the line a search for a load; limits alone do not.
-fn is_of_search(name: &str) -> bool {
-    name.starts_with("--search-") || name.starts_with("--optuna-")
 }
 
 fn number_text(value: f64) -> String {

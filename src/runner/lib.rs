@@ -61,9 +61,7 @@ pub use batches::BatchSlot;
 pub use gpus_together::{GPUS_HINT, gpus_together};
 pub use keying::KeyContext;
 pub use options::{EventEmitter, KeyedTask, RunOptions, RunSummary, TaskRole, WatchedRun, note_full_disk, task_roles};
-pub use predict::{
-    Decision, Prediction, TaskStatus, UnchangedTasks, predict, predict_keys, predict_no_op, task_statuses,
-};
+pub use predict::{TaskStatus, UnchangedTasks, predict, predict_keys, predict_no_op, task_statuses};
 pub use run::run;
 pub use secret_values::{SecretNotText, no_secret_text, secret_values, usable_secret_values};
 pub use signing::{KeyError, PublicKey, Signature, SignatureError, SigningKey, TrustedKeys};

@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 
@@ -26,7 +26,6 @@ use super::results::{
 };
 use super::run::{BulkRequest, PlanRequest, RunRequest, SERVE_USAGE, ServeRequest};
 use super::simulation::{SimRequest, WhatIfRequest};
-use super::slips;
 use super::store::StoreRequest;
 use super::triton::TritonRequest;
 use super::values::{ArgumentError, KeyValueArg, invalid_value, reject_duplicates};
@@ -387,7 +386,7 @@ fn read(command: clap::Command, words: &[OsString]) -> Result<Invocation, clap::
 fn explain(error: clap::Error, words: &[OsString], format: &mut clap::Command) -> clap::Error {
     let is_command = |word: &&str| format.find_subcommand(word).is_some();
     let typed = words.iter().skip(1).filter_map(|word| word.to_str()).find(is_command).unwrap_or_default();
-    slips::explain(explain_force(error, words, format), typed, format)
+    explain_slip(explain_force(error, words, format), typed, format)
 }
 
 /// `run --force quickstart` reads `quickstart` as a stage; say so, where the missing MANIFEST alone would puzzle.
@@ -432,6 +431,80 @@ impl CliArgs {
             request => request,
         };
         Ok(Invocation { global: Global { home, color, loudness }, request })
+    }
+}
+
+// Options that people type because another tool has them, and what they are here: an argument that clap does not know
+// gets its cure instead of the option that happens to be spelled alike.
+
+/// Arguments that `regatta bench` does not have, and what to write.
+const BENCH: [(&[&str], &str); 13] = [
+    (&["--host", "--port", "--hostname"], "the server is TARGET: `http://HOST:PORT`"),
+    (
+        &["--api-key", "--token"],
+        "`--api-key-env VARIABLE` names the environment variable that has the key, so that no history shows it",
+    ),
+    (&["--max-seconds", "--time", "-d", "--test-time"], "`--duration 30s`"),
+    (&["-r"], "`--rate N`: requests per second"),
+    (&["--n", "--num"], "`-n N`: how many requests"),
+    (&["--rate-type", "--profile"], "the load is `--rate N`, `--concurrency N`, `--offline` or `--sweep`"),
+    (
+        &["--dataset-name"],
+        "`--data FILE` has prompts of your own; without it they are made up, `--input-tokens N` long",
+    ),
+    (
+        &["--prompt", "--prompts"],
+        "write prompts to a file, `{\"prompt\": \"…\"}` a line, and give it with `--data FILE`",
+    ),
+    (
+        &["--csv", "--format", "--output-format", "--output", "--save-result", "--result-dir", "--export"],
+        "`--json` prints the result as JSON, `--out DIR` keeps all files, and `regatta runs --csv` prints the \
+               results of all runs as CSV",
+    ),
+    (&["--timeout", "--request-timeout"], "`--stall-timeout 60s`: a pause between two tokens"),
+    (
+        &["--threads", "--workers", "--processes"],
+        "leave it out: the client uses as many cores as its load needs. `--concurrency N` sets the users",
+    ),
+    (&["true", "false"], "switches take no value: `--streaming` or `--no-streaming`"),
+    (
+        &["--system", "--system-prompt"],
+        "a system prompt is part of the records of `--data FILE`; a system to simulate is named in TARGET: \
+               `sim:h100`",
+    ),
+];
+
+/// Commands that take parameters of a manifest.
+const OF_MANIFESTS: [&str; 7] = ["run", "serve", "plan", "show", "lock", "what-if", "doctor"];
+
+/// What to write in place of `argument` at a command.
+fn cure(command: &str, argument: &str) -> Option<String> {
+    if command == "bench" {
+        let (_, cure) = BENCH.iter().find(|(arguments, _)| arguments.contains(&argument))?;
+        return Some((*cure).to_owned());
+    }
+    let name = argument.strip_prefix("--").filter(|_| OF_MANIFESTS.contains(&command))?;
+    let name = name.replace('-', "_");
+    Some(format!(
+        "if it is a parameter of the manifest, write `{name}=VALUE` behind the manifest's name; `regatta show \
+         MANIFEST` lists them"
+    ))
+}
+
+/// An unknown argument with its cure; and never the advice to pass it on as a value.
+fn explain_slip(mut error: clap::Error, command: &str, format: &mut clap::Command) -> clap::Error {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
+    error.remove(ContextKind::Suggested);
+    let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return error };
+    let argument = argument.split('=').next().unwrap_or_default();
+    match cure(command, argument) {
+        Some(cure) => {
+            let text = ErrorText::new(format!("`regatta {command}` has no `{argument}`")).hint(cure);
+            format.error(ErrorKind::UnknownArgument, text)
+        }
+        None => error,
     }
 }
 

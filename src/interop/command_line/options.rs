@@ -26,12 +26,6 @@ pub(crate) struct Opt {
     pub takes: Takes,
 }
 
-impl Opt {
-    pub fn takes_one(&self) -> bool {
-        self.takes == Takes::One
-    }
-}
-
 pub(crate) const fn flag(names: &'static [&'static str]) -> Opt {
     Opt { names, takes: Takes::Nothing }
 }

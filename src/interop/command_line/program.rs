@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use super::options::{Opt, read_front};
+use super::options::{Opt, Takes, read_front};
 use super::tool_table::{LauncherOptions, launchers};
 use super::translation::{ProblemKind, TranslationBuilder, TranslationError};
 use base::units::is_identifier;
@@ -132,7 +132,11 @@ fn command_behind<'a>(name: &str, table: &[Opt], words: &'a [String]) -> &'a [St
             at += match word.as_str() {
                 "--mca" | "-mca" => 3,
                 word if word.contains('=') => 1,
-                word => 1 + usize::from(table.iter().any(|option| option.takes_one() && option.names.contains(&word))),
+                word => {
+                    1 + usize::from(
+                        table.iter().any(|option| option.takes == Takes::One && option.names.contains(&word)),
+                    )
+                }
             };
         }
         return words.get(at..).unwrap_or_default();

@@ -182,7 +182,7 @@ impl GuideLlmRun {
             // The data are sent once, from their beginning.
             Some(requests) if load.has("data") => load.set("data.first", json!(requests)),
             Some(requests) => load.put("stop.requests", requests.to_string()),
-            None if load.has("data") && load.has("stop.duration") && !self.replays() => {
+            None if load.has("data") && load.has("stop.duration") && self.profile.as_deref() != Some("replay") => {
                 load.set("data.repeat", json!(true));
                 load.builder.note(
                     "there the run ends with the last record of the data as well; here the data begin \
@@ -192,10 +192,6 @@ impl GuideLlmRun {
             None => {}
         }
         requests.map(|requests| requests.map(|requests| requests as f64))
-    }
-
-    fn replays(&self) -> bool {
-        self.profile.as_deref() == Some("replay")
     }
 
     /// Its profile.

@@ -273,9 +273,7 @@ impl StageChecker<'_> {
             }
         }
     }
-}
 
-impl StageChecker<'_> {
     /// As it is written: a sweep sets its level itself. LoadGen has rules of its own.
     pub(super) fn load_keys(&mut self, bench: &Bench, written: &Node) {
         if bench.stall_timeout.time().is_zero() {
@@ -331,30 +329,7 @@ impl StageChecker<'_> {
                 .hint("lower it, or raise `output_tokens`");
         }
     }
-}
 
-/// Whether a key is meant for the scenario of its stage: they are written together. An argument is for this stage
-/// alone, so only other tasks of it may read it.
-fn is_for_scenario(stage: &Node, key: &str) -> bool {
-    let value = |key| Some(&stage.get("bench")?.node.get(key)?.node);
-    let (Some(scenario), Some(given)) = (value("scenario"), value(key)) else { return false };
-    if given.span.source().is_argument() {
-        return !scenario.has_template() || stage.get("foreach").is_none();
-    }
-    are_written_together(stage, "scenario", key)
-}
-
-/// Whether two keys of a `bench` are meant for each other: both are literals of one file. Next to an expression, or in
-/// another file or a setting, one may be there for another scenario or protocol.
-pub(super) fn are_written_together(stage: &Node, one: &str, other: &str) -> bool {
-    let literal = |key| {
-        let entry = stage.get("bench")?.node.get(key)?;
-        (!entry.node.has_template()).then_some(entry.node.span.source())
-    };
-    literal(one).zip(literal(other)).is_some_and(|(one, other)| one.is(other))
-}
-
-impl StageChecker<'_> {
     pub(super) fn sweep(&mut self, bench: &Bench) {
         let Some(sweep) = &bench.sweep else { return };
         let key = ["bench", "sweep", sweep.key()];
@@ -399,4 +374,25 @@ impl StageChecker<'_> {
                 .hint(format!("take `{other}` or `sweep` away"));
         }
     }
+}
+
+/// Whether a key is meant for the scenario of its stage: they are written together. An argument is for this stage
+/// alone, so only other tasks of it may read it.
+fn is_for_scenario(stage: &Node, key: &str) -> bool {
+    let value = |key| Some(&stage.get("bench")?.node.get(key)?.node);
+    let (Some(scenario), Some(given)) = (value("scenario"), value(key)) else { return false };
+    if given.span.source().is_argument() {
+        return !scenario.has_template() || stage.get("foreach").is_none();
+    }
+    are_written_together(stage, "scenario", key)
+}
+
+/// Whether two keys of a `bench` are meant for each other: both are literals of one file. Next to an expression, or in
+/// another file or a setting, one may be there for another scenario or protocol.
+pub(super) fn are_written_together(stage: &Node, one: &str, other: &str) -> bool {
+    let literal = |key| {
+        let entry = stage.get("bench")?.node.get(key)?;
+        (!entry.node.has_template()).then_some(entry.node.span.source())
+    };
+    literal(one).zip(literal(other)).is_some_and(|(one, other)| one.is(other))
 }
