@@ -12,7 +12,7 @@ use crate::error::CommandError;
 use crate::observed_run::holding_run;
 use crate::project::Project;
 use base::diag::ErrorText;
-use base::event::RunId;
+use base::event::{Decision, Prediction, RunId};
 use base::files::Digest;
 use base::spec::{AUTHORIZATION, Protocol};
 use harness::api_key_in;
@@ -22,8 +22,8 @@ use plan::manifest::targets;
 use plan::{Lifetime, Plan, PlanReference, Task};
 use runner::store::{CachedSource, Digests, NoOpConditions, OutputCache, StateFolder};
 use runner::{
-    Decision, GPUS_HINT, KeyContext, Prediction, RunOptions, TaskRole, UnchangedTasks, gpus_together, no_secret_text,
-    predict, predict_no_op, secret_values,
+    GPUS_HINT, KeyContext, RunOptions, TaskRole, UnchangedTasks, gpus_together, no_secret_text, predict, predict_no_op,
+    secret_values,
 };
 use stages::{StageExecutor, source_notice};
 

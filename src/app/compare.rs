@@ -26,11 +26,6 @@ struct Side<'a> {
 }
 
 impl Side<'_> {
-    /// It names this one task, and not a run, a stage or a folder that may lack a task.
-    fn is_one_task(&self) -> bool {
-        matches!(self.tasks.as_slice(), [only] if only.argument == self.argument)
-    }
-
     fn with(&self, task: Option<&String>) -> Option<&TaskRuns> {
         self.tasks.iter().find(|known| known.task.as_ref() == task)
     }
@@ -184,7 +179,7 @@ fn print_missing<'a>(side: &Side<'_>, tasks: impl Iterator<Item = &'a TaskRuns>,
     let tasks: BTreeSet<&String> = tasks.filter_map(|task| task.task.as_ref()).collect();
     let missing: Vec<&str> =
         tasks.into_iter().filter(|task| side.with(Some(*task)).is_none()).map(String::as_str).collect();
-    if side.is_one_task() || missing.is_empty() {
+    if matches!(side.tasks.as_slice(), [only] if only.argument == side.argument) || missing.is_empty() {
         return false;
     }
     print_error(&format!("{what}: {} has no result of {}\n", side.argument, missing.join(", ")));

@@ -116,7 +116,7 @@ fn watch() -> Option<Sender<()>> {
                 refuse(Diagnostic::error(format!("this manifest takes {limit}")));
             }
             if let Some((span, limit)) = seen.exceeded(memory, (MOST_MEMORY, MOST_TIME)) {
-                refuse(at_expression(&span, &limit));
+                refuse(Diagnostic::error(format!("this expression takes {limit}")).at(span.first_line(), ""));
             }
         }
     });
@@ -132,10 +132,6 @@ fn exceeded((memory, most_memory): (u64, u64), (time, most_time): (Duration, Dur
     } else {
         None
     }
-}
-
-fn at_expression(span: &Span, limit: &str) -> Diagnostic {
-    Diagnostic::error(format!("this expression takes {limit}")).at(span.first_line(), "")
 }
 
 fn refuse(fault: Diagnostic) {

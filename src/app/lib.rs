@@ -30,7 +30,6 @@ mod mlperf;
 mod observed_run;
 mod out_folder;
 mod past_runs;
-mod planned_translation;
 mod planning;
 mod project;
 mod remote_work;

@@ -12,15 +12,17 @@ use crate::error::CommandError;
 use crate::project::{Project, options};
 use crate::simulate::ServedTwin;
 use crate::store;
-use base::spec::{BenchSweep, Length, LimitedMetric, Scenario, Statistic};
+use base::event::Prediction;
+use base::spec::{Length, LimitedMetric, Scenario, Statistic};
 use mlperf::dataset::{LengthDistribution, assumed_lengths};
 use plan::manifest::model::{Bench, RepeatRole};
 use plan::{MeasurementCost, Plan, Task, loadgen};
-use report::{BenchEstimate, DecisionKind, EstimateBasis, EstimatedLoad, LaunchKind, LaunchRow, estimates_note};
+use report::{BenchEstimate, DecisionRow, EstimateBasis, EstimatedLoad, estimates_note};
 use rules::MlperfScenario;
 use runner::RunOptions;
 use sim::{EngineLimits, VirtualBenchmark, VirtualResult, VirtualWorkload};
-use stages::{LaunchPreview, ServePreview, previews};
+use stages::previews;
+use triton::launch::{LaunchPreview, ServePreview};
 
 pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;
@@ -43,16 +45,16 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
                 let task = tasks.find(|task| task.id == decision.id);
                 debug_assert!(task.is_some(), "{} is out of order", decision.id);
                 // To read every action of a large plan takes its time; a cached one costs nothing.
-                let task = task.filter(|_| decision.verdict == runner::Prediction::Run);
-                let cost = task.and_then(MeasurementCost::from_task);
+                let task = task.filter(|_| decision.verdict == Prediction::Run);
+                let cost = task.and_then(MeasurementCost::from_task).map(|cost| cost.to_string());
                 decision.reasons.extend(task.map(environment_faults).into_iter().flatten());
                 let estimate = task.and_then(|task| estimates.estimate_task(task));
-                decisions.push(decision_row(decision, cost.map(|cost| cost.to_string()), estimate));
+                decisions.push(DecisionRow { decision, cost, estimate });
             }
             notes.extend(estimates.note());
             // A plan is made without a network.
             if let Some(store) = store::address(None)?
-                && decisions.iter().any(|decision| decision.decision == DecisionKind::Run)
+                && decisions.iter().any(|row| row.decision.verdict == Prediction::Run)
             {
                 let name = &request.manifest;
                 notes.push(format!("{store} was not queried: `regatta store status {name}` shows what it has"));
@@ -82,7 +84,7 @@ fn launches(
     json: bool,
 ) -> Result<CliExit, CommandError> {
     let options = options(plan, select)?;
-    let launches: Vec<LaunchRow> = launch_previews(project, plan, &options)?.into_iter().map(launch_row).collect();
+    let launches = launch_previews(project, plan, &options)?;
     let text = |styler| report::launch_text(&launches, styler);
     print_as(global.styler(), json, || report::launch_json(&launches), text);
     Ok(refuse(&report::launch_problems(&launches)))
@@ -96,9 +98,9 @@ pub(super) fn refuse_impossible_launches(
 ) -> Result<CliExit, CommandError> {
     let is_certain =
         |preview: &ServePreview| matches!(preview.launch, LaunchPreview::Impossible { is_certain: true, .. });
-    let impossible = launch_previews(project, plan, options)?.into_iter().filter(is_certain);
-    let launches: Vec<LaunchRow> = impossible.map(launch_row).collect();
-    Ok(refuse(&report::launch_problems(&launches)))
+    let impossible: Vec<ServePreview> =
+        launch_previews(project, plan, options)?.into_iter().filter(is_certain).collect();
+    Ok(refuse(&report::launch_problems(&impossible)))
 }
 
 /// Prints problems as errors. Exit code 0 without problems.
@@ -115,38 +117,6 @@ fn launch_previews(project: &Project, plan: &Plan, options: &RunOptions) -> Resu
     let serves = plan.tasks.iter().zip(&chosen).any(|(task, chosen)| *chosen && task.kind.facts().is_service);
     // To read every action of a large plan takes its time.
     if serves { Ok(previews(plan, &chosen, project.home.project())?) } else { Ok(Vec::new()) }
-}
-
-fn launch_row(preview: ServePreview) -> LaunchRow {
-    LaunchRow {
-        task: preview.task,
-        starts: match preview.launch {
-            LaunchPreview::Start(plan) => LaunchKind::Plan(plan),
-            LaunchPreview::Attach { endpoints, models } => LaunchKind::Nothing { attach: endpoints, models },
-            LaunchPreview::Impossible { problems, .. } => {
-                LaunchKind::Impossible { problems: problems.into_iter().map(|one| (one.message, one.hint)).collect() }
-            }
-        },
-    }
-}
-
-fn decision_row(
-    decision: runner::Decision,
-    cost: Option<String>,
-    estimate: Option<report::BenchEstimate>,
-) -> report::DecisionRow {
-    report::DecisionRow {
-        id: decision.id,
-        stage: decision.stage,
-        decision: match decision.verdict {
-            runner::Prediction::Run => DecisionKind::Run,
-            runner::Prediction::Cached => DecisionKind::Cached,
-            runner::Prediction::Skipped => DecisionKind::Skipped,
-        },
-        reasons: decision.reasons,
-        cost,
-        estimate,
-    }
 }
 
 /// Requests of a load that are simulated, for each server that has requests of its own.
@@ -277,7 +247,7 @@ impl<'a> PlanEstimates<'a> {
         if bench.search.is_some() {
             return search(bench);
         }
-        let points = points(bench)?;
+        let points = bench.points()?;
         let mut sum = EstimatedTime::default();
         for point in &points {
             let estimate = self.measurement(point, servers)?;
@@ -387,23 +357,6 @@ fn search(bench: &Bench) -> Option<BenchEstimate> {
         |cost| cost.most_s,
     );
     (seconds > 0.0).then_some(BenchEstimate { seconds, is_at_most: true, gpus: 0, load: None })
-}
-
-/// A benchmark for each level of a sweep. `None`: it finds its levels itself.
-fn points(bench: &Bench) -> Option<Vec<Bench>> {
-    let Some(sweep) = &bench.sweep else { return Some(vec![bench.clone()]) };
-    let levels = sweep.levels()?.ascending(sweep.is_whole()).ok()?;
-    let at = |level: f64| {
-        let mut point = Bench { sweep: None, ..bench.clone() };
-        match sweep {
-            BenchSweep::Concurrency(_) => point.concurrency = Some(level as u32),
-            BenchSweep::Rate(_) | BenchSweep::Auto(_) => point.rate = Some(level),
-            BenchSweep::InputTokens(_) => point.input_tokens = Length::Fixed(level as u32),
-            BenchSweep::OutputTokens(_) => point.output_tokens = Length::Fixed(level as u32),
-        }
-        point
-    };
-    Some(levels.into_iter().map(at).collect())
 }
 
 /// Its lengths, and whether they are assumed. `None`: they are in its data.

@@ -320,6 +320,21 @@ impl StoreOperation<'_> {
         print(&text);
         Ok(CliExit::Done)
     }
+
+    fn as_text(&self, all: Inventory, rows: &[(TaskStatus, Option<Presence>)], styler: Styler) -> String {
+        let row = |(standing, presence): &(TaskStatus, Option<Presence>)| {
+            let (state, about) = status_words(standing, presence.as_ref());
+            [format!("{state:<7}").into(), Cell::name(standing.task.as_str()), about.into()]
+        };
+        let table = Table::list([], rows.iter().map(row)).terminal(styler, "");
+        let signatures = signatures_text(&self.signatures).unwrap_or_default();
+        format!("{}{signatures}{table}", in_all(&self.address, all))
+    }
+
+    fn as_json(&self, all: Inventory) -> Value {
+        let store = self.address.to_string();
+        json!({"store": store, "outputs": all.records, "files": all.blobs, "bytes": all.bytes})
+    }
 }
 
 /// As if it had been made here; the record names its source.
@@ -378,23 +393,6 @@ fn row_json((standing, presence): &(TaskStatus, Option<Presence>)) -> Value {
     let (state, about) = status_words(standing, presence.as_ref());
     let from = standing.record.as_ref().and_then(|record| record.from.clone());
     json!({"task": standing.task, "state": state, "about": about, "from": from})
-}
-
-impl StoreOperation<'_> {
-    fn as_text(&self, all: Inventory, rows: &[(TaskStatus, Option<Presence>)], styler: Styler) -> String {
-        let row = |(standing, presence): &(TaskStatus, Option<Presence>)| {
-            let (state, about) = status_words(standing, presence.as_ref());
-            [format!("{state:<7}").into(), Cell::name(standing.task.as_str()), about.into()]
-        };
-        let table = Table::list([], rows.iter().map(row)).terminal(styler, "");
-        let signatures = signatures_text(&self.signatures).unwrap_or_default();
-        format!("{}{signatures}{table}", in_all(&self.address, all))
-    }
-
-    fn as_json(&self, all: Inventory) -> Value {
-        let store = self.address.to_string();
-        json!({"store": store, "outputs": all.records, "files": all.blobs, "bytes": all.bytes})
-    }
 }
 
 /// The variable with the key that signs: a path, or the text of the file. Stages do not get the text.

@@ -8,11 +8,15 @@ use proc_macro::{Delimiter, Group, TokenStream, TokenTree};
 /// written. A list or map that is missing is read as empty.
 ///
 /// A field that says itself when it is skipped, or that is flattened, stays as it is; so does a list or map with any
-/// `serde` attribute of its own.
+/// `serde` attribute of its own, and a field that the attribute excepts: `#[base::omit_empty(except(points))]`.
 #[proc_macro_attribute]
-pub fn omit_empty(_: TokenStream, item: TokenStream) -> TokenStream {
+pub fn omit_empty(except: TokenStream, item: TokenStream) -> TokenStream {
+    let except = except.to_string();
+    let written: Vec<&str> = except.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
     let with_attributes = |token| match token {
-        TokenTree::Group(body) if body.delimiter() == Delimiter::Brace => braces(&body, fields(body.stream())),
+        TokenTree::Group(body) if body.delimiter() == Delimiter::Brace => {
+            braces(&body, fields(body.stream(), &written))
+        }
         token => token,
     };
     item.into_iter().map(with_attributes).collect()
@@ -24,8 +28,8 @@ fn braces(body: &Group, content: TokenStream) -> TokenTree {
     group.into()
 }
 
-/// The fields of a type, each with its attribute.
-fn fields(body: TokenStream) -> TokenStream {
+/// The fields of a type, each with its attribute, but for those that are always written.
+fn fields(body: TokenStream, written: &[&str]) -> TokenStream {
     let (mut fields, mut field, mut depth) = (TokenStream::new(), Vec::new(), 0_u32);
     for token in body {
         let punctuation = if let TokenTree::Punct(mark) = &token { mark.as_char() } else { ' ' };
@@ -33,15 +37,15 @@ fn fields(body: TokenStream) -> TokenStream {
         match punctuation {
             '<' => depth += 1,
             '>' => depth = depth.saturating_sub(1),
-            ',' if depth == 0 => fields.extend(with_attribute(std::mem::take(&mut field))),
+            ',' if depth == 0 => fields.extend(with_attribute(std::mem::take(&mut field), written)),
             _ => {}
         }
     }
-    fields.extend(with_attribute(field));
+    fields.extend(with_attribute(field, written));
     fields
 }
 
-fn with_attribute(field: Vec<TokenTree>) -> TokenStream {
+fn with_attribute(field: Vec<TokenTree>, written: &[&str]) -> TokenStream {
     let is_colon = |token: &TokenTree| matches!(token, TokenTree::Punct(mark) if mark.as_char() == ':');
     let colon = field.iter().position(is_colon).unwrap_or(field.len());
     let (before, after) = field.split_at(colon);
@@ -50,8 +54,9 @@ fn with_attribute(field: Vec<TokenTree>) -> TokenStream {
     let serde_texts: String = serde_texts.filter(|attribute| attribute.starts_with("[serde")).collect();
     let written_type = text(after).replace(' ', "");
     let outer = written_type.split('<').next().unwrap_or_default().rsplit(':').next().unwrap_or_default();
+    let is_written = before.last().is_some_and(|name| written.contains(&name.to_string().as_str()));
     let attribute = match outer {
-        _ if serde_texts.contains("skip") || serde_texts.contains("flatten") => String::new(),
+        _ if is_written || serde_texts.contains("skip") || serde_texts.contains("flatten") => String::new(),
         "Option" => "#[serde(skip_serializing_if = \"Option::is_none\")]".to_owned(),
         "Vec" | "IndexMap" | "BTreeMap" if serde_texts.is_empty() => {
             format!("#[serde(default, skip_serializing_if = \"{outer}::is_empty\")]")

@@ -10,11 +10,11 @@ use crate::spool::{Spool, SpoolContext, SpoolReader, SpoolValue, SpoolWriter};
 use crate::{FinishReason, TokenSource, Usage, Violation};
 
 /// One request that was issued. There may be millions, so what most of them lack is boxed.
+#[base::omit_empty(except(t_first, t_last))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequestRecord {
     pub index: u64,
     /// Of requests of an external driver: which sample of the data set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<u64>,
     /// Position in `BenchSpec::endpoints`.
     pub endpoint: u32,
@@ -68,26 +68,19 @@ pub struct RequestRecord {
     /// Largest gap between chunks, ns.
     pub max_gap: u64,
     /// When the request was cancelled, as `cancel` sets.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub t_cancel: Option<u64>,
     /// What the server stamped, with `return_perf_metrics`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<Box<ServerStamps>>,
     /// Tokens as the server counts them, where it reports them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Box<Usage>>,
     pub ended: RequestEnd,
     /// Why the server ended the answer, where it reports that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<FinishReason>,
     /// What in the answer contradicts its protocol, by class.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub violations: BTreeMap<Violation, u64>,
     /// Earlier attempts, with `retries`. `t_issue` is that of the first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<FailedAttempt>,
     /// Each chunk with a token: its socket read and its tokens. Empty unless `BenchSpec::timelines`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub timeline: Vec<(u64, u32)>,
 }
 

@@ -115,7 +115,7 @@ fn is_measured(line: &ParsedLine) -> Result<(), NoMeaning> {
         )
         .into());
     }
-    match line.given.iter().find(|given| is_of_search(given.name)) {
+    match line.given.iter().find(|given| given.name.starts_with("--search-") || given.name.starts_with("--optuna-")) {
         Some(given) => Err(format!(
             "cannot translate `{TOOL} {}`: it searches for a load within limits; that is `bench.search`, which \
                 finds the highest rate within `limits`, and `regatta bench --sweep` for all levels up to saturation",
@@ -153,11 +153,6 @@ fn user_centric(rate: &str, users: Option<&str>) -> String {
         a user of Regatta pauses after the end of an answer. `--concurrency {users}` with `think_time: {{ fixed: \
         … }}`, of {gap} less the time of an answer, is close to it"
     )
-}
-
-/// Options that make the line a search for a load; limits alone do not.
-fn is_of_search(name: &str) -> bool {
-    name.starts_with("--search-") || name.starts_with("--optuna-")
 }
 
 fn number_text(value: f64) -> String {

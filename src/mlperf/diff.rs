@@ -282,11 +282,6 @@ impl SystemPairs {
         Self { pairs, alone }
     }
 
-    /// One on each side: there is nothing to distinguish.
-    fn is_one(&self) -> bool {
-        matches!(&self.pairs[..], [(_, Some(_))]) && self.alone.is_empty()
-    }
-
     /// What a system of `a` is called in the comparison; None: there is only one.
     fn name_of_a(&self, system: &str) -> Option<String> {
         self.name(|(name, _)| name == system, system)
@@ -297,7 +292,7 @@ impl SystemPairs {
     }
 
     fn name(&self, is_it: impl Fn(&&(String, Option<String>)) -> bool, system: &str) -> Option<String> {
-        if self.is_one() {
+        if matches!(&self.pairs[..], [(_, Some(_))]) && self.alone.is_empty() {
             return None;
         }
         Some(match self.pairs.iter().find(is_it) {

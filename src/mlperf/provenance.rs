@@ -41,17 +41,15 @@ pub struct LockedResult {
 }
 
 /// One LoadGen test of a result.
+#[base::omit_empty(except(files))]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LockedRun {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test: Option<TestRecord>,
     /// Name → SHA-256, as LoadGen wrote them: of a log that was truncated for the package, of the whole log.
     pub files: BTreeMap<String, String>,
     /// What was measured: kind of stage (`engine`, `repository`, `serve`) → what it was made of. Two runs of one system
     /// have the same.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub under_test: BTreeMap<String, BTreeSet<String>>,
     /// Its server was the simulator.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -10,6 +10,16 @@
 //!
 //! `actions` lists all actions. A new one is a row there, a file there with its settings and `Check`, and a file in
 //! `stages` with `Run`.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `manifest` | text → a checked `Manifest`; `manifest/model` has its types, but for those of the stages |
+//! | `actions` | the settings of each action and of each stage, and their checks |
+//! | `expand` | the way from a manifest to a plan: `instance` makes the tasks, `task_builder` renders each |
+//! | `references`, `task_part` | what a text has for things that are known at the start; typed parts of a task |
+//! | `task` | the frozen graph |
+//! | `repeats`, `measurement_cost` | measurements that are made several times; how many they are, and their time |
+//! | `loadgen` | what MLPerf's rules require of the LoadGen tests in a plan |
 
 mod actions;
 mod expand;

@@ -68,6 +68,77 @@ impl Plan {
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, UnreadablePlan> {
         Ok(postcard::from_bytes(bytes)?)
     }
+
+    /// For each task whether it is wanted. `until`: these and all they need; `only`: just these; neither: all.
+    /// A name is a stage (all its tasks) or one task.
+    ///
+    /// # Errors
+    /// Every name that is neither, with a suggestion.
+    pub fn select(&self, until: &[String], only: &[String]) -> Result<Vec<bool>, Diagnostics> {
+        let mut faults = Diagnostics::new();
+        let mut wanted = vec![until.is_empty() && only.is_empty(); self.tasks.len()];
+        for name in until.iter().chain(only) {
+            let mut any = false;
+            for (task, wanted) in self.tasks.iter().zip(&mut wanted) {
+                if task.stage == *name || task.id.as_str() == name {
+                    *wanted = true;
+                    any = true;
+                }
+            }
+            if !any {
+                let mut names: Vec<&str> = self.tasks.iter().map(|task| task.stage.as_str()).collect();
+                names.dedup();
+                names.extend(self.tasks.iter().map(|task| task.id.as_str()).filter(|id| id.contains('/')));
+                let unknown = Diagnostic::error(format!("there is no stage or task `{name}`"));
+                faults.push(unknown.maybe_hint(did_you_mean(name, names.iter().copied())));
+            }
+        }
+        if only.is_empty() {
+            // Needs point backwards, so one sweep from the end reaches everything.
+            for at in (0..self.tasks.len()).rev() {
+                if wanted.get(at) == Some(&true) {
+                    for need in self.tasks.get(at).into_iter().flat_map(|task| &task.needs) {
+                        if let Some(wanted) = wanted.get_mut(need.task as usize) {
+                            *wanted = true;
+                        }
+                    }
+                }
+            }
+        }
+        faults.or(wanted)
+    }
+
+    /// The `KEY=VALUE` arguments that make this plan again, wherever they are typed: those of the command line, and the
+    /// values that the environment decided.
+    pub fn settings(&self) -> Vec<String> {
+        let mut list: Vec<String> = self.given.keys().cloned().collect();
+        for name in self.of_environment.keys() {
+            let start = format!("{name}=");
+            if let Some(value) = self.params.get(name).filter(|_| !list.iter().any(|word| word.starts_with(&start))) {
+                list.push(format!("{start}{}", argument(value)));
+            }
+        }
+        list
+    }
+
+    /// Command-line options that change nothing for the chosen tasks, a sentence for each.
+    pub fn idle(&self, chosen: &[bool]) -> Vec<String> {
+        let at_work = |stage: &String| {
+            self.tasks
+                .iter()
+                .zip(chosen)
+                .any(|(task, chosen)| *chosen && task.skipped.is_none() && task.stage == *stage)
+        };
+        self.given
+            .iter()
+            .filter(|(_, users)| !users.is_empty() && !users.iter().any(at_work))
+            .map(|(word, users)| {
+                let users: Vec<&str> = users.iter().map(String::as_str).collect();
+                let (names, are) = (users.join(", "), if users.len() == 1 { "is" } else { "are" });
+                format!("{word} changes nothing here: only {names} would use it, and {are} skipped or not selected")
+            })
+            .collect()
+    }
 }
 
 /// A plan could not be copied through its bytes: a fault of this program.
@@ -109,7 +180,6 @@ pub struct Task {
     pub host: Option<TaskPart<HostOn>>,
     pub gpus: u32,
     /// What the clocks of its GPUs are locked to while it runs. Part of the key.
-    #[serde(default)]
     pub gpu_clocks: Option<GpuClocks>,
     /// `-j` slots; `None` takes all of them.
     pub cpus: Option<u32>,
@@ -252,11 +322,9 @@ mod optional_part {
         serializer.serialize_str(part.as_ref().map_or("", TaskPart::json))
     }
 
-    pub fn deserialize<'de, T, D>(deserializer: D) -> Result<Option<TaskPart<T>>, D::Error>
-    where
-        T: DeserializeOwned,
-        D: Deserializer<'de>,
-    {
+    pub fn deserialize<'de, T: DeserializeOwned, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<TaskPart<T>>, D::Error> {
         let json = String::deserialize(deserializer)?;
         (!json.is_empty()).then(|| TaskPart::from_json(&json)).transpose().map_err(D::Error::custom)
     }
@@ -299,11 +367,6 @@ pub struct OomReductionRule {
 }
 
 impl OomReductionRule {
-    /// Whether it is a share of a GPU's memory: lowering it leaves the host's alone.
-    pub fn is_of_gpu(&self) -> bool {
-        self.setting.contains("gpu") || self.setting.contains("kv_cache")
-    }
-
     /// The next value below `now`; `first` is the manifest's. `None` at the end.
     pub fn next(&self, first: f64, now: f64) -> Option<f64> {
         let least = self.to.unwrap_or(first / 2.0);
@@ -342,79 +405,6 @@ impl Deref for SharedTask {
 impl From<Task> for SharedTask {
     fn from(task: Task) -> Self {
         Self { plan: Arc::new(Plan { tasks: vec![task], ..Plan::default() }), index: 0 }
-    }
-}
-
-impl Plan {
-    /// For each task whether it is wanted. `until`: these and all they need; `only`: just these; neither: all.
-    /// A name is a stage (all its tasks) or one task.
-    ///
-    /// # Errors
-    /// Every name that is neither, with a suggestion.
-    pub fn select(&self, until: &[String], only: &[String]) -> Result<Vec<bool>, Diagnostics> {
-        let mut faults = Diagnostics::new();
-        let mut wanted = vec![until.is_empty() && only.is_empty(); self.tasks.len()];
-        for name in until.iter().chain(only) {
-            let mut any = false;
-            for (task, wanted) in self.tasks.iter().zip(&mut wanted) {
-                if task.stage == *name || task.id.as_str() == name {
-                    *wanted = true;
-                    any = true;
-                }
-            }
-            if !any {
-                let mut names: Vec<&str> = self.tasks.iter().map(|task| task.stage.as_str()).collect();
-                names.dedup();
-                names.extend(self.tasks.iter().map(|task| task.id.as_str()).filter(|id| id.contains('/')));
-                let unknown = Diagnostic::error(format!("there is no stage or task `{name}`"));
-                faults.push(unknown.maybe_hint(did_you_mean(name, names.iter().copied())));
-            }
-        }
-        if only.is_empty() {
-            // Needs point backwards, so one sweep from the end reaches everything.
-            for at in (0..self.tasks.len()).rev() {
-                if wanted.get(at) == Some(&true) {
-                    for need in self.tasks.get(at).into_iter().flat_map(|task| &task.needs) {
-                        if let Some(wanted) = wanted.get_mut(need.task as usize) {
-                            *wanted = true;
-                        }
-                    }
-                }
-            }
-        }
-        faults.or(wanted)
-    }
-
-    /// The `KEY=VALUE` arguments that make this plan again, wherever they are typed: those of the command line, and the
-    /// values that the environment decided.
-    pub fn settings(&self) -> Vec<String> {
-        let mut list: Vec<String> = self.given.keys().cloned().collect();
-        for name in self.of_environment.keys() {
-            let start = format!("{name}=");
-            if let Some(value) = self.params.get(name).filter(|_| !list.iter().any(|word| word.starts_with(&start))) {
-                list.push(format!("{start}{}", argument(value)));
-            }
-        }
-        list
-    }
-
-    /// Command-line options that change nothing for the chosen tasks, a sentence for each.
-    pub fn idle(&self, chosen: &[bool]) -> Vec<String> {
-        let at_work = |stage: &String| {
-            self.tasks
-                .iter()
-                .zip(chosen)
-                .any(|(task, chosen)| *chosen && task.skipped.is_none() && task.stage == *stage)
-        };
-        self.given
-            .iter()
-            .filter(|(_, users)| !users.is_empty() && !users.iter().any(at_work))
-            .map(|(word, users)| {
-                let users: Vec<&str> = users.iter().map(String::as_str).collect();
-                let (names, are) = (users.join(", "), if users.len() == 1 { "is" } else { "are" });
-                format!("{word} changes nothing here: only {names} would use it, and {are} skipped or not selected")
-            })
-            .collect()
     }
 }
 

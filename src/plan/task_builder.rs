@@ -97,7 +97,7 @@ impl<'a> PlanBuilder<'a> {
         // Texts that could not be rendered are still as they were written.
         let templates =
             if found.len() > before || rendering.uses_faulty { TemplatePolicy::Here } else { TemplatePolicy::Done };
-        if rendered_anything(map) {
+        if map.iter().any(|(name, entry)| name != "foreach" && name != "when" && entry.node.has_template()) {
             coerce(&mut node, stage_shape());
             check_rendered(&node, stage, templates, &rendering, found);
         }
@@ -295,10 +295,6 @@ impl Rendering<'_> {
 fn keyed(written: &MapEntry, node: Node) -> MapEntry {
     let is_elsewhere = node.map().is_some() && !node.span.is_within(&written.node.span);
     MapEntry { key: if is_elsewhere { node.span.first_line() } else { written.key.clone() }, node }
-}
-
-fn rendered_anything(map: &Map) -> bool {
-    map.iter().any(|(name, entry)| name != "foreach" && name != "when" && entry.node.has_template())
 }
 
 fn requires_skipped_task(place: Span, id: &TaskId, why: &str) -> Diagnostic {

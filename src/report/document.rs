@@ -129,6 +129,27 @@ impl Section {
         self.blocks.extend(blocks);
         self
     }
+
+    fn has_title(&self) -> bool {
+        !self.heading.is_empty() && !self.is_titled_on_page
+    }
+
+    fn write(&self, styler: Styler, out: &mut String) {
+        let indent = if self.has_title() { "  " } else { "" };
+        if self.has_title() {
+            let mut line = styler.tone(TextRole::Strong, clean(&self.heading));
+            for badge in &self.badges {
+                let _ = write!(line, "  {}", styler.tone(badge.role, clean(&badge.text)));
+            }
+            if !self.about.is_empty() {
+                let _ = write!(line, "  {}", clean(&self.about));
+            }
+            let _ = writeln!(out, "{}", styler.fit(line));
+        }
+        for block in &self.blocks {
+            block.write(styler, indent, out);
+        }
+    }
 }
 
 impl Block {
@@ -197,6 +218,42 @@ impl Block {
     pub(crate) fn folded(mut self, summary: impl Into<String>, is_open: bool) -> Self {
         self.fold = Some(Fold { summary: summary.into(), is_open });
         self
+    }
+
+    fn write(&self, styler: Styler, indent: &str, out: &mut String) {
+        if self.is_on_page {
+            return;
+        }
+        match &self.content {
+            Content::Text(Badge { role, text }) => {
+                out.push_str(&styler.fit(format!("{indent}{}\n", styler.tone(*role, clean(text)))));
+            }
+            Content::Items(items) => {
+                for Item { role, mark, text, below } in items {
+                    let mark = if mark.is_empty() { String::new() } else { format!("{mark} ") };
+                    let mark = styler.tone(TextRole::Warning, mark);
+                    out.push_str(&styler.fit(format!("{indent}{mark}{}\n", styler.tone(*role, clean(text)))));
+                    for line in below {
+                        out.push_str(&styler.fit(format!("{indent}    {}\n", clean(line))));
+                    }
+                }
+            }
+            Content::Table(table) => table.write(styler, indent, out),
+            Content::Facts(facts) => {
+                let columns = [TableColumn::new(""), TableColumn::number(""), TableColumn::new("")];
+                let mut table = Table::new("", columns);
+                for [name, value, about] in facts {
+                    table.row([Cell::name(name), value.into(), Cell::quiet(about)]);
+                }
+                table.write(styler, indent, out);
+            }
+            Content::Commands(commands) => {
+                for command in commands {
+                    let _ = writeln!(out, "{indent}{}", clean(command));
+                }
+            }
+            Content::Charts(_) | Content::Legend(_) => {}
+        }
     }
 }
 
@@ -507,67 +564,6 @@ impl Document {
     /// A template that does not fit: a bug.
     pub fn html(&self) -> Result<String, minijinja::Error> {
         render_page(PAGE, context! { document => Serde(self) })
-    }
-}
-
-impl Section {
-    fn has_title(&self) -> bool {
-        !self.heading.is_empty() && !self.is_titled_on_page
-    }
-
-    fn write(&self, styler: Styler, out: &mut String) {
-        let indent = if self.has_title() { "  " } else { "" };
-        if self.has_title() {
-            let mut line = styler.tone(TextRole::Strong, clean(&self.heading));
-            for badge in &self.badges {
-                let _ = write!(line, "  {}", styler.tone(badge.role, clean(&badge.text)));
-            }
-            if !self.about.is_empty() {
-                let _ = write!(line, "  {}", clean(&self.about));
-            }
-            let _ = writeln!(out, "{}", styler.fit(line));
-        }
-        for block in &self.blocks {
-            block.write(styler, indent, out);
-        }
-    }
-}
-
-impl Block {
-    fn write(&self, styler: Styler, indent: &str, out: &mut String) {
-        if self.is_on_page {
-            return;
-        }
-        match &self.content {
-            Content::Text(Badge { role, text }) => {
-                out.push_str(&styler.fit(format!("{indent}{}\n", styler.tone(*role, clean(text)))));
-            }
-            Content::Items(items) => {
-                for Item { role, mark, text, below } in items {
-                    let mark = if mark.is_empty() { String::new() } else { format!("{mark} ") };
-                    let mark = styler.tone(TextRole::Warning, mark);
-                    out.push_str(&styler.fit(format!("{indent}{mark}{}\n", styler.tone(*role, clean(text)))));
-                    for line in below {
-                        out.push_str(&styler.fit(format!("{indent}    {}\n", clean(line))));
-                    }
-                }
-            }
-            Content::Table(table) => table.write(styler, indent, out),
-            Content::Facts(facts) => {
-                let columns = [TableColumn::new(""), TableColumn::number(""), TableColumn::new("")];
-                let mut table = Table::new("", columns);
-                for [name, value, about] in facts {
-                    table.row([Cell::name(name), value.into(), Cell::quiet(about)]);
-                }
-                table.write(styler, indent, out);
-            }
-            Content::Commands(commands) => {
-                for command in commands {
-                    let _ = writeln!(out, "{indent}{}", clean(command));
-                }
-            }
-            Content::Charts(_) | Content::Legend(_) => {}
-        }
     }
 }
 

@@ -7,44 +7,23 @@ use serde_json::{Value, json};
 
 use crate::document::{Cell, Table};
 use crate::styler::{Styler, TextRole, clean};
-use base::event::Endpoint;
 use base::spec::{Launcher, ServerMode};
-use triton::launch::{LaunchPlan, LaunchWorld, LaunchedServer, Port, Rank};
-
-/// What one `serve` task will start.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LaunchRow {
-    pub task: String,
-    pub starts: LaunchKind,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LaunchKind {
-    Plan(LaunchPlan),
-    /// Servers that already run.
-    Nothing {
-        attach: Vec<Endpoint>,
-        models: Vec<String>,
-    },
-    /// Each with what to try.
-    Impossible {
-        problems: Vec<(String, Option<String>)>,
-    },
-}
+use triton::SpecProblem;
+use triton::launch::{LaunchPreview, LaunchWorld, LaunchedServer, Port, Rank, ServePreview};
 
 /// A longer line of a command is broken between arguments.
 const WIDEST: usize = 118;
 
 /// A heading for each server, its ranks, its environment, and the command as it can be pasted.
-pub fn launch_text(launches: &[LaunchRow], paint: Styler) -> String {
+pub fn launch_text(launches: &[ServePreview], paint: Styler) -> String {
     if launches.is_empty() {
         return "no stage of this plan serves anything\n".to_owned();
     }
     let mut out = String::new();
     for launch in launches {
         let name = paint.tone(TextRole::Name, clean(&launch.task));
-        match &launch.starts {
-            LaunchKind::Plan(plan) => {
+        match &launch.launch {
+            LaunchPreview::Start(plan) => {
                 let _ = writeln!(out, "{name}: {}", counted(plan.servers.len(), "server"));
                 for server in &plan.servers {
                     server_text(server, paint, &mut out);
@@ -53,9 +32,10 @@ pub fn launch_text(launches: &[LaunchRow], paint: Styler) -> String {
                     let _ = writeln!(out, "  {} {}", paint.tone(TextRole::Warning, "note:"), clean(note));
                 }
             }
-            LaunchKind::Nothing { attach, models } => {
-                let _ = writeln!(out, "{name}: nothing is started; attaches to {}", counted(attach.len(), "server"));
-                for one in attach {
+            LaunchPreview::Attach { endpoints, models } => {
+                let servers = counted(endpoints.len(), "server");
+                let _ = writeln!(out, "{name}: nothing is started; attaches to {servers}");
+                for one in endpoints {
                     let port = |port: Option<u16>| port.map_or_else(|| "not given".to_owned(), |port| port.to_string());
                     let _ = writeln!(out, "  {one}  gRPC; HTTP {}, metrics {}", port(one.http), port(one.metrics));
                 }
@@ -63,7 +43,7 @@ pub fn launch_text(launches: &[LaunchRow], paint: Styler) -> String {
                     let _ = writeln!(out, "  must have the models {}", clean(&models.join(", ")));
                 }
             }
-            LaunchKind::Impossible { problems } => {
+            LaunchPreview::Impossible { problems, .. } => {
                 let _ = writeln!(out, "{name}: cannot be started, {}", counted(problems.len(), "reason"));
             }
         }
@@ -183,11 +163,11 @@ fn word_shown(word: &str) -> String {
 }
 
 /// What cannot be started and why, for stderr; empty when all can.
-pub fn launch_problems(launches: &[LaunchRow]) -> String {
+pub fn launch_problems(launches: &[ServePreview]) -> String {
     let mut out = String::new();
     for launch in launches {
-        let LaunchKind::Impossible { problems } = &launch.starts else { continue };
-        for (message, hint) in problems {
+        let LaunchPreview::Impossible { problems, .. } = &launch.launch else { continue };
+        for SpecProblem { message, hint } in problems {
             let _ = writeln!(out, "error: {}: {}", clean(&launch.task), clean(message));
             if let Some(hint) = hint {
                 let _ = writeln!(out, "  help: {}", clean(hint));
@@ -199,17 +179,16 @@ pub fn launch_problems(launches: &[LaunchRow]) -> String {
 
 /// `{"launches":[{"task", "servers":[…], "notes":[…]} | {"task","attach":[…],"models":[…]} |
 /// {"task","problems":[…]}]}`, indented.
-pub fn launch_json(launches: &[LaunchRow]) -> Value {
-    let row = |launch: &LaunchRow| -> Value {
-        match &launch.starts {
-            LaunchKind::Plan(plan) => json!({ "task": launch.task, "servers": plan.servers, "notes": plan.notes }),
-            LaunchKind::Nothing { attach, models } => {
-                json!({ "task": launch.task, "attach": attach, "models": models })
+pub fn launch_json(launches: &[ServePreview]) -> Value {
+    let row = |launch: &ServePreview| -> Value {
+        match &launch.launch {
+            LaunchPreview::Start(plan) => json!({ "task": launch.task, "servers": plan.servers, "notes": plan.notes }),
+            LaunchPreview::Attach { endpoints, models } => {
+                json!({ "task": launch.task, "attach": endpoints, "models": models })
             }
-            LaunchKind::Impossible { problems } => {
-                let problems: Vec<Value> =
-                    problems.iter().map(|(message, hint)| json!({ "message": message, "hint": hint })).collect();
-                json!({ "task": launch.task, "problems": problems })
+            LaunchPreview::Impossible { problems, .. } => {
+                let problem = |problem: &SpecProblem| json!({ "message": problem.message, "hint": problem.hint });
+                json!({ "task": launch.task, "problems": problems.iter().map(problem).collect::<Vec<_>>() })
             }
         }
     };

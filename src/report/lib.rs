@@ -55,11 +55,11 @@ pub use command_tables::{
 pub use doctor::{DoctorFinding, FindingLevel, doctor_json, doctor_text};
 pub use document::{Block, Cell, Document, Section, Table};
 pub use fleet::{FleetRow, fleet, fleet_json};
-pub use launch::{LaunchKind, LaunchRow, launch_json, launch_problems, launch_text};
+pub use launch::{launch_json, launch_problems, launch_text};
 pub use live::{LiveDisplay, LiveOptions};
 pub use plan::{
-    BenchEstimate, DecisionKind, DecisionRow, EstimateBasis, EstimatedLoad, decisions_text, estimates_note, graph_dot,
-    graph_mermaid, write_decisions_json,
+    BenchEstimate, DecisionRow, EstimateBasis, EstimatedLoad, decisions_text, estimates_note, graph_dot, graph_mermaid,
+    write_decisions_json,
 };
 pub use result_page::result;
 pub use result_row::{ResultRow, result_numbers, run_list_csv};

@@ -3,7 +3,7 @@
 
 use crate::document::{Cell, Table};
 use crate::styler::{Styler, TextRole};
-use base::event::TaskId;
+use base::event::{Decision, Prediction};
 use base::units::{counted, grouped, three_digits};
 use plan::{Lifetime, Plan, Task};
 use rules::time;
@@ -17,11 +17,8 @@ use std::io;
 /// One task, decided but not done.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DecisionRow {
-    pub id: TaskId,
-    pub stage: String,
-    pub decision: DecisionKind,
-    /// Why it would run, or is skipped; empty for a cached one.
-    pub reasons: Vec<String>,
+    #[serde(flatten)]
+    pub decision: Decision,
     /// What a benchmark measures, where that is more than one measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<String>,
@@ -30,36 +27,28 @@ pub struct DecisionRow {
     pub estimate: Option<BenchEstimate>,
 }
 
-base::named! {
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-    pub enum DecisionKind {
-        Run = "run",
-        Cached = "cached",
-        Skipped = "skipped",
-    }
-}
-
 /// One line per task, further reasons below it, and a count at the end. Tasks of one stage that are skipped for the
 /// same reason are one line: `triton (2)`.
 pub fn decisions_text(decisions: &[DecisionRow], styler: Styler) -> String {
-    let are_alike = |one: &DecisionRow, next: &DecisionRow| {
-        one.decision == DecisionKind::Skipped
-            && next.decision == DecisionKind::Skipped
-            && (&one.stage, &one.reasons) == (&next.stage, &next.reasons)
+    let are_alike = |row: &DecisionRow, next: &DecisionRow| {
+        let (row, next) = (&row.decision, &next.decision);
+        row.verdict == Prediction::Skipped
+            && (row.verdict, &row.stage, &row.reasons) == (next.verdict, &next.stage, &next.reasons)
     };
     let mut rows = Vec::new();
     for alike in decisions.chunk_by(are_alike) {
-        let DecisionRow { id, stage, decision, reasons, cost, estimate } = &alike[0];
+        let DecisionRow { decision, cost, estimate } = &alike[0];
+        let Decision { id, stage, verdict, reasons, .. } = decision;
         let estimate = estimate.as_ref().map(BenchEstimate::to_string);
-        let cost = cost.iter().chain(&estimate).filter(|_| *decision == DecisionKind::Run);
+        let cost = cost.iter().chain(&estimate).filter(|_| *verdict == Prediction::Run);
         let name = if alike.len() == 1 { id.to_string() } else { format!("{stage} ({})", alike.len()) };
-        let role = if *decision == DecisionKind::Run { TextRole::Good } else { TextRole::Quiet };
+        let role = if *verdict == Prediction::Run { TextRole::Good } else { TextRole::Quiet };
         let mut reasons = reasons.iter().chain(cost).map(Cell::from);
-        rows.push([Cell::new(role, decision.as_str()), Cell::name(name), reasons.next().unwrap_or_default()]);
+        rows.push([Cell::new(role, verdict.as_str()), Cell::name(name), reasons.next().unwrap_or_default()]);
         rows.extend(reasons.map(|reason| [Cell::default(), Cell::default(), reason]));
     }
-    let count = |choice| decisions.iter().filter(|decision| decision.decision == choice).count();
-    let [run, cached, skipped] = [DecisionKind::Run, DecisionKind::Cached, DecisionKind::Skipped].map(count);
+    let count = |choice| decisions.iter().filter(|row| row.decision.verdict == choice).count();
+    let [run, cached, skipped] = [Prediction::Run, Prediction::Cached, Prediction::Skipped].map(count);
     let tasks = counted(decisions.len(), "task");
     let table = Table::list([], rows).terminal(styler, "");
     format!("{table}{tasks}: {run} to run, {cached} cached, {skipped} skipped\n")
@@ -253,33 +242,31 @@ fn quoted(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::test_runs;
+    use base::event::TaskId;
 
-    fn decisions() -> Vec<DecisionRow> {
-        let decision = |id: &str, decision, reasons: &[&str]| DecisionRow {
+    fn row(id: &str, verdict: Prediction, reasons: &[&str]) -> DecisionRow {
+        let decision = Decision {
             id: TaskId::new(id),
             stage: id.split('/').next().unwrap_or_default().to_owned(),
-            decision,
+            verdict,
             reasons: reasons.iter().map(ToString::to_string).collect(),
-            cost: None,
-            estimate: None,
+            fails: false,
+            may_be_cached: false,
         };
+        DecisionRow { decision, cost: None, estimate: None }
+    }
+
+    fn decisions() -> Vec<DecisionRow> {
         vec![
-            decision("engine", DecisionKind::Cached, &[]),
-            decision("repository/server", DecisionKind::Run, &["action.servers: 1 → 2", "input `weights` changed"]),
-            decision("smoke", DecisionKind::Skipped, &["`when` is false"]),
+            row("engine", Prediction::Cached, &[]),
+            row("repository/server", Prediction::Run, &["action.servers: 1 → 2", "input `weights` changed"]),
+            row("smoke", Prediction::Skipped, &["`when` is false"]),
         ]
     }
 
     #[test]
     fn instances_that_are_skipped_alike_are_one_line() {
-        let skipped = |id: &str, why: &str| DecisionRow {
-            id: TaskId::new(id),
-            stage: id.split('/').next().unwrap_or_default().to_owned(),
-            decision: DecisionKind::Skipped,
-            reasons: vec![why.to_owned()],
-            cost: None,
-            estimate: None,
-        };
+        let skipped = |id: &str, why: &str| row(id, Prediction::Skipped, &[why]);
         let tasks = [skipped("a/x", "no"), skipped("a/y", "no"), skipped("a/z", "other"), skipped("b", "other")];
         insta::assert_snapshot!(decisions_text(&tasks, Styler::OFF), @r"
         skipped  a (2)  no

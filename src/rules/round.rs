@@ -53,6 +53,7 @@ pub struct Seeds {
 }
 
 /// A benchmark as one round defines it.
+#[base::omit_empty(except(required, accuracy, tests))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Benchmark {
@@ -62,37 +63,28 @@ pub struct Benchmark {
     pub dataset_samples: u64,
     pub performance_samples: u64,
     /// Where it is not the whole data set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy_samples: Option<u64>,
     pub offline_min_samples: u64,
     /// Every one of these must be in a closed submission.
     pub required: Vec<MlperfScenario>,
     /// At least one of these must be, too (where there are any).
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub one_of: Vec<MlperfScenario>,
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub latency: IndexMap<MlperfScenario, LatencyLimits>,
     /// The most that LoadGen's `target_latency` of a whole query may be in Server and Interactive.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_latency_ms: Option<f64>,
     /// Metric (`ROUGE1`, `exact_match`, `TOKENS_PER_SAMPLE`, `GEN_LEN` …) → bounds of a closed submission.
     pub accuracy: IndexMap<String, Accuracy>,
     pub max_output_tokens: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_output_tokens: Option<u32>,
     /// In accuracy mode, where it is another.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accuracy_max_output_tokens: Option<u32>,
     /// Where a closed server may decode speculatively: the tokens that it then drafts in each step.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub speculative_tokens: IndexMap<MlperfScenario, u64>,
     /// Token ids that end an answer, of which TEST06 allows one at most.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub end_ids: Vec<i32>,
     /// Audit tests that a closed submission must pass: `test06`, `test07`, `test09`.
     pub tests: Vec<TestMode>,
     /// What those tests demand that is the benchmark's own.
-    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub audits: IndexMap<TestMode, Audit>,
 }
 

@@ -12,6 +12,24 @@
 //!
 //! `predict` takes the same decisions without doing anything; it is what `regatta plan` prints.
 //!
+//! # Files
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `schedule` | which task may start and which must stop: a pure state machine |
+//! | `run` | the loop; `run/task_key` and `run/cache_lookup`: whether a task must run; `run/attempt_end`, `run/retry` |
+//! | `run/run_end` | the outcome of each task, and what the next run compares to find that nothing is to be done |
+//! | `attempt` | one attempt of a step: its folder, the work, the checks, the hash |
+//! | `batches` | tasks of a stage that start in the same moment, for code that does them as one |
+//! | `task_executor`, `options` | what `stages` implements; how to run, and the outcome |
+//! | `keying`, `project_folder` | a task's key, in which the project's own folder has no place |
+//! | `predict` | what a run would do |
+//! | `result_age`, `upstream_provenance` | what a cached measurement was made with; what a task was made from |
+//! | `gpus_together`, `time_limit` | GPUs that a task and its services need at once; timeouts and panics of its work |
+//! | `secret_values`, `signing` | secrets in the forms in which they are printed; Ed25519 signatures |
+//! | `store` | all durable state of a project; `store/gc` removes what could go |
+//! | `shared_store` | outputs that machines share; `scan` looks for secrets on their way out; `gc` makes room |
+//!
 //! # Formats of state
 //!
 //! Where each file lies is in [`store`], what survives a crash, too. Three forms hold state that a later run relies on.
@@ -61,9 +79,7 @@ pub use batches::BatchSlot;
 pub use gpus_together::{GPUS_HINT, gpus_together};
 pub use keying::KeyContext;
 pub use options::{EventEmitter, KeyedTask, RunOptions, RunSummary, TaskRole, WatchedRun, note_full_disk, task_roles};
-pub use predict::{
-    Decision, Prediction, TaskStatus, UnchangedTasks, predict, predict_keys, predict_no_op, task_statuses,
-};
+pub use predict::{TaskStatus, UnchangedTasks, predict, predict_keys, predict_no_op, task_statuses};
 pub use run::run;
 pub use secret_values::{SecretNotText, no_secret_text, secret_values, usable_secret_values};
 pub use signing::{KeyError, PublicKey, Signature, SignatureError, SigningKey, TrustedKeys};

@@ -8,29 +8,9 @@ use super::options::{RunOptions, TaskRole};
 use super::result_age::age_notice;
 use super::{OpenFact, TaskExecutor};
 use crate::store::{Lookup, PathError, TaskKey, TaskRecord, WatchedOutput, WatchedTask};
-use base::event::{Failure, TaskId};
+use base::event::{Decision, Failure, Prediction, TaskId};
 use base::files::Digest;
 use plan::{Lifetime, Need, Plan, Task};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Prediction {
-    Run,
-    Cached,
-    Skipped,
-}
-
-/// What would happen to one task, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decision {
-    pub id: TaskId,
-    pub stage: String,
-    pub verdict: Prediction,
-    pub reasons: Vec<String>,
-    /// It cannot succeed; `reasons` has why.
-    pub fails: bool,
-    /// It runs only because a task above runs: it is cached after all where that one makes the same output again.
-    pub may_be_cached: bool,
-}
 
 /// Why a service is not started.
 const NOT_NEEDED: &str = "everything that needs it is cached";

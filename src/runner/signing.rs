@@ -37,10 +37,6 @@ impl PublicKey {
     pub fn short_id(&self) -> String {
         short(&self.id()).to_owned()
     }
-
-    fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
-        UnparsedPublicKey::new(&ED25519, self.0).verify(message, signature).is_ok()
-    }
 }
 
 impl fmt::Debug for PublicKey {
@@ -229,7 +225,7 @@ impl TrustedKeys {
         let printable = || short(&signature.keyid).chars().filter(char::is_ascii_hexdigit).collect();
         let key = key.ok_or_else(|| SignatureError::UnknownKey(printable()))?;
         let bytes = STANDARD.decode(&signature.sig).map_err(|_| SignatureError::Wrong)?;
-        if key.verifies(&pre_authentication(payload_type, payload), &bytes) {
+        if UnparsedPublicKey::new(&ED25519, key.0).verify(&pre_authentication(payload_type, payload), &bytes).is_ok() {
             Ok(key)
         } else {
             Err(SignatureError::Wrong)

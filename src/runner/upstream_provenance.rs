@@ -19,7 +19,6 @@ pub struct UpstreamProvenance {
     #[serde(default)]
     pub arguments: Vec<String>,
     /// Of the files that it was read from.
-    #[serde(default)]
     pub manifest_digest: Option<Digest>,
     pub params: BTreeMap<String, String>,
     pub tasks: Vec<UpstreamTask>,

@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::timing::{
-    Coefficients, DecoderModel, Drafting, GpuMemory, GpuTiming, LoraCost, LoraSettings, ModelOnGpus, Parallelism,
-    Precision, Speculation, StepTimeBasis, derive, derive_drafter,
+    Coefficients, DecoderModel, Drafting, GpuMemory, GpuTiming, LoraCost, ModelOnGpus, Parallelism, Precision,
+    Speculation, StepTimeBasis, derive, derive_drafter,
 };
 use base::files::read_bytes;
-use base::spec::{AcceptanceRateError, SimCalibration};
+use base::spec::{AcceptanceRateError, LoraConfig, SimCalibration};
 use triton::{BuildConfig, EngineConfig, EngineError, Mapping, PluginConfig, PretrainedConfig, Quantization};
 
 /// The version that simulated engines claim: the last one with an engine layout and Triton templates that this program
@@ -36,7 +36,7 @@ pub struct EngineSpec {
     pub build_flags: Map<String, Value>,
     /// Speculative decoding.
     pub drafting: Option<Drafting>,
-    pub lora: Option<LoraSettings>,
+    pub lora: Option<LoraConfig>,
     /// Of an engine of vLLM: the largest step with a CUDA graph, tokens. `None`: vLLM's default.
     pub max_cudagraph_capture_size: Option<u32>,
 }
@@ -114,7 +114,7 @@ pub(super) fn design(spec: &EngineSpec) -> Result<(EngineConfig, RankFile), SimE
         speculation = Some(drafting.resolve(drafter.map(|(pass, _)| pass))?);
     }
     let lora = spec.lora.map(|lora| {
-        let (cost, bytes) = lora.cost(&on_gpus);
+        let (cost, bytes) = LoraCost::new(&lora, &on_gpus);
         // Adapters take memory that the KV cache would have.
         memory.workspace_bytes += bytes;
         cost

@@ -37,8 +37,8 @@ pub use serve::{
     Addresses, Faults, InstanceError, LoadError, LoadFailure, ServeError, SimOptions, VllmLoadError, serve, token,
 };
 pub use timing::{
-    Coefficients, DecoderModel, Drafter, Drafting, Experts, GpuMemory, GpuTiming, LoraCost, LoraSettings, ModelOnGpus,
-    Parallelism, Precision, Speculation, StepTimeBasis, derive,
+    Coefficients, DecoderModel, Drafter, Drafting, Experts, GpuMemory, GpuTiming, LoraCost, ModelOnGpus, Parallelism,
+    Precision, Speculation, StepTimeBasis, derive,
 };
 pub use virtual_load::{
     Capacity, CapacityError, ServerArrangement, UnknownMetric, VirtualBenchmark, VirtualResult, VirtualWorkload,

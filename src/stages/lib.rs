@@ -12,7 +12,6 @@ mod bench;
 mod compare;
 pub mod container;
 mod engine;
-mod engine_files;
 mod git;
 mod git_command;
 mod gpu_clocks;
@@ -52,7 +51,7 @@ pub use remote::slurm::{AllocationRun, AttemptClaim, NodeWorkerError, end_abando
 use remote::{hosts, slurm};
 use runner::store::PathError;
 use runner::{Lease, OpenFact, TaskExecutor, no_secret_text, secret_values, within};
-pub use serve::{LaunchPreview, ServePreview, previews};
+pub use serve::previews;
 use task_context::TaskContext;
 pub use weights::{listed_size, weights_size};
 
@@ -117,6 +116,60 @@ impl StageExecutor {
     pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
         self.program = Some(program.into());
         self
+    }
+
+    /// Does a task on this machine, regardless of its stage's `host`: on a node of a cluster that is so already.
+    ///
+    /// Its future is moved several times before it begins: it is in a box, and so is what a small command does not
+    /// need.
+    fn run_locally(&self, lease: Lease) -> BoxFuture<'_> {
+        Box::pin(self.perform_action(lease))
+    }
+
+    /// Once for each stage, which may have thousands of tasks.
+    fn note_missing_secrets(&self, lease: &Lease) {
+        for name in &lease.task.secrets {
+            if secret_values(name).is_ok_and(|values| values.is_empty())
+                && self.missing_secrets.lock().insert((lease.task.stage.clone(), name.clone()))
+            {
+                let reason = no_secret_text(std::env::var_os(name).as_deref());
+                lease.notice(format!("{name} {reason}, and the stage's `secrets:` name it: it runs without"));
+            }
+        }
+    }
+
+    async fn perform_action(&self, lease: Lease) -> Result<Done, Failure> {
+        self.note_missing_secrets(&lease);
+        let slurm_container = match hosts::parse_remote_host(lease.assignment.host.as_deref())? {
+            Some(HostOn::Slurm(slurm)) if slurm.each_node => {
+                return Box::pin(hosts::on_each_node(lease, &slurm, &self.home, &self.run)).await;
+            }
+            Some(HostOn::Slurm(slurm)) => slurm.container,
+            Some(HostOn::Ssh(_)) | None => None,
+        };
+        // In place of the container program that the node does not have.
+        let pyxis = if slurm_container.is_none() { Box::pin(container::of_job(&lease)).await? } else { None };
+        let is_pyxis = pyxis.is_some();
+        let action = read_action(&lease.task.id, &lease.assignment.action)?;
+        // Unlocks them when this ends.
+        let _clocks = match &lease.task.gpu_clocks {
+            Some(clocks) => Some(Box::pin(LockedClocks::lock(&lease, clocks)).await?),
+            None => None,
+        };
+        let mut context = TaskContext::new(lease, &self.home, &self.run)?;
+        context.slurm_container = slurm_container.or(pyxis);
+        if context.slurm_container.is_some() {
+            let Lease { project, out, .. } = &context.lease;
+            let problem = [project, out].into_iter().find_map(|path| container::mount_problem(path, true));
+            if let Some(problem) = problem {
+                return Err(Failure::refused(problem));
+            }
+        }
+        if !is_pyxis {
+            context.place =
+                Box::pin(container::TaskContainer::find(&context.lease, &context.mark, &self.images)).await?;
+        }
+        run(action, context, self.program.as_deref()).await
     }
 }
 
@@ -220,61 +273,5 @@ impl TaskExecutor for StageExecutor {
             }
             None => self.run_locally(lease).await,
         }
-    }
-}
-
-impl StageExecutor {
-    /// Does a task on this machine, regardless of its stage's `host`: on a node of a cluster that is so already.
-    ///
-    /// Its future is moved several times before it begins: it is in a box, and so is what a small command does not
-    /// need.
-    fn run_locally(&self, lease: Lease) -> BoxFuture<'_> {
-        Box::pin(self.perform_action(lease))
-    }
-
-    /// Once for each stage, which may have thousands of tasks.
-    fn note_missing_secrets(&self, lease: &Lease) {
-        for name in &lease.task.secrets {
-            if secret_values(name).is_ok_and(|values| values.is_empty())
-                && self.missing_secrets.lock().insert((lease.task.stage.clone(), name.clone()))
-            {
-                let reason = no_secret_text(std::env::var_os(name).as_deref());
-                lease.notice(format!("{name} {reason}, and the stage's `secrets:` name it: it runs without"));
-            }
-        }
-    }
-
-    async fn perform_action(&self, lease: Lease) -> Result<Done, Failure> {
-        self.note_missing_secrets(&lease);
-        let slurm_container = match hosts::parse_remote_host(lease.assignment.host.as_deref())? {
-            Some(HostOn::Slurm(slurm)) if slurm.each_node => {
-                return Box::pin(hosts::on_each_node(lease, &slurm, &self.home, &self.run)).await;
-            }
-            Some(HostOn::Slurm(slurm)) => slurm.container,
-            Some(HostOn::Ssh(_)) | None => None,
-        };
-        // In place of the container program that the node does not have.
-        let pyxis = if slurm_container.is_none() { Box::pin(container::of_job(&lease)).await? } else { None };
-        let is_pyxis = pyxis.is_some();
-        let action = read_action(&lease.task.id, &lease.assignment.action)?;
-        // Unlocks them when this ends.
-        let _clocks = match &lease.task.gpu_clocks {
-            Some(clocks) => Some(Box::pin(LockedClocks::lock(&lease, clocks)).await?),
-            None => None,
-        };
-        let mut context = TaskContext::new(lease, &self.home, &self.run)?;
-        context.slurm_container = slurm_container.or(pyxis);
-        if context.slurm_container.is_some() {
-            let Lease { project, out, .. } = &context.lease;
-            let problem = [project, out].into_iter().find_map(|path| container::mount_problem(path, true));
-            if let Some(problem) = problem {
-                return Err(Failure::refused(problem));
-            }
-        }
-        if !is_pyxis {
-            context.place =
-                Box::pin(container::TaskContainer::find(&context.lease, &context.mark, &self.images)).await?;
-        }
-        run(action, context, self.program.as_deref()).await
     }
 }

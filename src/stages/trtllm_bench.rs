@@ -69,12 +69,7 @@ impl Run for TrtllmBench {
 pub fn command(bench: &TrtllmBench, options: &Path, report: &Path) -> Vec<String> {
     let mut words: Vec<String> = bench.launcher.clone();
     words.extend(["trtllm-bench", "-m", &bench.model].map(str::to_owned));
-    let mut give = |name: &str, value: Option<String>| {
-        if let Some(value) = value {
-            words.extend([format!("--{name}"), value]);
-        }
-    };
-    give("model_path", bench.model_path.clone());
+    words.extend(bench.model_path.iter().flat_map(|path| ["--model_path".to_owned(), path.clone()]));
     words.push("throughput".to_owned());
     let mut give = |name: &str, value: Option<String>| {
         if let Some(value) = value {

@@ -56,9 +56,7 @@ pub struct Mapping {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantization {
-    #[serde(default)]
     pub quant_algo: Option<String>,
-    #[serde(default)]
     pub kv_cache_quant_algo: Option<String>,
     #[serde(flatten)]
     pub rest: Map<String, Value>,
@@ -68,7 +66,6 @@ pub struct Quantization {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BuildConfig {
     pub max_input_len: u32,
-    #[serde(default)]
     pub max_seq_len: Option<u32>,
     pub max_batch_size: u32,
     #[serde(default = "one")]

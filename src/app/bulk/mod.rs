@@ -77,7 +77,8 @@ fn read(request: &BulkRequest, project: &Project) -> Result<BulkFile, CommandErr
     let unreadable = |error: BulkFileError| wrong(&error);
     let is_yaml =
         path.extension().is_some_and(|end| end.eq_ignore_ascii_case("yaml") || end.eq_ignore_ascii_case("yml"));
-    let read = if regatta_list::is_regatta_list(&text) {
+    // No workload of llmb-run has that name.
+    let read = if text.lines().any(|line| line.starts_with("runs:")) {
         regatta_list::read(&text).map(|items| BulkFile { items, notes: Vec::new() }).map_err(unreadable)?
     } else {
         let jobs = if is_yaml { llmb::read(&text) } else { llmb::read_tuples(&text) };

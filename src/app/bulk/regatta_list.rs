@@ -15,7 +15,6 @@ struct List {
     /// For all runs.
     #[serde(default)]
     params: IndexMap<String, Value>,
-    #[serde(default)]
     repeats: Option<u32>,
     /// A map, or the text that a user would type behind `regatta run`.
     runs: Vec<Value>,
@@ -31,16 +30,10 @@ struct Run {
     /// Variables that its parameters read.
     #[serde(default)]
     env: IndexMap<String, Value>,
-    #[serde(default)]
     repeats: Option<u32>,
     /// One of the repeats, of a line with `--repeat-number`.
     #[serde(skip)]
     repeat: Option<u32>,
-}
-
-/// Whether it has `runs:`; no workload of llmb-run has that name.
-pub fn is_regatta_list(text: &str) -> bool {
-    text.lines().any(|line| line.starts_with("runs:"))
 }
 
 pub fn read(text: &str) -> Result<Vec<BulkRun>, BulkFileError> {

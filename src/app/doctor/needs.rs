@@ -15,7 +15,8 @@ use plan::manifest::model::{
 use plan::{ActionError, Plan, PlanReference, Task};
 use report::{DoctorFinding, FindingLevel};
 use runner::{KeyError, PublicKey, TrustedKeys};
-use stages::{LaunchPreview, image_program, place_of, previews, query_host};
+use stages::{image_program, place_of, previews, query_host};
+use triton::launch::LaunchPreview;
 
 /// The tasks that need it.
 type RequiringTasks = Vec<String>;
@@ -131,13 +132,19 @@ fn hosts(task: &Task) -> Option<&[SshHost]> {
 impl Needs {
     /// Of a task on other machines: these, and the secrets that go there.
     fn on(&mut self, task: &Task, hosts: &[SshHost]) {
+        let id = self.secrets_of(task);
+        for machine in hosts.iter().map(SshHost::machine) {
+            self.hosts.entry(machine.name.clone()).or_insert((machine, RequiringTasks::new())).1.push(id.clone());
+        }
+    }
+
+    /// Notes its secrets, and returns its name.
+    fn secrets_of(&mut self, task: &Task) -> String {
         let id = task.id.to_string();
         for name in &task.secrets {
             self.secrets.entry(name.clone()).or_default().push(id.clone());
         }
-        for machine in hosts.iter().map(SshHost::machine) {
-            self.hosts.entry(machine.name.clone()).or_insert((machine, RequiringTasks::new())).1.push(id.clone());
-        }
+        id
     }
 
     fn program(&mut self, program: &str, task: &str) {
@@ -151,10 +158,7 @@ impl Needs {
     }
 
     fn common(&mut self, task: &Task) {
-        let id = task.id.to_string();
-        for name in &task.secrets {
-            self.secrets.entry(name.clone()).or_default().push(id.clone());
-        }
+        let id = self.secrets_of(task);
         for path in task.inputs.values().flatten() {
             let is_pattern = path.contains(['*', '?', '[', '{']);
             if PlanReference::all_in(path).is_empty() && !is_pattern {

@@ -44,13 +44,6 @@ pub struct LockSection {
     pub stages: BTreeMap<String, LockedTask>,
 }
 
-impl LockSection {
-    /// The same tools and the same machine.
-    pub fn has_same_makers(&self, other: &Self) -> bool {
-        (&self.tools, &self.machine) == (&other.tools, &other.machine)
-    }
-}
-
 /// One task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

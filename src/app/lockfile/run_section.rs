@@ -280,7 +280,7 @@ fn keep_makers(
     old: &LockSection,
     head: &mut LockSection,
 ) -> Result<(), ActionError> {
-    if old.has_same_makers(head) {
+    if (&old.tools, &old.machine) == (&head.tools, &head.machine) {
         return Ok(());
     }
     let plan = run.plan;

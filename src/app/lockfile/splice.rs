@@ -14,7 +14,7 @@ use super::{LockFile, LockSection, read, write};
 pub fn splice(text: &str, name: &str, now: &LockSection) -> Option<String> {
     let runs = BTreeMap::from([(name.to_owned(), now.clone())]);
     let new = write(&LockFile { runs, ..LockFile::default() }).ok()?;
-    let key = first_run(&new)?;
+    let key = new.split_once(RUNS)?.1.lines().next()?;
     let (old_head, old_stages) = section_head(text, key)?;
     let head = read(&format!("lock: 1{RUNS}{key}\n{}", &text[old_head])).ok()?.runs.remove(name)?;
     let is_recorded = |known: &BTreeMap<String, String>, now: &BTreeMap<String, String>| {
@@ -47,11 +47,6 @@ pub fn splice(text: &str, name: &str, now: &LockSection) -> Option<String> {
 }
 
 const RUNS: &str = "\nruns:\n";
-
-/// The line with the name of the first run.
-fn first_run(text: &str) -> Option<&str> {
-    text.split_once(RUNS)?.1.lines().next()
-}
 
 /// Whether a line is indented by this many spaces and no more. The byte after them first: it decides about most lines.
 fn is_name(line: &str, indent: usize) -> bool {

@@ -10,7 +10,7 @@ use crate::cli::{CliExit, Global, KeyValueArg, Select};
 use crate::console::print_as;
 use crate::error::CommandError;
 use crate::project::{Project, last_manifest, options};
-use base::event::TaskId;
+use base::event::{Decision, Prediction, TaskId};
 use base::files::{read_bytes, read_text};
 use base::spec::TestMode;
 use base::units::run_command;
@@ -18,7 +18,6 @@ use plan::manifest::model::{Action, Mlperf, MlperfEntry, MlperfPackage};
 use plan::{Plan, PlanReference, Task};
 use report::mlperf::{ResultProgress, StepCell, StepState};
 use runner::store::OutputCache;
-use runner::{Decision, Prediction};
 
 pub(super) fn status(
     global: &Global,

@@ -369,7 +369,7 @@ pub(super) fn record_no_op_conditions(
     let text = events.iter().filter_map(|event| serde_json::to_string(event).ok()).collect::<Vec<_>>().join("\n");
     let WatchedRun { shared, tasks } = watched;
     let conditions = NoOpConditions { plan: compiled, events: text, shared, tasks, sources };
-    let _ = compiler.write_no_op_conditions(conditions);
+    let _ = compiler.write_no_op_conditions(&conditions);
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! `regatta what-if`: a grid of systems and settings, each simulated in virtual time.
 
-mod arguments;
-mod benchmarks;
 mod disaggregated;
 mod fleet;
 mod question;
@@ -9,18 +7,23 @@ mod question;
 use std::thread;
 
 use clap::ValueEnum as _;
+use serde_json::json;
 
 use super::compare::write_page;
 use super::project::Project;
-use crate::cli::{CliExit, Global, Select, WhatIfRequest};
+use crate::cli::{CliExit, Global, KeyValueArg, Select, WhatIfRequest};
 use crate::console::{print, print_as};
 use crate::error::CommandError;
-use arguments::{grid, length, limits};
+use crate::simulate::ServedTwin;
 use base::files::cores;
+use base::spec::{LatencyLimit, Length, Limits, Scenario};
 use base::units::shell_word;
-use benchmarks::{Lengths, questions_of};
+use plan::manifest::ManifestLibrary;
+use plan::manifest::model::Bench;
+use plan::{Plan, Task};
 use question::Question;
-use report::{WhatIfRow, what_if_json};
+use report::{WhatIfLengths, WhatIfProblem, WhatIfRow, what_if_json};
+use sim::{UnknownMetric, VirtualWorkload, is_in_virtual_time};
 
 pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;
@@ -133,6 +136,202 @@ fn mark_best(rows: &mut [WhatIfRow]) {
             other == task && *others <= *gpus && *most >= *tokens && (*others < *gpus || *most > *tokens)
         };
         row.is_best = row.outcome.is_ok() && !numbers.iter().any(beats);
+    }
+}
+
+// The settings, limits and lengths of `regatta what-if`, as they are typed.
+
+/// More points than this are an error.
+const MOST_POINTS: usize = 10_000;
+
+/// Each value of each setting with each of the others.
+fn grid(settings: &[KeyValueArg]) -> Result<Vec<Vec<KeyValueArg>>, CommandError> {
+    let mut points = vec![Vec::new()];
+    for setting in settings {
+        // `[1,2]` is one value, a list.
+        let values: Vec<&str> = if setting.value.starts_with(['[', '{']) {
+            vec![&setting.value]
+        } else {
+            setting.value.split(',').collect()
+        };
+        points = points
+            .iter()
+            .flat_map(|point: &Vec<KeyValueArg>| {
+                values.iter().map(|value| {
+                    let mut point = point.clone();
+                    point.push(KeyValueArg { key: setting.key.clone(), value: (*value).to_owned() });
+                    point
+                })
+            })
+            .collect();
+        if points.len() > MOST_POINTS {
+            return Err(CommandError::usage(format!("the grid has more than {MOST_POINTS} points")));
+        }
+    }
+    Ok(points)
+}
+
+/// `ttft_p99<450ms tpot_p99<40ms`
+fn limits(text: &str) -> Result<Vec<LatencyLimit>, CommandError> {
+    let mut goals = Vec::new();
+    for word in text.split([' ', ',']).filter(|word| !word.is_empty()) {
+        let wrong = |problem: String| {
+            let hint = "write it as in `ttft_p99<450ms tpot_p99<40ms`";
+            CommandError::hinted(format!("--goal: `{word}`: {problem}"), hint)
+        };
+        let Some((key, time)) = word.split_once('<') else { return Err(wrong("there is no `<` in it".to_owned())) };
+        let time = time.trim_start_matches('=');
+        // A text, so that what has no unit is refused as a duration is.
+        let limits: Limits = serde_json::from_value(json!({ key: time })).map_err(|error| wrong(error.to_string()))?;
+        let limit = limits.latencies().next();
+        let limit = limit.ok_or_else(|| wrong(format!("`{key}` is not a latency and statistic")))?;
+        if !is_in_virtual_time(limit.metric) {
+            return Err(wrong(UnknownMetric.to_string()));
+        }
+        goals.push(limit);
+    }
+    Ok(goals)
+}
+
+/// `1000`, `1000,500` or `1000,500,4096`
+fn length(text: &str) -> Result<Length, CommandError> {
+    let wrong = || {
+        CommandError::usage(format!("`{text}` is not a length: write MEAN, MEAN,STDDEV or MEAN,STDDEV,MAX, in tokens"))
+    };
+    let numbers: Result<Vec<f64>, _> = text.split(',').map(|number| number.trim().parse::<f64>()).collect();
+    let length = match numbers.map_err(|_| wrong())?[..] {
+        [mean] | [mean, 0.0] => Length::Fixed(mean.round() as u32),
+        [mean, stddev] => Length::Lognormal { mean, stddev, min: 1, max: (mean + 8.0 * stddev) as u32 },
+        [mean, stddev, max] => Length::Lognormal { mean, stddev, min: 1, max: max.round() as u32 },
+        _ => return Err(wrong()),
+    };
+    if length.fault().is_some() { Err(wrong()) } else { Ok(length) }
+}
+
+// The benchmarks of a plan as questions to the twin, each with the command that measures it.
+
+/// Lengths in place of those of the benchmarks.
+struct Lengths {
+    pub input: Option<Length>,
+    pub output: Option<Length>,
+}
+
+/// The benchmarks of a plan.
+fn questions_of(
+    library: &ManifestLibrary,
+    plan: &Plan,
+    request: &WhatIfRequest,
+    point: &[KeyValueArg],
+    goal: Option<&[LatencyLimit]>,
+    lengths: &Lengths,
+) -> Vec<Question> {
+    let mut questions = Vec::new();
+    for task in &plan.tasks {
+        let Some(bench) = task.bench() else { continue };
+        let is_offline = match bench.scenario {
+            Scenario::Offline => true,
+            Scenario::Server | Scenario::Interactive => false,
+            Scenario::Trace | Scenario::Concurrency | Scenario::SingleStream => continue,
+        };
+        let servers = ServedTwin::served(plan, task);
+        let given = |length: &Length| *length == Length::Given;
+        let workload = VirtualWorkload {
+            input_tokens: lengths.input.clone().unwrap_or_else(|| bench.input_tokens.clone()),
+            output_tokens: lengths.output.clone().unwrap_or_else(|| bench.output_tokens.clone()),
+            adapters: request
+                .adapters
+                .map_or_else(|| bench.request.lora_task_id.clone(), |adapters| (1..=u64::from(adapters)).collect()),
+            seed: bench.seed,
+        };
+        let mut problem = None;
+        if servers.engine.is_none() {
+            problem = Some("it has no simulated engine: choose a simulated system (`system=sim-…`)");
+        } else if given(&workload.input_tokens) || given(&workload.output_tokens) {
+            problem = Some("its lengths are in the data: give --input-tokens and --output-tokens");
+        }
+        let (gpus, copies) = servers.sizes();
+        let limits = goal.map_or_else(
+            || bench.limits.iter().flat_map(|limits| limits.latencies()).collect(),
+            <[LatencyLimit]>::to_vec,
+        );
+        let rate = bench.rate;
+        let is_given = point.iter().any(|setting| setting.key.ends_with("requests"));
+        let has_rate = rate.is_some() || !request.rate.is_empty();
+        if !is_offline && limits.is_empty() && !has_rate && request.fleet.day.is_none() {
+            problem = Some("it has no limits and no rate: give --goal or --rate");
+        }
+        let (command, rate_key) = command(library, plan, task, request, point, bench);
+        questions.push(Question {
+            row: WhatIfRow {
+                settings: point.iter().map(|one| (one.key.clone(), one.value.clone())).collect(),
+                task: task.id.to_string(),
+                lengths: WhatIfLengths {
+                    input: workload.input_tokens.clone(),
+                    output: workload.output_tokens.clone(),
+                    is_input_given: lengths.input.is_some(),
+                    is_output_given: lengths.output.is_some(),
+                },
+                gpus,
+                servers: copies,
+                outcome: Err(WhatIfProblem(problem.unwrap_or_default().to_owned())),
+                is_best: false,
+                curve: Vec::new(),
+                basis: servers.simulated().map(|(spec, _)| spec.basis()),
+                command,
+            },
+            twin: servers.simulated().filter(|_| problem.is_none()),
+            split: None,
+            workload,
+            is_offline,
+            requests: is_given.then_some(bench.stop.requests).flatten().map(|requests| requests as usize),
+            limits,
+            rate,
+            rate_key,
+        });
+    }
+    questions
+}
+
+/// The command that measures it, and the key that sets its rate.
+fn command(
+    library: &ManifestLibrary,
+    plan: &Plan,
+    task: &Task,
+    request: &WhatIfRequest,
+    point: &[KeyValueArg],
+    bench: &Bench,
+) -> (String, String) {
+    let mut words = vec!["regatta run".to_owned(), request.manifest.clone()];
+    for setting in point {
+        let value = match setting.key.as_str() {
+            "system" => real_system(library, &request.manifest, &setting.value),
+            _ => &setting.value,
+        };
+        words.push(format!("{}={value}", setting.key));
+    }
+    if plan.params.contains_key("scenarios") && !point.iter().any(|one| one.key == "scenarios") {
+        let word = serde_json::to_value(bench.scenario).ok();
+        words.extend(word.and_then(|word| word.as_str().map(|word| format!("scenarios={word}"))));
+    }
+    let key = ["rate", "target_qps", "server_rate"].into_iter().find(|key| plan.params.contains_key(*key));
+    (words.join(" "), key.map_or_else(|| format!("stages.{}.bench.rate", task.stage), str::to_owned))
+}
+
+/// The system that a simulated one stands for, where the manifest has it.
+fn real_system<'a>(library: &ManifestLibrary, manifest: &str, system: &'a str) -> &'a str {
+    let real = system.strip_prefix("sim-");
+    real.filter(|real| library.find(&format!("{manifest}/{real}")).is_some()).unwrap_or(system)
+}
+
+#[cfg(test)]
+mod arguments_tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_without_a_unit_is_no_duration() {
+        let Err(CommandError::Usage(why)) = limits("ttft_p99<450") else { panic!("it has no unit") };
+        assert!(why.contains("`450` is not a duration") && why.contains("hint: write it as in"), "{why}");
+        assert!(limits("ttft_p99<=450ms,tpot_p99<40ms").is_ok_and(|limits| limits.len() == 2));
     }
 }
 

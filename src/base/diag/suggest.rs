@@ -36,11 +36,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 
 /// `did you mean `x`?`, or a list of all names, or nothing where the list is empty. A letter of another alphabet is
 /// named, because it can look the same.
-pub fn did_you_mean<'a, I>(word: &str, known: I) -> Option<String>
-where
-    I: IntoIterator<Item = &'a str>,
-    I::IntoIter: Clone,
-{
+pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str, IntoIter: Clone>) -> Option<String> {
     let candidates = known.into_iter();
     if let Some(name) = nearest(word, candidates.clone()) {
         let foreign = word.chars().find(|letter| !letter.is_ascii() && !name.contains(*letter));

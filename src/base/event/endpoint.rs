@@ -10,9 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct Endpoint {
     pub host: String,
     pub grpc: u16,
-    #[serde(default)]
     pub http: Option<u16>,
-    #[serde(default)]
     pub metrics: Option<u16>,
     /// What its machine is called, where a manifest names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -11,7 +11,8 @@ mod stop;
 pub use endpoint::{Endpoint, EndpointError, host_port};
 pub use id::{GpuId, GpuIdError, NotTag, RunId, RunTag, TaskId};
 pub use outcome::{
-    Done, Failure, FailureKind, MemoryKind, MovingSource, OutOfMemory, ReducedSetting, RemoteRef, Verdict,
+    Decision, Done, Failure, FailureKind, MemoryKind, MovingSource, OutOfMemory, Prediction, ReducedSetting, RemoteRef,
+    Verdict,
 };
 pub use run_event::{Event, ExternalResource, LiveMeasurement, TaskTally};
 pub use stop::Stop;

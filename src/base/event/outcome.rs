@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::TaskId;
 use serde::{Deserialize, Serialize};
 
 /// What a task that succeeded has to say, beside what it left in its output directory.
@@ -270,4 +271,31 @@ impl RemoteRef {
     pub fn is_tag(&self) -> bool {
         self.name.starts_with("refs/tags/")
     }
+}
+// What a run would do, decided before it.
+
+crate::named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    pub enum Prediction {
+        Run = "run",
+        Cached = "cached",
+        Skipped = "skipped",
+    }
+}
+
+/// What would happen to one task, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Decision {
+    pub id: TaskId,
+    pub stage: String,
+    #[serde(rename = "decision")]
+    pub verdict: Prediction,
+    /// Why it would run, or is skipped; empty for a cached one.
+    pub reasons: Vec<String>,
+    /// It cannot succeed; `reasons` has why.
+    #[serde(skip)]
+    pub fails: bool,
+    /// It runs only because a task above runs: it is cached after all where that one makes the same output again.
+    #[serde(skip)]
+    pub may_be_cached: bool,
 }

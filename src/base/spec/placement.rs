@@ -27,14 +27,13 @@ pub enum Launcher {
 #[crate::omit_empty]
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
+#[serde(default)]
 pub struct Mpi {
     /// The launcher program. [default: mpirun]
-    #[serde(default = "mpirun")]
     pub program: String,
     /// Further arguments of the launcher, before the first rank.
     pub args: Vec<String>,
     /// Pass `--allow-run-as-root`: Open MPI refuses to run as root without this flag. [default: true]
-    #[serde(default = "yes")]
     pub allow_run_as_root: bool,
     /// Hosts with their slots, in the order of the ranks: `node1:8`. Only one server can be spread over hosts.
     /// [default: this machine]
@@ -43,7 +42,7 @@ pub struct Mpi {
 
 impl Default for Mpi {
     fn default() -> Self {
-        Self { program: mpirun(), args: Vec::new(), allow_run_as_root: true, hosts: Vec::new() }
+        Self { program: "mpirun".to_owned(), args: Vec::new(), allow_run_as_root: true, hosts: Vec::new() }
     }
 }
 
@@ -51,9 +50,9 @@ impl Default for Mpi {
 #[crate::omit_empty]
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
+#[serde(default)]
 pub struct Srun {
     /// The launcher program. [default: srun]
-    #[serde(default = "srun")]
     pub program: String,
     /// Further arguments, e.g. `--container-image=…` where pyxis is installed.
     pub args: Vec<String>,
@@ -64,18 +63,8 @@ pub struct Srun {
 
 impl Default for Srun {
     fn default() -> Self {
-        Self { program: srun(), args: Vec::new(), nodes: None }
+        Self { program: "srun".to_owned(), args: Vec::new(), nodes: None }
     }
-}
-
-fn mpirun() -> String {
-    "mpirun".to_owned()
-}
-fn srun() -> String {
-    "srun".to_owned()
-}
-const fn yes() -> bool {
-    true
 }
 
 // Which program runs a container, and which GPUs are seen inside.

@@ -306,9 +306,7 @@ impl RequestField {
         self.option = Some(BenchOption { name, help });
         self
     }
-}
 
-impl RequestField {
     /// The row of a key, in whatever form its value is.
     pub fn find(key: &str) -> Option<&'static Self> {
         REQUEST_FIELDS.iter().find(|field| field.name() == key || field.key == key)

@@ -135,19 +135,13 @@ impl Growth {
     /// this.
     pub fn is_likely(&self) -> bool {
         let has_backlog = self.late > BACKLOG * self.without_queue.max(1.0);
-        self.is_behind()
+        self.last_third_longer > NOT_BY_CHANCE
             && ((self.is_above(LIKELY) && self.has_risen()) || (self.is_above(LIKELY_BACKLOG) && has_backlog))
     }
 
     /// Of the same stationary queues none of M/M/4 and M/D/8 did, 4.5 % of M/H2/4, and 5 % of bursts.
     pub fn is_certain(&self) -> bool {
         self.is_likely() && self.is_above(CERTAIN) && self.has_risen()
-    }
-
-    /// With many in flight the rate of departures at a high level is near that of the arrivals, queue or none; but
-    /// without one, requests that come later take no longer.
-    fn is_behind(&self) -> bool {
-        self.last_third_longer > NOT_BY_CHANCE
     }
 
     fn is_above(&self, (bound, errors): (f64, f64)) -> bool {

@@ -49,11 +49,11 @@ pub struct ProcessCommand {
 }
 
 impl ProcessCommand {
-    pub fn new<I, S>(argv: I, dir: impl Into<PathBuf>, log: impl Into<PathBuf>) -> Self
-    where
-        I: IntoIterator<Item = S>,
-        S: Into<OsString>,
-    {
+    pub fn new(
+        argv: impl IntoIterator<Item: Into<OsString>>,
+        dir: impl Into<PathBuf>,
+        log: impl Into<PathBuf>,
+    ) -> Self {
         Self {
             argv: argv.into_iter().map(Into::into).collect(),
             env: Vec::new(),

@@ -91,6 +91,7 @@ impl GpuTrace {
 }
 
 /// The GPUs over the run's window. They explain the measurement and are no part of it.
+#[base::omit_empty(except(devices, series))]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct GpusUsage {
@@ -107,21 +108,15 @@ pub struct GpusUsage {
     pub readings: u64,
     /// Lines that could not be understood, and the first of them.
     pub malformed: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_malformed: Option<String>,
     /// What went wrong with the telling.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// The highest version of CUDA that the driver supports.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cuda: Option<String>,
     pub devices: Vec<GpuUsage>,
     /// Sum over all of them; absent unless every one reported its power.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub energy_j: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_power_w: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_per_joule: Option<f64>,
     /// What is divided by what; or why it is not.
     pub tokens_per_joule_is: String,

@@ -235,15 +235,11 @@ impl IdentityDifference {
     pub fn describe(&self) -> String {
         let value = |value: &Option<String>| match value {
             None => "not known".to_owned(),
-            Some(value) if is_digest(value) => short(value).to_owned(),
+            Some(value) if value.len() >= 40 && value.chars().all(|c| c.is_ascii_hexdigit()) => short(value).to_owned(),
             Some(value) => value.clone(),
         };
         format!("{}: {} / {}", self.name, value(&self.a), value(&self.b))
     }
-}
-
-fn is_digest(text: &str) -> bool {
-    text.len() >= 40 && text.chars().all(|c| c.is_ascii_hexdigit())
 }
 
 /// Fields that change from run to run of the same thing and do not affect what was measured.

@@ -80,11 +80,6 @@ impl ServerIdentity {
         self.kind.is_some() || self.version.is_some() || self.metadata_digest.is_some()
     }
 
-    /// Whether servers of its kind have numbers of the engine in their `/metrics`.
-    pub fn has_usual_metrics(&self) -> bool {
-        matches!(self.kind.as_deref(), Some("vllm" | "sglang"))
-    }
-
     pub const fn is_simulated(&self) -> bool {
         self.simulation.is_some()
     }
@@ -105,6 +100,7 @@ impl ServerIdentity {
 }
 
 /// What was measured, with what, and from what it was made. What is not known is absent.
+#[base::omit_empty(except(servers))]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunIdentity {
     /// Whether a server was the built-in simulator: then no number here is of a GPU or of a real server.
@@ -112,17 +108,13 @@ pub struct RunIdentity {
     /// In the order of `requested.endpoints`.
     pub servers: Vec<ServerIdentity>,
     /// The engines that the servers run: those that this run built, and those in folders that can be read here.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub engines: Vec<EngineIdentity>,
     /// The GPUs of the servers, one entry for each model of GPU.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<GpuIdentity>,
     /// What the graphics clocks of its GPUs, or of those of a server of this run, were locked to: least and greatest,
     /// MHz.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_clocks: Option<String>,
     pub client: HostIdentity,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<ManifestIdentity>,
     /// The version of this program.
     pub regatta: String,

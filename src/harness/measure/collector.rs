@@ -68,6 +68,35 @@ impl<R> Collector<R> {
             whole_answers: 0,
         }
     }
+
+    /// Adds everything but the records, and returns these.
+    fn add_sums<O>(&mut self, other: Collector<O>) -> O {
+        self.answer_texts.extend(other.answer_texts);
+        self.itl_token.merge(&other.itl_token);
+        self.icl.merge(&other.icl);
+        self.backlog.merge(&other.backlog);
+        self.violations.merge(other.violations);
+        self.chunk_tokens += other.chunk_tokens;
+        self.whole_answers += other.whole_answers;
+        self.coalesced += other.coalesced;
+        self.chunks += other.chunks;
+        for (name, tally) in other.extra_outputs {
+            self.extra_outputs.entry(name).or_default().merge(tally);
+        }
+        for (sums, more) in [
+            (&mut self.tokens_by_second, other.tokens_by_second),
+            (&mut self.ok_tokens_by_second, other.ok_tokens_by_second),
+        ] {
+            more.into_iter().enumerate().for_each(|(second, tokens)| add_at(sums, second, tokens));
+        }
+        other.records
+    }
+
+    fn with_records<O>(self, records: O) -> Collector<O> {
+        let mut collector = Collector::with(records);
+        collector.add_sums(self);
+        collector
+    }
 }
 
 impl Collector {
@@ -155,37 +184,6 @@ impl Collector {
         let mut sums = Collector::with(());
         let records = parts.into_iter().map(|part| sums.add_sums(part).end()).collect();
         sums.with_records(RequestRecords::merged(records))
-    }
-}
-
-impl<R> Collector<R> {
-    /// Adds everything but the records, and returns these.
-    fn add_sums<O>(&mut self, other: Collector<O>) -> O {
-        self.answer_texts.extend(other.answer_texts);
-        self.itl_token.merge(&other.itl_token);
-        self.icl.merge(&other.icl);
-        self.backlog.merge(&other.backlog);
-        self.violations.merge(other.violations);
-        self.chunk_tokens += other.chunk_tokens;
-        self.whole_answers += other.whole_answers;
-        self.coalesced += other.coalesced;
-        self.chunks += other.chunks;
-        for (name, tally) in other.extra_outputs {
-            self.extra_outputs.entry(name).or_default().merge(tally);
-        }
-        for (sums, more) in [
-            (&mut self.tokens_by_second, other.tokens_by_second),
-            (&mut self.ok_tokens_by_second, other.ok_tokens_by_second),
-        ] {
-            more.into_iter().enumerate().for_each(|(second, tokens)| add_at(sums, second, tokens));
-        }
-        other.records
-    }
-
-    fn with_records<O>(self, records: O) -> Collector<O> {
-        let mut collector = Collector::with(records);
-        collector.add_sums(self);
-        collector
     }
 }
 

@@ -15,6 +15,7 @@ pub(crate) const POOL_RULE: &str =
 const NS_PER_MS: f64 = 1e6;
 
 /// One metric. Absent numbers have no population.
+#[base::omit_empty(except(mean, p50, p75, p90, p95, p99, min, max, p99_interval))]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Metric {
@@ -41,22 +42,16 @@ pub struct Metric {
     pub min: Option<f64>,
     pub max: Option<f64>,
     /// Why there is no number, where that needs saying.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absent: Option<String>,
     /// 95 % intervals from this run alone, for how much its requests depend on each other. They are about this server
     /// in this state: only `repeats` show how much runs differ from each other. Absent where the run is too short for
     /// one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_interval: Option<ConfidenceInterval>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50_interval: Option<ConfidenceInterval>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p90_interval: Option<ConfidenceInterval>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p95_interval: Option<ConfidenceInterval>,
     pub p99_interval: Option<ConfidenceInterval>,
     /// Which of the intervals is the first that is not there, and why.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_interval: Option<String>,
 }
 

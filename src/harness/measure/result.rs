@@ -51,6 +51,7 @@ impl Measured {
 }
 
 /// The result of one benchmark run. Fields that another version of this program did not write have their default.
+#[base::omit_empty(except(reasons, goodput, steady))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunResult {
     /// The version of this format. Always 1.
@@ -61,7 +62,6 @@ pub struct RunResult {
     pub(in crate::measure) reasons: Vec<Reason>,
     /// What was measured: servers, GPUs, engines, client, manifest. Absent in results of programs that did not query
     /// it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<RunIdentity>,
     #[serde(alias = "asked")]
     pub requested: Requested,
@@ -92,13 +92,11 @@ pub struct RunResult {
     #[serde(default, skip_serializing_if = "is_usual")]
     pub stability: Stability,
     /// With `return_perf_metrics`: the server's own view.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<ServerSide>,
     /// With `cancel`.
     #[serde(default, alias = "withdrawals", skip_serializing_if = "Option::is_none")]
     pub cancellations: Option<Cancellations>,
     /// Requested outputs other than tokens.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outputs: BTreeMap<String, ExtraOutput>,
     #[serde(default)]
     pub little: LittlesLaw,
@@ -118,25 +116,18 @@ pub struct RunResult {
     #[serde(default)]
     pub versions: Versions,
     /// Of a run that MLPerf's LoadGen drove: what it reported, beside what we measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loadgen: Option<LoadgenResult>,
     /// What the servers' own `/metrics` reported meanwhile; absent where none has a metrics port.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_metrics: Option<ServerMetrics>,
     /// Activity of the servers' GPUs; absent where it could not be read.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<GpusUsage>,
     /// Whether this machine could make the load, tried before; absent where it was not tried.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preflight: Option<PreflightResult>,
     /// What each host did, where there are several.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<HostShare>,
     /// The same of each server, where there are several; `host` is its address.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub endpoints: Vec<HostShare>,
     /// Of a measurement that was made several times.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeats: Option<Repeats>,
     /// What another version of this program wrote and this one does not know.
     #[serde(flatten)]
@@ -190,6 +181,7 @@ pub struct Versions {
 
 /// `scheduled = ok + failed + cancelled + cancelled_early + in_flight_at_end + not_sent`, exactly, or the run is
 /// invalid.
+#[base::omit_empty(except(failed_by_class, failures))]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Counts {
@@ -204,7 +196,6 @@ pub struct Counts {
     /// Ended by us, because the run was stopped.
     pub cancelled: u64,
     /// Why servers ended answers, of all answers that say so.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub finish_reasons: BTreeMap<FinishReason, u64>,
     /// Successful answers that broke off, as it seems: shorter than requested, without a finish reason and without
     /// usage, while others of the same server have a finish reason.
@@ -215,17 +206,14 @@ pub struct Counts {
     #[serde(default, skip_serializing_if = "is_usual")]
     pub unexplained: u64,
     /// What in answers contradicts their protocol, by class: messages, over all requests.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub violations: BTreeMap<Violation, u64>,
     /// The first of each class.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub violation_examples: BTreeMap<Violation, String>,
     /// Ended by us early, as `cancel` sets.
     #[serde(alias = "withdrawn")]
     pub cancelled_early: u64,
     /// Attempts that failed and were followed by another, with `retries`; no requests of their own.
     pub retried: u64,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub retried_by_class: BTreeMap<FailureClass, u64>,
     pub in_flight_at_end: u64,
     /// Never issued, because the run was stopped.
@@ -242,6 +230,7 @@ pub struct FailureCounts {
 }
 
 /// Tokens of successful requests.
+#[base::omit_empty(except(mean_first_chunk, coalesced_share))]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TokenCounts {
@@ -249,7 +238,6 @@ pub struct TokenCounts {
     pub source: String,
     /// By what the tokens of single chunks are counted (inter-token latency, tokens of each second, timelines), where
     /// that is not `source`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunk_source: Option<String>,
     /// Successful answers of at least two chunks of which it is not known how many tokens each chunk has.
     #[serde(default, skip_serializing_if = "is_usual")]
@@ -258,17 +246,13 @@ pub struct TokenCounts {
     pub input_source: String,
     pub input: u64,
     /// What the server counts for the same prompts, where it reports that for each.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_server: Option<u64>,
     /// What of the prompts came from the server's prefix cache, where it reports that. Null: no answer does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_cached: Option<CachedInput>,
     /// Prompts that the server counts as far shorter than they were sent. Null: none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_cut: Option<CutInput>,
     pub output: u64,
     /// The part of it that `usage` counts as reasoning, where it reports that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_reasoning: Option<u64>,
     /// What the schedule requested of the same requests.
     #[serde(alias = "output_asked")]

@@ -53,9 +53,7 @@ impl ArrivalTimes {
         }
         Some(times)
     }
-}
 
-impl ArrivalTimes {
     fn advance(&mut self, index: u64) {
         match &mut self.process {
             // From the index, not from a sum: the thousandth arrival is exact.

@@ -31,6 +31,7 @@ pub const SWEEP_POINTS: &str = "points";
 const SCHEMA: u32 = 1;
 
 /// What a sweep measured.
+#[base::omit_empty(except(ttft_p99_limit_ms, tpot_p99_limit_ms, points))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepReport {
     /// The version of this format. Always 1.
@@ -41,13 +42,10 @@ pub struct SweepReport {
     /// `foreach`.
     pub axis: String,
     /// What was measured, as the first point has it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<RunIdentity>,
     /// Absent where Regatta measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imported: Option<SweepOrigin>,
     /// The GPUs of the servers; absent where they are not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpus: Option<GpuCount>,
     pub ttft_p99_limit_ms: Option<f64>,
     pub tpot_p99_limit_ms: Option<f64>,
@@ -58,7 +56,6 @@ pub struct SweepReport {
     /// In ascending order of their levels.
     pub points: Vec<SweepPoint>,
     /// Absent where the level is not a load, and below three usable points.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub knee: Option<Knee>,
 }
 

@@ -168,7 +168,8 @@ impl Accounting {
             // A server may cut its text into more pieces than there are tokens: then chunks are no better count. So
             // only a total that cannot be one gives way, and all answers of such a server are counted alike.
             let is_possible = limit.is_none_or(|limit| certain(&kinds) <= u64::from(limit));
-            let is_no_total = reported <= 1 || self.is_of_the_beginning(&kinds);
+            let is_no_total =
+                reported <= 1 || self.marks.last().is_some_and(|mark| certain(&kinds[..mark.chunks]) == 0);
             if is_possible && is_no_total && is_far_below(reported, &resolved, &kinds) {
                 total = None;
                 resolved = resolve(&kinds, &[]);
@@ -242,11 +243,6 @@ impl Accounting {
             (from, counted) = (mark.chunks, mark.tokens);
         }
         None
-    }
-
-    /// The only counts came before all text, as from a gateway that passes on no others.
-    fn is_of_the_beginning(&self, kinds: &[ChunkTokens]) -> bool {
-        self.marks.last().is_some_and(|mark| certain(&kinds[..mark.chunks]) == 0)
     }
 
     /// The server's total, unless it is more than the request allows.

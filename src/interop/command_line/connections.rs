@@ -33,10 +33,6 @@ impl StartedServer {
         let container = stage.pointer("/container/name").and_then(Value::as_str).map(str::to_owned);
         Some(Self { stage: name.to_owned(), ports, container })
     }
-
-    fn is_at(&self, host: &str) -> bool {
-        self.container.as_deref() == Some(host)
-    }
 }
 
 /// `target` is an address or a URL, as it was written.
@@ -52,7 +48,7 @@ pub(crate) fn match_target<'a>(servers: &'a [StartedServer], target: &str) -> Ta
         Some((host, port)) if !port.contains(']') => (host, port.parse::<u16>().ok()),
         _ => (address, None),
     };
-    if let Some(server) = servers.iter().find(|server| server.is_at(host)) {
+    if let Some(server) = servers.iter().find(|server| server.container.as_deref() == Some(host)) {
         return TargetMatch::Server(&server.stage);
     }
     if !["localhost", "127.0.0.1", "0.0.0.0", "[::1]", "::1", ""].contains(&host) {

@@ -183,7 +183,7 @@ impl GuideLlmRun {
             // The data are sent once, from their beginning.
             Some(requests) if load.has("data") => load.set("data.first", json!(requests)),
             Some(requests) => load.put("stop.requests", requests.to_string()),
-            None if load.has("data") && load.has("stop.duration") && !self.replays() => {
+            None if load.has("data") && load.has("stop.duration") && self.profile.as_deref() != Some("replay") => {
                 load.set("data.repeat", json!(true));
                 load.builder.note(
                     "GuideLLM also ends a run after the last record of the data; Regatta starts the data again \
@@ -193,10 +193,6 @@ impl GuideLlmRun {
             None => {}
         }
         requests.map(|requests| requests.map(|requests| requests as f64))
-    }
-
-    fn replays(&self) -> bool {
-        self.profile.as_deref() == Some("replay")
     }
 
     /// Its profile.

@@ -296,6 +296,7 @@ pub struct ImportedTokens {
 }
 
 /// A metric with the tool's definition; times are ms.
+#[base::omit_empty(except(n))]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ImportedMetric {
@@ -307,19 +308,12 @@ pub struct ImportedMetric {
     pub token_source: String,
     pub window: String,
     pub percentile_rule: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub mean: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub p50: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub p90: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub p95: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub p99: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub min: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<f64>,
 }
 

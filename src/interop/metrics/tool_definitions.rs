@@ -60,6 +60,33 @@ impl Tool {
     pub fn title(self) -> &'static str {
         &self.rules().title
     }
+
+    /// The source of the output token count that it divides by.
+    pub fn counted(self) -> &'static str {
+        self.rules().counted.as_text()
+    }
+
+    /// The caveat of this tool's numbers.
+    pub fn caveat(self) -> &'static str {
+        &self.rules().note
+    }
+
+    /// Its number for the pace of an answer after the first token: a time per output token without the TTFT inside.
+    /// Some tools call it ITL. `None`: it has none.
+    pub fn time_per_token(self) -> Option<MetricConcept> {
+        let rules = self.rules();
+        match (rules.tpot, rules.itl) {
+            (Some(PerRequestMetric::Later(..) | PerRequestMetric::AfterFirstChunk(_)), _) => Some(MetricConcept::Tpot),
+            (_, Some(ChunkGapRule::Request(PerRequestMetric::Later(..) | PerRequestMetric::AfterFirstChunk(_)))) => {
+                Some(MetricConcept::Itl)
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn rules(self) -> &'static ToolRules {
+        &TOOLS[self as usize]
+    }
 }
 
 /// No tool has this name.
@@ -243,35 +270,6 @@ pub(super) struct ToolRules {
     pub rule: PercentileRule,
     /// The caveat that users should know.
     pub note: String,
-}
-
-impl Tool {
-    /// The source of the output token count that it divides by.
-    pub fn counted(self) -> &'static str {
-        self.rules().counted.as_text()
-    }
-
-    /// The caveat of this tool's numbers.
-    pub fn caveat(self) -> &'static str {
-        &self.rules().note
-    }
-
-    /// Its number for the pace of an answer after the first token: a time per output token without the TTFT inside.
-    /// Some tools call it ITL. `None`: it has none.
-    pub fn time_per_token(self) -> Option<MetricConcept> {
-        let rules = self.rules();
-        match (rules.tpot, rules.itl) {
-            (Some(PerRequestMetric::Later(..) | PerRequestMetric::AfterFirstChunk(_)), _) => Some(MetricConcept::Tpot),
-            (_, Some(ChunkGapRule::Request(PerRequestMetric::Later(..) | PerRequestMetric::AfterFirstChunk(_)))) => {
-                Some(MetricConcept::Itl)
-            }
-            _ => None,
-        }
-    }
-
-    pub(super) fn rules(self) -> &'static ToolRules {
-        &TOOLS[self as usize]
-    }
 }
 
 /// By [`Tool`].

@@ -121,7 +121,10 @@ pub(crate) fn repository(files: &[FilledFile], builder: &mut TranslationBuilder)
                     stage.insert("streaming".to_owned(), json!(false));
                 }
                 "decoupled_mode" => {
-                    stage.insert("streaming".to_owned(), json!(is_true(value)));
+                    stage.insert(
+                        "streaming".to_owned(),
+                        json!(matches!(value.as_str(), "true" | "True" | "TRUE" | "1")),
+                    );
                 }
                 _ => match parameters.insert(name.clone(), typed(value)) {
                     Some(before) if before != typed(value) => builder.push_error(format!(
@@ -149,10 +152,6 @@ pub(crate) fn repository(files: &[FilledFile], builder: &mut TranslationBuilder)
         stage.insert("parameters".to_owned(), Value::Object(parameters));
     }
     Some(Value::Object(stage))
-}
-
-fn is_true(value: &str) -> bool {
-    matches!(value, "true" | "True" | "TRUE" | "1")
 }
 
 /// Numbers and switches as such: `True` is how Python spells one.

@@ -262,7 +262,6 @@ fn cleaned(text: &str) -> String {
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct ReferenceAnswer {
     /// None: the form that the data set came in has none.
-    #[serde(default)]
     pub reference: Option<String>,
     /// The part of the data set: `GSM8K`, `niah_em`, `gpqa`.
     #[serde(default)]

@@ -160,10 +160,6 @@ impl PunktToken {
     pub fn is_upper(&self) -> bool {
         self.text.chars().next().is_some_and(char::is_uppercase)
     }
-
-    pub fn is_lower(&self) -> bool {
-        self.text.chars().next().is_some_and(char::is_lowercase)
-    }
 }
 
 /// The words of a text, line by line.
@@ -377,7 +373,7 @@ impl PunktModel {
             return Some(true);
         }
         let is_odd = how & seen::UPPER != 0 || how & seen::BEGINNING_LOWER == 0;
-        (word.is_lower() && is_odd).then_some(false)
+        (word.text.chars().next().is_some_and(char::is_lowercase) && is_odd).then_some(false)
     }
 
     fn seen(&self, kind: &str) -> u16 {

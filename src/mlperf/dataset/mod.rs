@@ -11,7 +11,6 @@
 mod dataset_file;
 mod error;
 mod json;
-mod npy;
 #[cfg(feature = "parquet")]
 mod parquet;
 #[cfg(not(feature = "parquet"))]

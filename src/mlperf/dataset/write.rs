@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::dataset_file::{DATASET_FILE, DatasetFile, DatasetFormat, LengthSpread, SAMPLES_FILE, SyntheticSpec};
-use super::error::{DatasetError, SampleFileError};
-use super::row::{Columns, DatasetRow};
+use super::error::{DatasetError, NpyRowsError, SampleFileError};
+use super::row::{Columns, DatasetRow, RowSink};
 use super::synthetic::DatasetShape;
-use super::{json, npy, parquet};
+use super::{json, parquet};
 use crate::DatasetRecord;
 use crate::accuracy::ScoringMethod;
 use base::files::{Sha256Of, sha256_of_file};
+use harness::{NpyError, NpyIntegers};
 use rules::{Benchmark, Round};
 
 /// Which data set is wanted, and where it goes.
@@ -25,7 +26,7 @@ pub struct DatasetRequest<'a> {
     pub out: &'a Path,
 }
 
-/// Reads a processed data set: `.parquet`, `.json`, `.jsonl`, or a folder with `npy::FILES`.
+/// Reads a processed data set: `.parquet`, `.json`, `.jsonl`, or a folder with `NPY_FILES`.
 pub fn read(wanted: &DatasetRequest<'_>, from: &Path) -> Result<DatasetFile, DatasetError> {
     let (benchmark, recipe) = wanted.benchmark()?;
     let columns = Columns::for_method(recipe);
@@ -34,7 +35,7 @@ pub fn read(wanted: &DatasetRequest<'_>, from: &Path) -> Result<DatasetFile, Dat
     let mut sink = |row: DatasetRow| writer.row(&row);
     let read = match form {
         DatasetFormat::Parquet => parquet::read(from, &columns, &mut sink),
-        DatasetFormat::Npy => npy::read(from, &mut sink),
+        DatasetFormat::Npy => read_npy(from, &mut sink),
         DatasetFormat::Json | DatasetFormat::MadeUp => json::read(from, &columns, &mut sink),
     };
     read?;
@@ -164,7 +165,7 @@ fn digest(from: &Path, form: DatasetFormat) -> Result<String, DatasetError> {
         return file_digest(from);
     }
     let mut both = Sha256Of::default();
-    for name in npy::FILES {
+    for name in NPY_FILES {
         both.update(format!("{}  {name}\n", file_digest(&from.join(name))?).as_bytes());
     }
     Ok(both.finish())
@@ -286,4 +287,37 @@ impl SampleWriter {
         let spread = LengthSpread { min: min.min(max), mean, max };
         Ok((self.samples, self.references, spread, self.digest.finish()))
     }
+}
+
+// NVIDIA's processed form: a folder with `input_ids_padded.npy` and `input_lens.npy`. It has no references.
+
+/// Rows of padded ids, and the length of each.
+const NPY_FILES: [&str; 2] = ["input_ids_padded.npy", "input_lens.npy"];
+
+/// Gives each row to `sink`, cut to its length.
+fn read_npy(folder: &Path, sink: &mut RowSink<'_>) -> Result<(), SampleFileError> {
+    let [ids_file, lengths_file] = NPY_FILES.map(|name| folder.join(name));
+    let no_ids = |error: NpyError| SampleFileError::Npy { path: ids_file.clone(), error };
+    let no_lengths = |error: NpyError| SampleFileError::Npy { path: lengths_file.clone(), error };
+    let mut ids = NpyIntegers::open(&ids_file).map_err(no_ids)?;
+    let mut lengths = NpyIntegers::open(&lengths_file).map_err(no_lengths)?;
+    let [rows, columns] = ids.shape()[..] else {
+        let error = NpyRowsError::Dimensions(ids.shape().to_owned());
+        return Err(SampleFileError::NpyRows { path: ids_file, error });
+    };
+    if lengths.shape().iter().product::<usize>() != rows {
+        let shape = lengths.shape().to_owned();
+        return Err(SampleFileError::NpyLengths { ids: ids_file, rows, lengths: lengths_file, shape });
+    }
+    for row in 0..rows {
+        let mut tokens = ids.take(columns).map_err(no_ids)?;
+        let length = lengths.take(1).map_err(no_lengths)?[0];
+        if length < 1 || length > columns as i64 {
+            let error = NpyRowsError::RowLength { row, length, columns };
+            return Err(SampleFileError::NpyRows { path: lengths_file, error });
+        }
+        tokens.truncate(length as usize);
+        sink(DatasetRow::new(tokens));
+    }
+    Ok(())
 }

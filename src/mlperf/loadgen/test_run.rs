@@ -191,7 +191,6 @@ pub enum SamplesError {
 struct Line {
     input_ids: Vec<i32>,
     /// Of made-up samples: where a model would end its answer.
-    #[serde(default)]
     output_tokens: Option<u32>,
     #[serde(default)]
     reference: String,

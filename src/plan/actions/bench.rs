@@ -183,6 +183,11 @@ impl Bench {
             // One that finds its own levels begins with one user, and arrivals at a rate are checked.
             None | Some(Err(_)) => 1.0,
         };
+        Cow::Owned(self.at_level(sweep, level))
+    }
+
+    /// One point of its sweep as a benchmark.
+    fn at_level(&self, sweep: &BenchSweep, level: f64) -> Self {
         let mut point = Self { sweep: None, ..self.clone() };
         match sweep {
             BenchSweep::Concurrency(_) => point.concurrency = Some(level as u32),
@@ -190,8 +195,18 @@ impl Bench {
             BenchSweep::InputTokens(_) => point.input_tokens = Length::Fixed(level as u32),
             BenchSweep::OutputTokens(_) => point.output_tokens = Length::Fixed(level as u32),
         }
-        Cow::Owned(point)
+        point
     }
+
+    /// A benchmark for each level of its sweep, or itself. `None`: it finds its levels itself.
+    pub fn points(&self) -> Option<Vec<Self>> {
+        let Some(sweep) = &self.sweep else { return Some(vec![self.clone()]) };
+        let levels = sweep.levels()?.ascending(sweep.is_whole()).ok()?;
+        Some(levels.into_iter().map(|level| self.at_level(sweep, level)).collect())
+    }
+
+    /// The model where none is named.
+    pub const USUAL_MODEL: &str = "tensorrt_llm";
 }
 
 fn is_usual<T: Default + PartialEq>(value: &T) -> bool {

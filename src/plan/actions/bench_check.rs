@@ -176,9 +176,7 @@ impl StageChecker<'_> {
             Err(error) => self.fault(&["bench", "target"], "must name servers", &error.to_string()).maybe_hint(hint),
         }
     }
-}
 
-impl StageChecker<'_> {
     pub(super) fn bench_values(&mut self, bench: &Bench, written: &Node) {
         self.prompts(bench);
         self.sessions(bench);

@@ -10,6 +10,7 @@ use base::diag::did_you_mean;
 
 /// A table of ratios: one row for each measurement, one column for each way to make it, compared with the first column.
 /// Leaves `table.txt`, `comparison.json` and `comparison.html`.
+#[base::omit_empty(except(results))]
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CompareResults {
@@ -18,7 +19,6 @@ pub struct CompareResults {
     /// }`. The others are compared with the first column.
     pub results: IndexMap<String, OneOrMany<String>>,
     /// What the rows are called, e.g. `"{{ scenarios }}"`. [default: by the scenario that was measured]
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<String>,
     /// Which numbers: `output_tokens, requests_full, requests_loadgen_completed`, or a latency with what of it
     /// (`ttft_p99`). [default: output_tokens]
@@ -28,10 +28,8 @@ pub struct CompareResults {
     #[serde(default)]
     pub force: bool,
     /// Published rows, for comparison.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<PublishedRow>,
     /// Published runs of Server, for comparison: rows of the table of Server runs.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published_server: Vec<PublishedServerRow>,
 }
 

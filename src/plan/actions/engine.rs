@@ -14,7 +14,8 @@ use serde_json::Value;
 
 use super::StageChecker;
 use base::spec::{
-    AcceptanceRate, LARGEST_SHAPE, LONGEST_LENGTH, MOST_PARAMETERS, MOST_PARTS, SimCalibration, SimScheduler,
+    AcceptanceRate, LARGEST_SHAPE, LONGEST_LENGTH, LoraConfig, MOST_PARAMETERS, MOST_PARTS, SimCalibration,
+    SimScheduler,
 };
 
 /// A TensorRT-LLM engine. Names are those of NVIDIA's harness and of `trtllm-build`.
@@ -167,23 +168,6 @@ pub struct SystemShape {
     pub tflops_16bit: f64,
     /// How much of these numbers the software reaches, as `regatta sim calibrate` prints it. [default: assumed values]
     pub calibration: Option<Box<SimCalibration>>,
-}
-
-/// LoRA adapters of a simulated engine, by the names that TensorRT-LLM and vLLM share. All adapters have the rank, on
-/// all linear layers (of a mixture of experts: those of attention).
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct LoraConfig {
-    /// The rank of the adapters.
-    #[schemars(range(min = 1, max = 1024))]
-    pub max_lora_rank: u32,
-    /// Different adapters in a step, and in GPU memory; requests of others wait for one of them to have no request.
-    #[schemars(range(min = 1, max = 1024))]
-    pub max_loras: u32,
-    /// From host memory, where adapters wait, to each GPU, GB/s. [default: 50, PCIe 5 of 16 lanes]
-    #[serde(default = "super::host_link")]
-    #[schemars(range(min = 0.1, max = 1000))]
-    pub host_link_gbs: f64,
 }
 
 /// Speculative decoding of a simulated engine, by the names of TensorRT-LLM (`decoding_type`, `max_draft_len`) or of

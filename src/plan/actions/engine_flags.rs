@@ -222,12 +222,7 @@ impl StageChecker<'_> {
             }
         }
     }
-}
 
-/// Build flags that count something.
-const COUNTS: [&str; 5] = ["max_batch_size", "max_num_tokens", "max_input_len", "max_seq_len", "max_beam_width"];
-
-impl StageChecker<'_> {
     pub(super) fn engine_numbers(&mut self, engine: &Engine) {
         let (model, system) = (&engine.model, &engine.system);
         let counts = [
@@ -259,31 +254,7 @@ impl StageChecker<'_> {
             self.fault(&["engine", "build_flags", key], "must be at least 1", &label);
         }
     }
-}
 
-/// What trtllm-build takes without the flag.
-const DEFAULTS: [(&str, f64); 3] = [("max_batch_size", 2048.0), ("max_num_tokens", 8192.0), ("max_beam_width", 1.0)];
-
-/// Looks at every repository with an engine that is built in the same plan. Each task comes with its rendered stage.
-pub fn across<'a>(tasks: impl Iterator<Item = (&'a Task, &'a Node)> + Clone, found: &mut Diagnostics) {
-    let engines: HashMap<&TaskId, &Engine> = tasks
-        .clone()
-        .filter_map(|(task, _)| match task.action() {
-            Some(Action::Engine(engine)) => Some((&task.id, engine)),
-            _ => None,
-        })
-        .collect();
-    for (task, node) in tasks {
-        let Some(Action::Repository(repository)) = task.action() else { continue };
-        let Some(PlanReference::OutputFolder(id)) = PlanReference::all_in(&repository.engine).into_iter().next() else {
-            continue;
-        };
-        let Some(engine) = engines.get(&id) else { continue };
-        StageChecker::new(node, &task.stage, found).against(repository, engine, &id);
-    }
-}
-
-impl StageChecker<'_> {
     fn against(&mut self, repository: &Repository, engine: &Engine, id: &TaskId) {
         let facts = repository_facts(repository);
         let built = |flag: &str| {
@@ -314,5 +285,30 @@ impl StageChecker<'_> {
                 self.idle(&["repository", key, word], &reason, hint);
             }
         }
+    }
+}
+
+/// Build flags that count something.
+const COUNTS: [&str; 5] = ["max_batch_size", "max_num_tokens", "max_input_len", "max_seq_len", "max_beam_width"];
+
+/// What trtllm-build takes without the flag.
+const DEFAULTS: [(&str, f64); 3] = [("max_batch_size", 2048.0), ("max_num_tokens", 8192.0), ("max_beam_width", 1.0)];
+
+/// Looks at every repository with an engine that is built in the same plan. Each task comes with its rendered stage.
+pub fn across<'a>(tasks: impl Iterator<Item = (&'a Task, &'a Node)> + Clone, found: &mut Diagnostics) {
+    let engines: HashMap<&TaskId, &Engine> = tasks
+        .clone()
+        .filter_map(|(task, _)| match task.action() {
+            Some(Action::Engine(engine)) => Some((&task.id, engine)),
+            _ => None,
+        })
+        .collect();
+    for (task, node) in tasks {
+        let Some(Action::Repository(repository)) = task.action() else { continue };
+        let Some(PlanReference::OutputFolder(id)) = PlanReference::all_in(&repository.engine).into_iter().next() else {
+            continue;
+        };
+        let Some(engine) = engines.get(&id) else { continue };
+        StageChecker::new(node, &task.stage, found).against(repository, engine, &id);
     }
 }

@@ -375,9 +375,7 @@ impl StageChecker<'_> {
             self.variable(&["host", "slurm", "export", &index.to_string()], name);
         }
     }
-}
 
-impl StageChecker<'_> {
     pub(super) fn gpu_clocks(&mut self, stage: &Stage) {
         let Some(clocks) = &stage.gpu_clocks else { return };
         let [least, greatest] = clocks.graphics;

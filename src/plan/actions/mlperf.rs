@@ -141,6 +141,7 @@ pub struct Loadgen {
 }
 
 /// Everything that the result directory needs and that runs do not provide.
+#[base::omit_empty(except(results))]
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MlperfPackage {
@@ -159,19 +160,15 @@ pub struct MlperfPackage {
     pub measurements: serde_json::Map<String, serde_json::Value>,
     pub results: Vec<MlperfResults>,
     /// What goes into `src/`: a folder.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// What goes into `documentation/`: a folder (calibration, bandwidth, licenses).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub documentation: Option<String>,
     /// A clone of mlcommons/inference, whose checker decides.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checker: Option<String>,
     /// The Python that runs the checker, with numpy, pandas and pyyaml.
     #[serde(default = "super::python3")]
     pub python: String,
     /// What `nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader,nounits` printed: a file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvidia_smi: Option<String>,
     /// Results for 99.9 % of the reference's accuracy are packed for 99 %, too. The round must have both.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -52,7 +52,6 @@ defaults! {
     yes: bool = true;
     one: u32 = 1;
     tritonserver: String = "tritonserver".to_owned();
-    host_link: f64 = 50.0;
     trtllm_serve: String = "trtllm-serve".to_owned();
     pytorch: String = "pytorch".to_owned();
     everywhere: String = "0.0.0.0".to_owned();

@@ -16,7 +16,8 @@ impl StageChecker<'_> {
     pub(super) fn protocol(&mut self, bench: &Bench, written: &Node) {
         let parsed = targets(&bench.target).unwrap_or_default();
         let protocol = parsed.protocol(bench.protocol);
-        let decisive = decisive_key(bench, written);
+        let decisive =
+            if bench.protocol.is_some() || has_expression(written, "protocol") { "protocol" } else { "target" };
         let is_computed = has_expression(written, decisive);
         for setting in bench.request.unsendable(protocol) {
             let path: Vec<&str> = ["bench", "request"].into_iter().chain(setting.key.split('.')).collect();
@@ -112,11 +113,6 @@ impl StageChecker<'_> {
             .hint("leave `insecure` out");
         }
     }
-}
-
-/// The key that sets the protocol.
-fn decisive_key(bench: &Bench, written: &Node) -> &'static str {
-    if bench.protocol.is_some() || has_expression(written, "protocol") { "protocol" } else { "target" }
 }
 
 fn has_expression(stage: &Node, key: &str) -> bool {

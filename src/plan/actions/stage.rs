@@ -206,25 +206,7 @@ impl StageChecker<'_> {
             }
         }
     }
-}
 
-/// Whether a relative path climbs out of where it begins.
-fn escapes_folder(path: &str) -> bool {
-    let mut depth = 0_i32;
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => depth -= 1,
-            _ => depth += 1,
-        }
-        if depth < 0 {
-            return true;
-        }
-    }
-    false
-}
-
-impl StageChecker<'_> {
     pub(super) fn own_variables(&mut self, stage: &Stage) {
         for name in stage.env.keys() {
             let input = stage.inputs.keys().find(|input| input_variable(input) == *name);
@@ -242,9 +224,7 @@ impl StageChecker<'_> {
             self.found.push(Diagnostic::error(message).at(place, format!("the run sets it: {why}")).hint(hint));
         }
     }
-}
 
-impl StageChecker<'_> {
     pub(super) fn retry(&mut self, stage: &Stage) {
         let Some(retry) = &stage.retry else { return };
         if retry.times.is_none() && retry.lower.is_none() {
@@ -320,6 +300,22 @@ impl StageChecker<'_> {
             self.fault(&["retry", "lower"], &format!("has no `{setting}`"), why).hint(hint);
         }
     }
+}
+
+/// Whether a relative path climbs out of where it begins.
+fn escapes_folder(path: &str) -> bool {
+    let mut depth = 0_i32;
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => depth -= 1,
+            _ => depth += 1,
+        }
+        if depth < 0 {
+            return true;
+        }
+    }
+    false
 }
 
 /// The number that is lowered most often, where the stage has it.

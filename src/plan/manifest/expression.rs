@@ -376,11 +376,7 @@ impl Expressions {
     }
 }
 
-fn unknown_name<'a, I>(name: &str, place: Span, known: I) -> Diagnostic
-where
-    I: IntoIterator<Item = &'a str>,
-    I::IntoIter: Clone,
-{
+fn unknown_name<'a>(name: &str, place: Span, known: impl IntoIterator<Item = &'a str, IntoIter: Clone>) -> Diagnostic {
     let hint = match name {
         "params" | "vars" => Some("parameters and vars are used by their names alone: {{ rate }}".to_owned()),
         "port" => Some("`{port}`, in one pair of braces, is the port in a server's `command`".to_owned()),
@@ -393,11 +389,7 @@ where
         .maybe_hint(hint)
 }
 
-fn unknown_stage<'a, I>(name: &str, place: Span, known: I) -> Diagnostic
-where
-    I: IntoIterator<Item = &'a str>,
-    I::IntoIter: Clone,
-{
+fn unknown_stage<'a>(name: &str, place: Span, known: impl IntoIterator<Item = &'a str, IntoIter: Clone>) -> Diagnostic {
     Diagnostic::error(format!("unknown stage `{name}`"))
         .at(place, "there is no such stage")
         .maybe_hint(did_you_mean(name, known))

@@ -404,11 +404,7 @@ impl Node {
 /// Whether a text holds an expression or a statement.
 pub fn is_template(text: &str) -> bool {
     // One byte search first: most texts have no brace at all.
-    memchr_brace(text) && (text.contains("{{") || text.contains("{%"))
-}
-
-fn memchr_brace(text: &str) -> bool {
-    text.as_bytes().contains(&b'{')
+    text.as_bytes().contains(&b'{') && (text.contains("{{") || text.contains("{%"))
 }
 
 /// Refuses what would make it longer than its limit.

@@ -14,6 +14,7 @@ use super::schema;
 static EXAMPLES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../tests/manual/reference/examples");
 
 /// One key of the manifest language.
+#[base::omit_empty(except(types))]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ManifestKey {
     /// `stages.bench.target`. The names of stages and parameters are left out.
@@ -24,14 +25,11 @@ pub struct ManifestKey {
     pub required: bool,
     /// One of its siblings must be chosen: `simulator` or `triton` or … below `serve`.
     pub choice: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
     /// Where only some texts are allowed.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<AllowedValue>,
     /// `{{ … }}` may stand in its place.
     pub expression: bool,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<Self>,
     /// Its keys are names that the manifest chooses.
     #[serde(skip)]
@@ -152,6 +150,13 @@ impl ManifestKey {
         }
         page.out
     }
+
+    fn add_type(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        if !self.types.contains(&text) {
+            self.types.push(text);
+        }
+    }
 }
 
 const PAGE_OPENING: &str = "\
@@ -216,27 +221,6 @@ impl<'a> KeyPage<'a> {
     }
 }
 
-/// What is allowed at one position of the schema.
-#[derive(Default)]
-struct Allowed {
-    types: Vec<String>,
-    about: String,
-    default: Option<Value>,
-    values: Vec<AllowedValue>,
-    expression: bool,
-    keys: Vec<ManifestKey>,
-    names: bool,
-}
-
-impl Allowed {
-    fn add_type(&mut self, text: impl Into<String>) {
-        let text = text.into();
-        if !self.types.contains(&text) {
-            self.types.push(text);
-        }
-    }
-}
-
 struct SchemaReader {
     definitions: Map<String, Value>,
 }
@@ -244,25 +228,17 @@ struct SchemaReader {
 impl SchemaReader {
     /// `above` names the definitions that this position is inside of: a definition inside itself is not followed.
     fn key(&self, path: &str, schema: &Value, about: &str, above: &mut Vec<String>) -> ManifestKey {
-        let mut allowed = Allowed::default();
-        self.read(path, schema, &mut allowed, above);
-        let in_stage = path.starts_with("stages.");
-        let is_text = allowed.types.iter().any(|name| name == "text" || name == "anything");
-        ManifestKey {
-            path: path.to_owned(),
-            types: allowed.types,
-            about: if about.is_empty() { allowed.about } else { about.to_owned() },
-            required: false,
-            choice: false,
-            default: allowed.default,
-            expression: allowed.expression || (in_stage && is_text),
-            values: allowed.values,
-            keys: allowed.keys,
-            names: allowed.names,
+        let mut key = ManifestKey { path: path.to_owned(), ..ManifestKey::default() };
+        self.read(path, schema, &mut key, above);
+        key.expression |=
+            path.starts_with("stages.") && key.types.iter().any(|name| name == "text" || name == "anything");
+        if !about.is_empty() {
+            about.clone_into(&mut key.about);
         }
+        key
     }
 
-    fn read(&self, path: &str, schema: &Value, allowed: &mut Allowed, above: &mut Vec<String>) {
+    fn read(&self, path: &str, schema: &Value, allowed: &mut ManifestKey, above: &mut Vec<String>) {
         let Some(object) = schema.as_object() else {
             allowed.add_type("anything");
             return;
@@ -303,7 +279,7 @@ impl SchemaReader {
     }
 
     /// One of several alternatives at a position. The description of an alternative does not describe the position.
-    fn branch(&self, path: &str, branch: &Value, allowed: &mut Allowed, above: &mut Vec<String>) {
+    fn branch(&self, path: &str, branch: &Value, allowed: &mut ManifestKey, above: &mut Vec<String>) {
         let tagged =
             branch["properties"].as_object().filter(|properties| properties.len() == 1).and_then(|properties| {
                 let (name, schema) = properties.iter().next()?;
@@ -326,7 +302,7 @@ impl SchemaReader {
         }
     }
 
-    fn plain(&self, path: &str, object: &Map<String, Value>, allowed: &mut Allowed, above: &mut Vec<String>) {
+    fn plain(&self, path: &str, object: &Map<String, Value>, allowed: &mut ManifestKey, above: &mut Vec<String>) {
         let types: Vec<&str> = match object.get("type") {
             Some(Value::String(one)) => vec![one],
             Some(Value::Array(types)) => types.iter().filter_map(Value::as_str).collect(),
@@ -357,7 +333,7 @@ impl SchemaReader {
         }
     }
 
-    fn object(&self, path: &str, object: &Map<String, Value>, allowed: &mut Allowed, above: &mut Vec<String>) {
+    fn object(&self, path: &str, object: &Map<String, Value>, allowed: &mut ManifestKey, above: &mut Vec<String>) {
         let required: Vec<&str> =
             object.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
         if let Some(properties) = object.get("properties").and_then(Value::as_object) {

@@ -88,7 +88,6 @@ struct Written<'a> {
     data: Cow<'a, str>,
     #[serde(borrow, default)]
     token_data: Option<Cow<'a, str>>,
-    #[serde(default)]
     token_count: Option<i64>,
 }
 

@@ -77,7 +77,7 @@ impl<W: TaskExecutor> Runner<W> {
         let next = memory.value.and_then(|now| lowering.next(first.unwrap_or(now), now));
         let reason = match (memory.value, next) {
             (None, _) => format!("this stage has no number `{setting}`"),
-            _ if memory.of == MemoryKind::Host && lowering.is_of_gpu() => {
+            _ if memory.of == MemoryKind::Host && ["gpu", "kv_cache"].iter().any(|part| setting.contains(part)) => {
                 format!("`{setting}` is a share of the GPU's memory, and it was the host's that ran out")
             }
             _ if attempt > rule.times => format!("`times: {}` are used up", rule.times),

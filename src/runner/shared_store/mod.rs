@@ -36,7 +36,6 @@
 
 mod address;
 mod bucket;
-mod eligibility;
 mod error;
 mod folder;
 mod gc;
@@ -54,7 +53,6 @@ mod scan;
 mod store;
 
 pub use address::StoreAddress;
-pub use eligibility::why_not;
 pub use error::SharedStoreError;
 pub use gc::{RetentionPolicy, StoreGcReport, collect};
 pub use inventory::{
@@ -62,4 +60,4 @@ pub use inventory::{
 };
 pub use machine::{Machine, MachineGpus, UnknownGpus};
 pub use record::SignaturePolicy;
-pub use store::{SharedStore, UnsentOutputs};
+pub use store::{SharedStore, UnsentOutputs, why_not};

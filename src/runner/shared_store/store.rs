@@ -11,7 +11,6 @@ use tokio::task::JoinHandle;
 
 use super::address::StoreAddress;
 use super::bucket::Bucket;
-use super::eligibility::why_not;
 use super::error::SharedStoreError;
 use super::inventory::UploadOutcome;
 use super::machine::{Machine, name};
@@ -24,7 +23,7 @@ use crate::{EventEmitter, OutputRequest, OutputSource, PendingFetch, usable_secr
 use base::event::{Event, Stop, TaskId};
 use base::files::Digest;
 use base::units::size;
-use plan::Plan;
+use plan::{Lifetime, Plan, Task};
 
 /// A folder or bucket from which machines take each other's outputs.
 #[derive(Clone, Debug)]
@@ -296,4 +295,27 @@ pub(super) fn with_hint(what: &str, error: &SharedStoreError) -> String {
         "" => what.to_owned(),
         hint => format!("{what}; {hint}"),
     }
+}
+
+// Which outputs another machine may use: those that would be the same there.
+
+/// Why a task's output stays on the machine that made it; `None`: it may be shared.
+pub fn why_not(plan: &Plan, task: &Task) -> Option<&'static str> {
+    if let Some(obstacle) = task.kind.facts().sharing_obstacle.filter(|_| task.lifetime == Lifetime::Service) {
+        return Some(obstacle);
+    }
+    if !task.cache {
+        return Some("cache is false");
+    }
+    if !task.share {
+        return Some("share is false");
+    }
+    if let Some(obstacle) = task.kind.facts().sharing_obstacle.filter(|_| !task.is_loadgen_library()) {
+        return Some(obstacle);
+    }
+    if task.host.is_some() {
+        return Some("it is made on another machine than this one, of which too little is known");
+    }
+    let asks_a_server = task.needs.iter().any(|need| plan.tasks[need.task as usize].lifetime == Lifetime::Service);
+    asks_a_server.then_some("it talks to a server of this run, so it may be a measurement")
 }

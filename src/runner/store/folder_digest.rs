@@ -24,7 +24,6 @@ pub struct OutputEntry {
     pub path: PathBuf,
     pub stamp: FileStamp,
     /// Of a file's bytes or a link's target; absent for folders.
-    #[serde(default)]
     pub digest: Option<Digest>,
 }
 

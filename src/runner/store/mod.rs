@@ -62,7 +62,6 @@ mod path_stamps;
 mod plan_cache;
 mod portable_output;
 mod record;
-mod replaced_outputs;
 mod resumed_folders;
 mod sealed;
 mod state_folder;

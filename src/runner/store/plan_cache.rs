@@ -48,7 +48,7 @@ struct KeptSources {
 
 /// What a wholly successful run looked at. If all of it is unchanged, the next run is a no-op; otherwise tasks with
 /// nothing changed need not be looked at again.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NoOpConditions {
     /// Of the compiled plan that it belongs to.
     pub plan: Digest,
@@ -56,6 +56,8 @@ pub struct NoOpConditions {
     pub events: String,
     /// What no task has alone: the link to the outputs, the lock file.
     pub shared: WatchedPaths,
+    /// Kept beside the rest, one by one.
+    #[serde(skip)]
     pub tasks: Vec<WatchedTask>,
     /// Sources of outputs that can be others by now although nothing has changed here.
     pub sources: Vec<CachedSource>,
@@ -71,15 +73,6 @@ pub struct CachedSource {
 
 /// Files, folders and links, and how they looked.
 pub type WatchedPaths = Vec<(PathBuf, FileStamp)>;
-
-/// [`NoOpConditions`] without its tasks, as it is kept.
-#[derive(Serialize, Deserialize)]
-struct NoOpHead {
-    plan: Digest,
-    events: String,
-    shared: WatchedPaths,
-    sources: Vec<CachedSource>,
-}
 
 /// What a task's key and output depend on beside its upstream.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -167,16 +160,13 @@ impl CompilerId {
 
     /// What the last wholly successful run of the plan of that digest left to look at.
     pub fn no_op_conditions(&self, plan: Digest) -> Option<NoOpConditions> {
-        let (NoOpHead { plan: of, events, shared, sources }, tasks) =
-            sealed::read_list(&self.path("rest"), |task| task)?;
-        (of == plan).then_some(NoOpConditions { plan, events, shared, tasks, sources })
+        let (kept, tasks): (NoOpConditions, _) = sealed::read_list(&self.path("rest"), |task| task)?;
+        (kept.plan == plan).then_some(NoOpConditions { tasks, ..kept })
     }
 
-    pub fn write_no_op_conditions(&self, rest: NoOpConditions) -> Result<(), PathError> {
-        let NoOpConditions { plan, events, shared, tasks, sources } = rest;
+    pub fn write_no_op_conditions(&self, rest: &NoOpConditions) -> Result<(), PathError> {
         create_folder(&self.folder)?;
-        let head = NoOpHead { plan, events, shared, sources };
-        sealed::write_list(&self.path("rest"), &head, tasks.iter()).map(drop)
+        sealed::write_list(&self.path("rest"), rest, rest.tasks.iter()).map(drop)
     }
 
     pub fn drop_rest(&self) {

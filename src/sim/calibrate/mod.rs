@@ -100,7 +100,6 @@ struct NamedLine {
     /// Of all requests of the step.
     #[serde(default)]
     kv_tokens: u64,
-    #[serde(default)]
     period_ms: Option<f64>,
 }
 

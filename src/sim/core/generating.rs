@@ -405,14 +405,10 @@ impl Core {
             return None;
         }
         let mut count = requests.generating.steps_before_an_end();
-        if count > 0 && self.takes_blocks_as_it_goes() {
+        if count > 0 && matches!(self.limits.policy, SchedulerPolicy::MaxUtilization | SchedulerPolicy::Vllm) {
             count = count.min(self.steps_with_blocks()?);
         }
         (count > 0).then_some(EqualSteps { count, generating, kv: requests.generating.kv })
-    }
-
-    const fn takes_blocks_as_it_goes(&self) -> bool {
-        matches!(self.limits.policy, SchedulerPolicy::MaxUtilization | SchedulerPolicy::Vllm)
     }
 
     /// For how many steps blocks are left for certain. `None`: one by one, because a request waits before one that

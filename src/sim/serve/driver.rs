@@ -236,16 +236,12 @@ impl Running {
             now = step.end;
             self.deliver(now);
             self.show();
-            if self.is_stalled() {
+            if self.shared.stall_after_tokens.is_some_and(|limit| self.shared.tokens.load(Ordering::Relaxed) >= limit) {
                 // Discard every command from now on, as a hung backend does; ends with the server.
                 while self.inbox.recv().is_ok() {}
                 return;
             }
         }
-    }
-
-    fn is_stalled(&self) -> bool {
-        self.shared.stall_after_tokens.is_some_and(|limit| self.shared.tokens.load(Ordering::Relaxed) >= limit)
     }
 
     fn show(&self) {

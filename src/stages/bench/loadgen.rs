@@ -208,11 +208,7 @@ fn next_rate(out: &Path) -> Option<String> {
 fn rule_failure(wrong: &[RuleError]) -> Failure {
     let lines: Vec<String> =
         wrong.iter().map(|one| format!("`{}` {}: {}", one.at.join("."), one.what, one.rule)).collect();
-    let failure = Failure::refused(lines.join("; "));
-    match wrong.iter().find_map(|one| one.hint.clone()) {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
+    Failure { hint: wrong.iter().find_map(|error| error.hint.clone()), ..Failure::refused(lines.join("; ")) }
 }
 
 /// What the rules require of requests.

@@ -1,7 +1,6 @@
 //! `bench:` — requests on schedule, answers measured, a verdict.
 
 pub mod identity;
-mod live_numbers;
 mod loadgen;
 mod measurement;
 mod preflight;

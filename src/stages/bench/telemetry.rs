@@ -58,6 +58,100 @@ impl TelemetrySampler {
         let count = self.gpus.len();
         gpu::are_of_servers(&self.population, count as u64).then_some(count as u32)
     }
+
+    /// Waits until this many lines have come, as long as they can.
+    async fn lines(&mut self, context: &TaskContext, count: usize, limit: Duration) {
+        let enough = async {
+            // A file that cannot be read is reported when all of it is.
+            while self.sampler.count_lines().unwrap_or_default() < count {
+                sleep(LOOK).await;
+            }
+        };
+        tokio::select! {
+            () = enough => {}
+            () = sleep(limit) => {}
+            () = context.lease.stop.requested() => {}
+        }
+    }
+
+    /// How it ended, if it did so by itself.
+    async fn ended_early(&mut self) -> Option<ExitKind> {
+        tokio::select! {
+            biased;
+            how = self.sampler.ended() => Some(how),
+            // Once round the reactor, so that an end that is there is seen.
+            () = sleep(LOOK) => None,
+        }
+    }
+
+    /// Ends it; all readings are written beside the measurement, and their summary into the result.
+    pub async fn finish(mut self, context: &TaskContext, measured: &mut UnjudgedRun) {
+        let seconds = self.sampler.seconds();
+        let mut early = self.ended_early().await;
+        if early.is_none() {
+            // One line of each that is later than the end, so that the end lies between two.
+            let before = self.sampler.count_lines().unwrap_or_default();
+            self.lines(context, before + self.gpus.len(), LAST).await;
+        }
+        let apart =
+            self.anchor.1.duration_until(Timestamp::now()).as_secs_f64() - self.anchor.0.elapsed().as_secs_f64();
+        let how = self.sampler.stop(context, GRACE).await;
+        early = early.or_else(|| is_its_own(how).then_some(how));
+        let (trace, malformed) = match self.sampler.written() {
+            Ok(text) => self.read(&text, measured.zero()),
+            Err(error) => {
+                self.notes.push(format!("what nvidia-smi printed cannot be read: {error}"));
+                (GpuTrace { gpus: self.gpus.clone(), readings: Vec::new() }, Vec::new())
+            }
+        };
+        if let Some(how) = early {
+            let how = match how {
+                ExitKind::Code(code) => format!("with exit code {code}"),
+                ExitKind::Signal(signal) => format!("by {}", signal_name(signal)),
+                ExitKind::Stopped => "because it was stopped".to_owned(),
+            };
+            let text = malformed.last().map_or_else(String::new, |line| format!(": {line}"));
+            self.notes.push(format!("nvidia-smi ended before the measurement did, within {seconds:.1} s, {how}{text}"));
+        }
+        if apart.abs() > APART {
+            self.notes.push(format!(
+                "the wall clock was set by {apart:.1} s meanwhile: times of readings are off by as much"
+            ));
+        }
+        for note in &self.notes {
+            context.lease.notice(format!("GPU telemetry: {note}"));
+        }
+        let gpu_context = GpuContext {
+            source: "nvidia-smi".to_owned(),
+            population: std::mem::take(&mut self.population),
+            interval_s: EVERY.as_secs_f64(),
+            malformed,
+            cuda: self.cuda.take(),
+            notes: std::mem::take(&mut self.notes),
+            ..GpuContext::default()
+        };
+        measured.gpus_read(trace, gpu_context);
+    }
+
+    fn read(&self, text: &str, zero: Instant) -> (GpuTrace, Vec<String>) {
+        let since_anchor = zero.duration_since(self.anchor.0).as_secs_f64();
+        let mut trace = GpuTrace { gpus: self.gpus.clone(), readings: Vec::new() };
+        let mut malformed = Vec::new();
+        for line in text.split_inclusive('\n').filter(|line| !line.trim().is_empty()) {
+            let answer = self.smi.answer(line.trim_end());
+            let gpu = answer.as_ref().and_then(|a| self.gpus.iter().position(|gpu| gpu.index == Some(a.index)));
+            match (answer, gpu) {
+                (Some(answer), Some(gpu)) => {
+                    let at_s = self.anchor.1.duration_until(answer.at).as_secs_f64() - since_anchor;
+                    trace.readings.push(gpu::GpuReading { at_s, gpu, ..answer.reading });
+                }
+                // Our own stop may have cut the last line.
+                _ if !line.ends_with('\n') => {}
+                _ => malformed.push(line.trim().chars().take(160).collect()),
+            }
+        }
+        (trace, malformed)
+    }
 }
 
 /// Starts it where there is something to watch, and waits for its first line. `servers`: as they describe themselves.
@@ -160,102 +254,6 @@ fn launch(context: &TaskContext, argv: Vec<String>) -> Result<Sidecar, SpawnErro
     Sidecar::start(context, argv, &[("TZ", "UTC0"), ("LC_ALL", "C")], "gpu")
 }
 
-impl TelemetrySampler {
-    /// Waits until this many lines have come, as long as they can.
-    async fn lines(&mut self, context: &TaskContext, count: usize, limit: Duration) {
-        let enough = async {
-            // A file that cannot be read is reported when all of it is.
-            while self.sampler.count_lines().unwrap_or_default() < count {
-                sleep(LOOK).await;
-            }
-        };
-        tokio::select! {
-            () = enough => {}
-            () = sleep(limit) => {}
-            () = context.lease.stop.requested() => {}
-        }
-    }
-
-    /// How it ended, if it did so by itself.
-    async fn ended_early(&mut self) -> Option<ExitKind> {
-        tokio::select! {
-            biased;
-            how = self.sampler.ended() => Some(how),
-            // Once round the reactor, so that an end that is there is seen.
-            () = sleep(LOOK) => None,
-        }
-    }
-
-    /// Ends it; all readings are written beside the measurement, and their summary into the result.
-    pub async fn finish(mut self, context: &TaskContext, measured: &mut UnjudgedRun) {
-        let seconds = self.sampler.seconds();
-        let mut early = self.ended_early().await;
-        if early.is_none() {
-            // One line of each that is later than the end, so that the end lies between two.
-            let before = self.sampler.count_lines().unwrap_or_default();
-            self.lines(context, before + self.gpus.len(), LAST).await;
-        }
-        let apart =
-            self.anchor.1.duration_until(Timestamp::now()).as_secs_f64() - self.anchor.0.elapsed().as_secs_f64();
-        let how = self.sampler.stop(context, GRACE).await;
-        early = early.or_else(|| is_its_own(how).then_some(how));
-        let (trace, malformed) = match self.sampler.written() {
-            Ok(text) => self.read(&text, measured.zero()),
-            Err(error) => {
-                self.notes.push(format!("what nvidia-smi printed cannot be read: {error}"));
-                (GpuTrace { gpus: self.gpus.clone(), readings: Vec::new() }, Vec::new())
-            }
-        };
-        if let Some(how) = early {
-            let how = match how {
-                ExitKind::Code(code) => format!("with exit code {code}"),
-                ExitKind::Signal(signal) => format!("by {}", signal_name(signal)),
-                ExitKind::Stopped => "because it was stopped".to_owned(),
-            };
-            let text = malformed.last().map_or_else(String::new, |line| format!(": {line}"));
-            self.notes.push(format!("nvidia-smi ended before the measurement did, within {seconds:.1} s, {how}{text}"));
-        }
-        if apart.abs() > APART {
-            self.notes.push(format!(
-                "the wall clock was set by {apart:.1} s meanwhile: times of readings are off by as much"
-            ));
-        }
-        for note in &self.notes {
-            context.lease.notice(format!("GPU telemetry: {note}"));
-        }
-        let gpu_context = GpuContext {
-            source: "nvidia-smi".to_owned(),
-            population: std::mem::take(&mut self.population),
-            interval_s: EVERY.as_secs_f64(),
-            malformed,
-            cuda: self.cuda.take(),
-            notes: std::mem::take(&mut self.notes),
-            ..GpuContext::default()
-        };
-        measured.gpus_read(trace, gpu_context);
-    }
-
-    fn read(&self, text: &str, zero: Instant) -> (GpuTrace, Vec<String>) {
-        let since_anchor = zero.duration_since(self.anchor.0).as_secs_f64();
-        let mut trace = GpuTrace { gpus: self.gpus.clone(), readings: Vec::new() };
-        let mut malformed = Vec::new();
-        for line in text.split_inclusive('\n').filter(|line| !line.trim().is_empty()) {
-            let answer = self.smi.answer(line.trim_end());
-            let gpu = answer.as_ref().and_then(|a| self.gpus.iter().position(|gpu| gpu.index == Some(a.index)));
-            match (answer, gpu) {
-                (Some(answer), Some(gpu)) => {
-                    let at_s = self.anchor.1.duration_until(answer.at).as_secs_f64() - since_anchor;
-                    trace.readings.push(gpu::GpuReading { at_s, gpu, ..answer.reading });
-                }
-                // Our own stop may have cut the last line.
-                _ if !line.ends_with('\n') => {}
-                _ => malformed.push(line.trim().chars().take(160).collect()),
-            }
-        }
-        (trace, malformed)
-    }
-}
-
 /// Whether an end was not the one that we requested.
 const fn is_its_own(how: ExitKind) -> bool {
     match how {
@@ -315,7 +313,9 @@ const SCRAPE_INTERVAL: Duration = Duration::from_secs(1);
 pub fn polled(context: &TaskContext, spec: &BenchSpec, described: &[ServerIdentity]) -> Vec<Endpoint> {
     let is_openai = matches!(&spec.protocol, Transport::Http(http) if http.api != Api::Generate);
     let with_metrics = |(endpoint, server): (&Endpoint, &ServerIdentity)| {
-        if let Some(why) = server.metrics_not_read.as_ref().filter(|_| server.has_usual_metrics()) {
+        // Of other servers it is not known that they have metrics.
+        let has_usual_metrics = matches!(server.kind.as_deref(), Some("vllm" | "sglang"));
+        if let Some(why) = server.metrics_not_read.as_ref().filter(|_| has_usual_metrics) {
             context.lease.notice(format!("the numbers of {endpoint}'s /metrics are not in the result: {why}"));
         }
         let has_metrics = is_openai && server.is_known() && server.metrics_not_read.is_none();

@@ -262,11 +262,7 @@ fn refused(error: &VerifyError) -> Failure {
         }
         _ => None,
     };
-    let failure = Failure::refused(error.to_string());
-    match hint {
-        Some(hint) => failure.hint(hint),
-        None => failure,
-    }
+    Failure { hint: hint.map(str::to_owned), ..Failure::refused(error.to_string()) }
 }
 
 /// The exact match that a `score` stage found, percent.

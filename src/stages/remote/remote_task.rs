@@ -19,7 +19,6 @@ pub struct RemoteTask {
     pub attempt: u32,
     pub assignment: ResolvedTask,
     /// The number that its retry rule has lowered.
-    #[serde(default)]
     pub lowered: Option<ReducedSetting>,
     /// Made by the run, so that to find it is to share the project folder.
     pub out: PathBuf,

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::launch::{HOST, check_free, free_ports};
-use super::planned_server::{PlannedServer, ReadinessProbe, ServerCommand, log_of, placed};
+use super::planned_server::{PlannedServer, ReadinessProbe, ServerCommand, log_of, placed, refused};
 use crate::task_context::TaskContext;
 use base::event::{Endpoint, Failure, GpuId};
 use triton::SpecProblem;
@@ -55,13 +55,7 @@ impl EngineCopies {
         context: &TaskContext,
         argv: impl Fn(&str) -> Vec<String>,
     ) -> Result<Vec<PlannedServer>, Failure> {
-        let shares = self.shares(&context.lease.gpus).map_err(|problem| {
-            let failure = Failure::refused(problem.message);
-            match problem.hint {
-                Some(hint) => failure.hint(hint),
-                None => failure,
-            }
-        })?;
+        let shares = self.shares(&context.lease.gpus).map_err(|problem| refused(&[problem]))?;
         let count = shares.len();
         let ports = self.ports(count)?;
         let mut planned = Vec::new();

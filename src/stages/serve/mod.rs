@@ -32,7 +32,7 @@ use failure_report::{ended, exit_failure};
 use launch::{ExitCause, RunningServer, ServerExit};
 use planned_server::PlannedServer;
 pub use planned_server::refused;
-pub use preview::{LaunchPreview, ServePreview, previews};
+pub use preview::previews;
 use triton::launch::LaunchWorld;
 
 /// signal(7)

@@ -15,7 +15,7 @@ use super::{argv, launch, repository_models};
 use crate::container::{ContainerView, WrappedEngine, place_of, wrap, wrap_in};
 use crate::remote::hosts;
 use base::diag::error_chain;
-use base::event::{Endpoint, GpuId};
+use base::event::GpuId;
 use base::spec::{Launcher, ServerMode};
 use exec::container::ContainerSpec;
 use exec::process;
@@ -24,35 +24,13 @@ use plan::manifest::model::{
 };
 use plan::{ActionError, Plan, PlanReference, Task, read_action};
 use triton::launch::{
-    LaunchModel, LaunchPlan, LaunchWorld, LaunchedServer, Port, Ports, Rank, ServerSpec, plan as launch_plan,
+    LaunchModel, LaunchPlan, LaunchPreview, LaunchWorld, LaunchedServer, Port, Ports, Rank, ServePreview, ServerSpec,
+    plan as launch_plan,
 };
 use triton::{EngineConfig, SpecProblem};
 
 /// The default backend of TensorRT-LLM's model; a parameter can change it.
 const BACKEND: &str = "tensorrtllm";
-
-/// What one `serve` task will start.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServePreview {
-    pub task: String,
-    pub launch: LaunchPreview,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LaunchPreview {
-    Start(LaunchPlan),
-    /// Nothing is started: these are there already.
-    Attach {
-        endpoints: Vec<Endpoint>,
-        models: Vec<String>,
-    },
-    /// It cannot be started.
-    Impossible {
-        problems: Vec<SpecProblem>,
-        /// What it is made from contradicts itself, whatever an earlier stage or another machine adds.
-        is_certain: bool,
-    },
-}
 
 /// Why a launch plan cannot be made.
 enum PreviewError {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::Checked;
+use super::WeightsFile;
 use base::files::{metadata_if_there, read_text};
 
 /// The index of a checkpoint in several files.
@@ -37,7 +37,7 @@ pub(super) enum IncompleteCheckpoint {
 }
 
 /// Holds the shards against the index, where both are there. A choice of files without any weights is whole.
-pub(super) fn check(folder: &Path, files: &[Checked]) -> Result<(), IncompleteCheckpoint> {
+pub(super) fn check(folder: &Path, files: &[WeightsFile]) -> Result<(), IncompleteCheckpoint> {
     let there: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
     if !there.contains(SHARDS) {
         return Ok(());
@@ -112,8 +112,8 @@ mod tests {
     use super::*;
     use crate::weights::hub_digest::HubDigest;
 
-    fn file(path: &str) -> Checked {
-        Checked { path: path.to_owned(), size: 0, sum: HubDigest::GitBlob(String::new()) }
+    fn file(path: &str) -> WeightsFile {
+        WeightsFile { path: path.to_owned(), size: 0, sum: HubDigest::GitBlob(String::new()) }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! How much a checkpoint takes, before any of it is fetched.
 
 use std::convert::Infallible;
+use std::env;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -19,10 +20,10 @@ use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use super::checked_files::CheckedFiles;
 use super::hub::{FetchError, Hub, chain, chosen, read_listing};
 use super::hub_digest::FileHasher;
-use super::index::{ExpectedFile, HubIndex, differs};
-use super::{Checked, hub_token};
+use super::index::{HubIndex, WeightsFile, differs};
 use crate::task_context::TaskContext;
 use base::event::{Failure, FailureKind};
+use base::files::read_text;
 use plan::manifest::model::Weights;
 
 /// Files at once.
@@ -38,9 +39,9 @@ pub(super) async fn all(
     context: &TaskContext,
     hub: &Hub,
     index: &HubIndex,
-    wanted: &[ExpectedFile],
+    wanted: &[WeightsFile],
     memory: &mut CheckedFiles,
-) -> Result<Vec<Checked>, Failure> {
+) -> Result<Vec<WeightsFile>, Failure> {
     let (writing, mut written) = mpsc::channel(1);
     let ended = fetch_each(context, hub, index, wanted, memory, writing).await;
     // What goes on from here, as the next attempt, must not meet one that still writes.
@@ -49,7 +50,7 @@ pub(super) async fn all(
         () = context.lease.stop.hard_requested() => {}
     }
     ended?;
-    Ok(wanted.iter().map(|one| Checked { path: one.path.clone(), size: one.size, sum: one.sum.clone() }).collect())
+    Ok(wanted.to_vec())
 }
 
 /// `writing` is held until the last file is written, also after a failure.
@@ -57,14 +58,14 @@ async fn fetch_each(
     context: &TaskContext,
     hub: &Hub,
     index: &HubIndex,
-    wanted: &[ExpectedFile],
+    wanted: &[WeightsFile],
     memory: &mut CheckedFiles,
     writing: mpsc::Sender<Infallible>,
 ) -> Result<(), Failure> {
     let total: u64 = wanted.iter().map(|file| file.size).sum();
     let done = Arc::new(AtomicU64::new(0));
     let places = Arc::new(Semaphore::new(AT_ONCE));
-    let mut running: JoinSet<Result<ExpectedFile, Failure>> = JoinSet::new();
+    let mut running: JoinSet<Result<WeightsFile, Failure>> = JoinSet::new();
     for one in wanted {
         let path = context.lease.out.join(&one.path);
         if memory.is_unchanged(&one.path, &path) {
@@ -108,7 +109,7 @@ async fn fetch_each(
 struct Fetching {
     hub: Hub,
     commit: String,
-    one: ExpectedFile,
+    one: WeightsFile,
     path: PathBuf,
     /// Bytes of all files that are there.
     done: Arc<AtomicU64>,
@@ -117,7 +118,7 @@ struct Fetching {
 
 impl Fetching {
     /// Until its digest is right. Damaged once, it is fetched once more.
-    async fn fetch_verified(self) -> Result<ExpectedFile, Failure> {
+    async fn fetch_verified(self) -> Result<WeightsFile, Failure> {
         let mut is_second = false;
         loop {
             let digest = self.to_the_end().await?.finish();
@@ -296,7 +297,7 @@ pub fn weights_size(weights: &Weights, limit: Duration) -> Result<Option<u64>, F
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::refused(format!("the hub cannot be queried: {error}")))?;
     runtime.block_on(async {
-        let hub = Hub::new(name, hub_token::find(&weights.token_env))?;
+        let hub = Hub::new(name, hub_token(&weights.token_env))?;
         let index = tokio::time::timeout(limit, hub.index(&weights.revision)).await;
         let index =
             index.map_err(|_| Failure::refused(format!("the hub has not answered for {} s", limit.as_secs())))??;
@@ -318,6 +319,24 @@ pub fn listed_size(answer: &[u8], weights: &Weights) -> Result<u64, Failure> {
 
 fn size(index: &HubIndex, weights: &Weights) -> Result<u64, Failure> {
     Ok(chosen(index, weights)?.iter().map(|file| file.size).sum())
+}
+
+// The hub's token: from the environment, or from the file that `hf auth login` writes.
+
+/// A token without surrounding space, if there is one.
+pub(super) fn hub_token(variable: &str) -> Option<String> {
+    let given = env::var(variable).ok().or_else(|| {
+        let files = [env::var_os("HF_TOKEN_PATH").map(PathBuf::from), hub_home().map(|home| home.join("token"))];
+        files.into_iter().flatten().find_map(|file| read_text(file).ok())
+    });
+    given.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+fn hub_home() -> Option<PathBuf> {
+    let hf_home = env::var_os("HF_HOME").map(PathBuf::from);
+    let cache = || env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let usual = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    hf_home.or_else(|| Some(cache().or_else(usual)?.join("huggingface")))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, RANGE};
 use reqwest::{Client, Response, StatusCode};
 
-use super::index::{ExpectedFile, HubIndex, stays_inside};
+use super::index::{HubIndex, WeightsFile, stays_inside};
 use base::diag::with_causes;
 use base::event::Failure;
 use base::units::{credentials, size, userinfo, without_credentials};
@@ -100,7 +100,7 @@ impl Hub {
     pub(super) async fn file(
         &self,
         commit: &str,
-        file: &ExpectedFile,
+        file: &WeightsFile,
         from: u64,
     ) -> Result<(Response, bool), FetchError> {
         let path = file.path.split('/').map(escaped).collect::<Vec<_>>().join("/");
@@ -213,13 +213,13 @@ pub(super) fn chain(error: &reqwest::Error) -> String {
 }
 
 /// The files of a repository that are wanted; never none, and each in the output folder.
-pub(super) fn chosen(index: &HubIndex, weights: &Weights) -> Result<Vec<ExpectedFile>, Failure> {
+pub(super) fn chosen(index: &HubIndex, weights: &Weights) -> Result<Vec<WeightsFile>, Failure> {
     let include = globs(&weights.include)?;
     let exclude = globs(&weights.exclude)?;
-    let is_wanted = |file: &&ExpectedFile| {
+    let is_wanted = |file: &&WeightsFile| {
         (weights.include.is_empty() || include.is_match(&file.path)) && !exclude.is_match(&file.path)
     };
-    let wanted: Vec<ExpectedFile> = index.files.iter().filter(is_wanted).cloned().collect();
+    let wanted: Vec<WeightsFile> = index.files.iter().filter(is_wanted).cloned().collect();
     if wanted.is_empty() {
         let names: Vec<&str> = index.files.iter().map(|file| file.path.as_str()).take(20).collect();
         return Err(Failure::refused("none of its files is wanted").hint(format!("it has {}", names.join(", "))));

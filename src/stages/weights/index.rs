@@ -4,8 +4,8 @@ use std::fmt;
 
 use std::path::{Component, Path};
 
-use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
 
 use super::LIST;
 use super::checked_files::FILE;
@@ -37,14 +37,15 @@ pub(super) struct HubIndex {
     /// 40 hexadecimal digits.
     pub commit: String,
     /// By name.
-    pub files: Vec<ExpectedFile>,
+    pub files: Vec<WeightsFile>,
 }
 
-/// One file as it should be.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ExpectedFile {
+/// One file of a checkpoint: as it should be, or as it was checked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WeightsFile {
     pub path: String,
     pub size: u64,
+    #[serde(flatten)]
     pub sum: HubDigest,
 }
 
@@ -109,16 +110,16 @@ impl HubIndex {
     pub(super) fn read(answer: HubAnswer) -> Result<Self, HubAnswerError> {
         let commit = answer.sha.ok_or(HubAnswerError::NoCommit)?;
         let siblings = answer.siblings.ok_or(HubAnswerError::NoFiles)?;
-        let mut files = siblings.into_iter().map(ExpectedFile::read).collect::<Result<Vec<_>, _>>()?;
+        let mut files = siblings.into_iter().map(WeightsFile::read).collect::<Result<Vec<_>, _>>()?;
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        if let Some(ExpectedFile { path, size, .. }) = first_beyond_limit(&files, |file| file.size) {
+        if let Some(WeightsFile { path, size, .. }) = first_beyond_limit(&files, |file| file.size) {
             return Err(HubAnswerError::TooLarge { path: path.clone(), size: *size });
         }
         Ok(Self { commit, files })
     }
 }
 
-impl ExpectedFile {
+impl WeightsFile {
     fn read(sibling: Sibling) -> Result<Self, HubAnswerError> {
         let Sibling { rfilename, size, blob_id, lfs } = sibling;
         let path = rfilename.ok_or(HubAnswerError::NoName)?;
@@ -146,7 +147,7 @@ pub(super) fn stays_inside(path: &str) -> Result<(), Failure> {
 }
 
 /// A file with other bytes than the index lists. It has been removed, so that the next attempt fetches it.
-pub(super) fn differs(one: &ExpectedFile, found: &HubDigest) -> Failure {
+pub(super) fn differs(one: &WeightsFile, found: &HubDigest) -> Failure {
     let message = format!("{} does not match what the hub reports: {found}, expected {}", one.path, one.sum);
     Failure::files(message)
         .cause("it was damaged on the way, or on the disk")

@@ -16,7 +16,6 @@ mod completeness;
 mod fetch;
 mod hub;
 mod hub_digest;
-mod hub_token;
 mod index;
 
 use std::collections::BTreeMap;
@@ -34,11 +33,11 @@ use base::event::{Done, Failure, MovingSource};
 use base::files::{Digest, metadata_if_there};
 use base::units::{counted, size};
 use checked_files::CheckedFiles;
+use fetch::{hub_token, stopped, system};
 pub use fetch::{listed_size, weights_size};
-use fetch::{stopped, system};
 use hub::{Hub, chosen, globs};
 use hub_digest::HubDigest;
-use index::{ExpectedFile, HubIndex, differs};
+use index::{HubIndex, WeightsFile, differs};
 use plan::manifest::model::{Fetcher, Weights};
 use runner::store::{PathError, WithPath as _};
 
@@ -60,7 +59,7 @@ impl Run for Weights {
 }
 
 async fn from_hub(mut context: TaskContext, weights: &Weights, name: &str) -> Result<Done, Failure> {
-    let token = hub_token::find(&weights.token_env);
+    let token = hub_token(&weights.token_env);
     let hub = Hub::new(name, token)?;
     context.hide(hub.secrets());
     context.lease.report_progress(format!("asking for {name}"), 0, None);
@@ -127,9 +126,9 @@ async fn with_hf(
 /// Checks files that were fetched elsewhere against the index.
 async fn check_all(
     context: &TaskContext,
-    wanted: &[ExpectedFile],
+    wanted: &[WeightsFile],
     memory: &mut CheckedFiles,
-) -> Result<Vec<Checked>, Failure> {
+) -> Result<Vec<WeightsFile>, Failure> {
     let total = wanted.iter().map(|file| file.size).sum();
     let mut done = 0;
     let mut files = Vec::new();
@@ -153,7 +152,7 @@ async fn check_all(
             memory.add(&one.path, &path);
         }
         done += one.size;
-        files.push(Checked { path: one.path.clone(), size: one.size, sum: one.sum.clone() });
+        files.push(one.clone());
     }
     Ok(files)
 }
@@ -189,7 +188,7 @@ pub(super) async fn perform(context: &TaskContext, weights: &Weights, path: &str
         let (size, sum) = read.map_err(|error| system(&from, &error))?;
         link(&from, &context.lease.out.join(&name)).map_err(|error| system(&from, &error))?;
         done += size;
-        files.push(Checked { path: name, size, sum });
+        files.push(WeightsFile { path: name, size, sum });
     }
     write_list(&context.lease.out, None, &files)
 }
@@ -241,15 +240,6 @@ fn link(from: &Path, to: &PathBuf) -> std::io::Result<()> {
 /// What is in the output folder beside the files: which they are.
 pub const LIST: &str = "weights.json";
 
-/// One file that was checked.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Checked {
-    pub(super) path: String,
-    pub(super) size: u64,
-    #[serde(flatten)]
-    pub(super) sum: HubDigest,
-}
-
 /// `weights.json`: what a checkpoint is, wherever it came from.
 #[base::omit_empty]
 #[derive(Debug, Serialize)]
@@ -257,10 +247,10 @@ pub(super) struct List<'a> {
     pub(super) repository: Option<&'a str>,
     pub(super) commit: Option<&'a str>,
     pub(super) bytes: u64,
-    pub(super) files: &'a [Checked],
+    pub(super) files: &'a [WeightsFile],
 }
 
-pub(super) fn write_list(out: &Path, of: Option<(&str, &str)>, files: &[Checked]) -> Result<Done, Failure> {
+pub(super) fn write_list(out: &Path, of: Option<(&str, &str)>, files: &[WeightsFile]) -> Result<Done, Failure> {
     let bytes = files.iter().map(|file| file.size).sum();
     let list = List { repository: of.map(|(name, _)| name), commit: of.map(|(_, commit)| commit), bytes, files };
     let text = serde_json::to_string_pretty(&list).map_err(|error| Failure::refused(error.to_string()))?;

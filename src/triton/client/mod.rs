@@ -100,7 +100,7 @@ impl TritonClient {
     }
 
     fn over(channel: Channel, address: String, headers: HeaderMap) -> Self {
-        let channel = with_metadata(channel, headers);
+        let channel = InterceptedService::new(channel, CallMetadata(headers));
         let service = GrpcInferenceServiceClient::new(channel.clone())
             .max_decoding_message_size(LONGEST_REPORT)
             .max_encoding_message_size(MESSAGE_LIMIT);
@@ -322,8 +322,4 @@ impl Interceptor for CallMetadata {
         *request.metadata_mut() = MetadataMap::from_headers(headers);
         Ok(request)
     }
-}
-
-pub(super) fn with_metadata(channel: Channel, headers: HeaderMap) -> ChannelWithMetadata {
-    InterceptedService::new(channel, CallMetadata(headers))
 }

@@ -134,11 +134,14 @@ impl HttpClient {
 
     /// The body of a GET, in any format.
     pub async fn text(&mut self, path: &str) -> Result<String, ClientError> {
-        let request = format!("GET {path}");
+        let (status, text) = self.reply(path).await?;
+        if status.is_success() { Ok(text) } else { Err(self.refusal_error(format!("GET {path}"), status, &text)) }
+    }
+
+    /// The status and the body of a GET.
+    async fn reply(&mut self, path: &str) -> Result<(StatusCode, String), ClientError> {
         let response = self.send(Method::GET, path, Bytes::new()).await?;
-        let status = response.status();
-        let text = self.body(&request, response, LONGEST_REPORT).await?;
-        if status.is_success() { Ok(text) } else { Err(self.refusal_error(request, status, &text)) }
+        Ok((response.status(), self.body(&format!("GET {path}"), response, LONGEST_REPORT).await?))
     }
 
     /// The body of a GET that may be redirected on the server itself, as `/metrics` is to `/metrics/`.
@@ -164,15 +167,11 @@ impl HttpClient {
 
     /// A query that is answered by the status alone.
     async fn get_ok(&mut self, path: &str) -> Result<bool, ClientError> {
-        let request = format!("GET {path}");
-        let response = self.send(Method::GET, path, Bytes::new()).await?;
-        let status = response.status();
-        let text = self.body(&request, response, LONGEST_REPORT).await?;
-        match status {
-            StatusCode::OK => Ok(true),
+        match self.reply(path).await? {
+            (StatusCode::OK, _) => Ok(true),
             // Triton's negative answer.
-            StatusCode::BAD_REQUEST | StatusCode::SERVICE_UNAVAILABLE => Ok(false),
-            status => Err(self.refusal_error(request, status, &text)),
+            (StatusCode::BAD_REQUEST | StatusCode::SERVICE_UNAVAILABLE, _) => Ok(false),
+            (status, text) => Err(self.refusal_error(format!("GET {path}"), status, &text)),
         }
     }
 

@@ -47,8 +47,8 @@ mod world_size;
 
 use super::SpecProblem;
 pub use spec::{
-    BasePorts, LaunchError, LaunchModel, LaunchPlan, LaunchSpec, LaunchTuning, LaunchWorld, LaunchedServer, Port,
-    Ports, Rank, ServerSpec, place,
+    BasePorts, LaunchError, LaunchModel, LaunchPlan, LaunchPreview, LaunchSpec, LaunchTuning, LaunchWorld,
+    LaunchedServer, Port, Ports, Rank, ServePreview, ServerSpec, place,
 };
 use world_size::ServerLayout;
 

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::SpecProblem;
-use base::event::GpuId;
+use base::event::{Endpoint, GpuId};
 use base::spec::{Launcher, Mpi, ServerMode, Srun};
 use exec::container::ContainerSpec;
 
@@ -275,6 +275,29 @@ impl LaunchedServer {
     pub fn argv(&self) -> Vec<String> {
         self.command.concat()
     }
+}
+
+/// What one `serve` task will start, before anything is started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServePreview {
+    pub task: String,
+    pub launch: LaunchPreview,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LaunchPreview {
+    Start(LaunchPlan),
+    /// Nothing is started: these are there already.
+    Attach {
+        endpoints: Vec<Endpoint>,
+        models: Vec<String>,
+    },
+    /// It cannot be started.
+    Impossible {
+        problems: Vec<SpecProblem>,
+        /// What it is made from contradicts itself, whatever an earlier stage or another machine adds.
+        is_certain: bool,
+    },
 }
 
 /// All reasons why the servers cannot be started.

@@ -43,6 +43,7 @@ pub struct ServerMetrics {
 }
 
 /// One series over the run, of all servers together.
+#[base::omit_empty(except(labels))]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ServerMetric {
@@ -54,19 +55,14 @@ pub struct ServerMetric {
     pub servers: u64,
     pub over_servers: String,
     /// Counters: growth from `from_s` to `to_s`, and the same per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub increase: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub per_second: Option<f64>,
     /// Counters: how often it fell, which means that a server started anew.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub resets: u64,
     /// Gauges: over the polls within the run's window.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub mean: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub min: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<f64>,
     /// At the last poll.
     pub last: f64,

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use regatta::manifest::model::{Action, CherryPick, Git, ShellScript};
 use regatta::plan::{Plan, Task, loadgen};
-use regatta::stages::{LaunchPreview, engine_commands, previews};
+use regatta::stages::{engine_commands, previews};
+use regatta::triton::launch::LaunchPreview;
 use rustix::process::{getgid, getuid};
 use serde_json::Value;
 

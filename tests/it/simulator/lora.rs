@@ -1,16 +1,16 @@
 //! LoRA adapters: what they cost, and a server that has them.
 
 use regatta::sim::{
-    EngineServing, EngineSpec, LoraSettings, SimulatedRequest, VirtualBenchmark, VirtualWorkload, served_limits,
-    simulate, write_engine,
+    EngineServing, EngineSpec, SimulatedRequest, VirtualBenchmark, VirtualWorkload, served_limits, simulate,
+    write_engine,
 };
-use regatta::spec::Length;
+use regatta::spec::{Length, LoraConfig};
 use serde_json::json;
 
 use super::ground::{Files, Running, engine_spec, request, stream, tensor};
 
 fn with_slots(max_loras: u32) -> EngineSpec {
-    let lora = LoraSettings { max_lora_rank: 16, max_loras, host_link_gbs: 50.0 };
+    let lora = LoraConfig { max_lora_rank: 16, max_loras, host_link_gbs: 50.0 };
     EngineSpec { lora: Some(lora), ..engine_spec() }
 }
 

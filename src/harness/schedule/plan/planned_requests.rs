@@ -169,6 +169,7 @@ impl DrawnRequests {
 // One request of a plan.
 
 /// One request to come, as a line of `plan.jsonl` has it.
+#[base::omit_empty]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedRequest {
     /// Intended arrival, ns from the start; of a request that waits for another, ns after that has ended.
@@ -187,10 +188,8 @@ pub struct PlannedRequest {
     /// Within its session, from 0.
     pub turn: u32,
     /// None: drawn for this request alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) parts: Option<Arc<[PromptPart]>>,
     /// What its record sets of it, in place of the benchmark.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) own: Option<Arc<OwnRequest>>,
 }
 

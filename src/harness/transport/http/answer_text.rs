@@ -184,7 +184,6 @@ struct Event {
 
 #[derive(Deserialize)]
 struct Choice {
-    #[serde(default)]
     token_ids: Option<Vec<i32>>,
 }
 

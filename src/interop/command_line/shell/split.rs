@@ -73,10 +73,6 @@ impl Splitter {
         }
     }
 
-    fn is_word_start(&self) -> bool {
-        self.current.text.chars().next_back().is_none_or(char::is_whitespace)
-    }
-
     fn step(&mut self) -> Result<(), usize> {
         let Some(c) = self.peek(0) else { return Ok(()) };
         match c {
@@ -88,7 +84,7 @@ impl Splitter {
                 let length = substitution(&self.chars[self.at..]);
                 self.take(length.unwrap_or(1));
             }
-            '#' if self.is_word_start() => {
+            '#' if self.current.text.chars().next_back().is_none_or(char::is_whitespace) => {
                 while self.peek(0).is_some_and(|c| c != '\n') {
                     self.at += 1;
                 }

@@ -24,7 +24,7 @@ pub(crate) fn without_prompts<'a>(text: &'a str, is_program: &dyn Fn(&str) -> bo
             Some(command) => command,
             None if open.is_continued && has_prompts => line.trim_start().strip_prefix("> ").unwrap_or(line),
             None if is_comments => superuser_command(line, is_program).unwrap_or(line),
-            None if has_output && !open.goes_on() && !calls_program(line) => "",
+            None if has_output && !(open.is_continued || open.quote.is_some()) && !calls_program(line) => "",
             None => line,
         };
         open.read(command);
@@ -51,10 +51,6 @@ impl OpenCommand {
             }
         }
         self.is_continued = line.trim_end().ends_with('\\');
-    }
-
-    fn goes_on(&self) -> bool {
-        self.is_continued || self.quote.is_some()
     }
 }
 

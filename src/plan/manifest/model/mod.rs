@@ -14,7 +14,7 @@ pub use crate::actions::bench::{Bench, Data, Preflight, RateSearch, RepeatRole, 
 pub use crate::actions::compare::{CompareResults, PublishedRow};
 pub use crate::actions::container::Container;
 pub use crate::actions::engine::{
-    DecodingType, DraftSource, Engine, EngineBackend, EngineOnly, LoraConfig, ModelShape, SpeculativeConfig,
+    DecodingType, DraftSource, Engine, EngineBackend, EngineOnly, ModelShape, SpeculativeConfig,
     SpeculativeConfigError, SpeculativeMethod, SystemShape,
 };
 pub use crate::actions::git::{CherryPick, Git};

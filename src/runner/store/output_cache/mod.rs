@@ -1,6 +1,6 @@
 //! The cache: what is done, by key; where it lies; whether it still is what it was.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::durable::{LineFile, PathError, WithPath as _, create_folder, discard, items_in, sealed_json};
+use super::durable::{
+    LineFile, PathError, WithPath as _, create_folder, discard, items_in, replace, sealed_json, text_if_there,
+};
 use super::folder_digest::{ContentChange, FolderChange, HashedFolder, OutputEntry, compare, have_same_bytes};
 use super::record::{self, KeyText, RecordHistory, TaskRecord, WrittenLine};
-use super::replaced_outputs::ReplacedOutputs;
 use super::resumed_folders::{ResumedFolders, start_of_resumed};
 use super::state_folder::RESUMED;
 use super::{FileStamp, StateFolder, TaskKey, WatchedOutput};
@@ -518,3 +519,37 @@ impl Inner {
 
 #[cfg(test)]
 pub(in crate::store) mod tests;
+
+// `replaced`: the names of outputs that newer ones replaced, for when `records` has forgotten their lines. They were
+// the outputs of runs, so they must survive a crash.
+
+#[derive(Debug, Default)]
+struct ReplacedOutputs(BTreeSet<String>);
+
+impl ReplacedOutputs {
+    pub(super) fn read(home: &StateFolder) -> Result<Self, PathError> {
+        let text = text_if_there(&home.replaced())?.unwrap_or_default();
+        Ok(Self(text.lines().map(str::to_owned).collect()))
+    }
+
+    pub(super) fn folders(&self) -> impl Iterator<Item = &String> {
+        self.0.iter()
+    }
+
+    /// Adds folders, forgets those that have gone, and writes the rest. Nothing removes a `-resume` folder after a
+    /// crash: those are left out.
+    pub(super) fn add<'a>(
+        &mut self,
+        home: &StateFolder,
+        folders: impl Iterator<Item = &'a String>,
+    ) -> Result<(), PathError> {
+        let before = self.0.clone();
+        self.0.extend(folders.filter(|folder| !folder.ends_with(RESUMED)).cloned());
+        self.0.retain(|folder| home.output(folder).is_dir());
+        if self.0 == before {
+            return Ok(());
+        }
+        let lines: String = self.0.iter().flat_map(|folder| [folder, "\n"]).collect();
+        replace(&home.replaced(), lines.as_bytes())
+    }
+}

@@ -93,7 +93,7 @@ impl<'a> Coordinator<'a> {
             let name = format!("{}.{}", context.mark, place.name);
             let (order, commands) = unbounded_channel();
             let mut work = RemoteTask::new(lease, origins.clone(), out, log.clone());
-            work.assignment.host = Some(single_host_setting());
+            work.assignment.host = Some(r#"{"ssh":[]}"#.to_owned());
             let connection = HostConnection {
                 index,
                 orders: AgentOrders { name: name.clone(), work, programs: programs.clone() },
@@ -319,11 +319,6 @@ impl<'a> Coordinator<'a> {
 enum HostFailureTiming {
     AtOnce(&'static str),
     Later,
-}
-
-/// The `host` setting for an agent: it is the remote place already, and has no other hosts.
-fn single_host_setting() -> String {
-    r#"{"ssh":[]}"#.to_owned()
 }
 
 /// A connection to a place. Its output outside the protocol goes into a log of its own, which is not the servers'.

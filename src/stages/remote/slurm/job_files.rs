@@ -89,14 +89,12 @@ pub struct JobSpec {
     /// The job's name: nothing else has it.
     pub name: String,
     /// Its index, when it is an element of an array: then all elements have the name.
-    #[serde(default)]
     pub element: Option<u32>,
     /// The manifest's name. Empty in files of an older program, and of a whole run.
     #[serde(default)]
     pub manifest: String,
     pub slurm: Slurm,
     /// A whole run instead of the one task: the arguments of its command line.
-    #[serde(default)]
     pub words: Option<Vec<String>>,
 }
 
