@@ -9,7 +9,7 @@ use crate::console::print_as;
 use crate::error::CommandError;
 use base::diag::{list_of, nearest};
 use base::event::Verdict;
-use harness::{KNEE_DEFINITION, VerdictReason, Violation};
+use harness::{FailureClass, FinishReason, KNEE_DEFINITION, PointRole, VerdictReason, Violation};
 use plan::manifest::ManifestKey;
 use report::explain::{self, ENTRIES, ExplainedNumber};
 use report::{Cell, Styler, Table, TextRole};
@@ -34,7 +34,7 @@ enum Topic<'k> {
     Reason(VerdictReason, Vec<&'k str>),
     Verdicts(Vec<Verdict>),
     /// A term and what it means.
-    Term(&'static str, String),
+    Term(&'static str, &'static str),
 }
 
 impl<'k> Topic<'k> {
@@ -87,24 +87,33 @@ fn verdicts(topic: &str) -> Option<Topic<'static>> {
 }
 
 /// Words in reports that are neither a number nor a reason.
-const TERMS: [(&str, &str); 7] = [
+const TERMS: [(&str, &str); 11] = [
     ("knee", KNEE_DEFINITION),
     ("pareto", "no valid point has both more tokens per second for a user and more for the server (◆)"),
     ("simulated", "the server was Regatta's simulator: the numbers are not those of a GPU"),
-    ("not judged", "another tool measured, so there is no verdict"),
-    ("idle", "one user alone: the latency of a server without load"),
-    ("saturation", "users until the throughput stops growing"),
-    ("between", "a rate between that of an idle and that of a saturated server"),
+    ("not judged", "another tool measured, so there is no verdict; of a comparison: a side has one run"),
+    ("better", "shown at 95 % over the rows of a family together, and at least the smallest effect that matters"),
+    ("worse", "shown at 95 % over the rows of a family together, and at least the smallest effect that matters"),
+    ("equivalent", "the difference is shown to be smaller than the smallest effect that matters"),
+    ("cannot tell", "neither a difference nor equivalence is shown: the runs of a side differ too much"),
+    ("primary", "TTFT mean and p99, TPOT mean, output tokens and requests per second: decide by these rows"),
+    ("exploratory", "not one of the primary rows: a difference there is a reason to measure again"),
+    ("detectable", "the smallest change that runs like these show in nine of ten cases"),
 ];
 
 fn term(topic: &str) -> Option<Topic<'static>> {
     let name = topic.to_lowercase().replace('_', " ");
-    let term = TERMS.iter().find(|(term, _)| *term == name).map(|(term, about)| Topic::Term(term, (*about).to_owned()));
-    term.or_else(|| {
-        let violation: Violation = serde_json::from_value(json!(topic)).ok()?;
-        let about = "a kind of answer that contradicts its protocol; `regatta explain protocol` has the reason";
-        Some(Topic::Term(violation.as_str(), about.to_owned()))
-    })
+    let mut terms = TERMS.into_iter().chain(listed_terms());
+    terms.find(|(term, _)| term.replace('_', " ") == name).map(|(term, about)| Topic::Term(term, about))
+}
+
+/// The classes in the reasons `failures` and `protocol`, how answers ended, and the points of a sweep.
+fn listed_terms() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let failures = FailureClass::ALL.iter().map(|class| (class.as_str(), class.about()));
+    let violations = Violation::ALL.iter().map(|class| (class.as_str(), class.about()));
+    let reasons = FinishReason::ALL.iter().map(|reason| (reason.as_str(), reason.about()));
+    let roles = PointRole::ALL.iter().map(|role| (role.as_str(), role.about()));
+    failures.chain(violations).chain(reasons).chain(roles)
 }
 
 /// The paths of the keys of this name: `target` alone may be several.
@@ -194,7 +203,8 @@ fn summary(key: &ManifestKey) -> Vec<Cell> {
 
 #[cfg(test)]
 mod tests {
-    use harness::{LATENCIES, PointRole, verdict_reasons};
+    use harness::{LATENCIES, verdict_reasons};
+    use report::compare::Judgement;
 
     use super::*;
 
@@ -203,8 +213,10 @@ mod tests {
         let root = ManifestKey::root();
         let latencies = LATENCIES.iter().map(|row| row.key);
         let reasons: Vec<&str> = verdict_reasons().into_iter().map(|reason| reason.id).collect();
-        let roles = [PointRole::Idle, PointRole::Saturation, PointRole::Between].map(PointRole::as_str);
-        let words = latencies.chain(reasons).chain(Verdict::ALL.map(Verdict::as_str)).chain(roles);
+        let judged = [Judgement::Better, Judgement::Worse, Judgement::Equivalent, Judgement::CannotTell];
+        let judged = judged.into_iter().chain([Judgement::NotJudged]).map(Judgement::as_text);
+        let words = latencies.chain(reasons).chain(Verdict::ALL.map(Verdict::as_str)).chain(judged);
+        let words = words.chain(listed_terms().map(|(term, _)| term)).chain(["primary", "exploratory", "detectable"]);
         for word in words.chain(["INVALID", "limit_missed", "overloaded", "knee", "wrong_id", "SIMULATED", "verdict"]) {
             let topic = Topic::find(word, &root).unwrap_or_else(|| panic!("`{word}` is not explained"));
             let text = topic.text(Styler::OFF);

@@ -10,10 +10,12 @@
 /// An enum whose variants have names in files and messages: `Variant = "name"`.
 #[macro_export]
 macro_rules! named {
-    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal,)* }) => {
+    ($(#[$meta:meta])* pub enum $name:ident {
+        $($(#[doc = $about:literal])* $(#[default $($none:tt)?])? $variant:ident = $text:literal,)*
+    }) => {
         $(#[$meta])*
         pub enum $name {
-            $($(#[$doc])* #[serde(rename = $text)] $variant,)*
+            $($(#[doc = $about])* $(#[default $($none)?])? #[serde(rename = $text)] $variant,)*
         }
 
         impl $name {
@@ -24,6 +26,13 @@ macro_rules! named {
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $text,)*
+                }
+            }
+
+            /// What it means: its own documentation.
+            pub const fn about(self) -> &'static str {
+                match self {
+                    $(Self::$variant => concat!("" $(, $about)*).trim_ascii(),)*
                 }
             }
         }

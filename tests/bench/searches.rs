@@ -1,7 +1,7 @@
 //! Searches for the highest rate on queues whose true rate is known, in virtual time: how often the interval holds the true rate, and
 //! how wide it is. Both count: an interval from 0 to infinity always holds it.
 
-use regatta::stats::{Growth, ProbeOutcome, RateSearcher, RateStep};
+use regatta::stats::{Growth, ProbeOutcome, RateSearcher, RateStep, VisitsInOrder};
 
 use super::simulated_queue::{ServerPool, ServiceTime, SimulatedQueue, Visit};
 use super::systems::{Kind, System};
@@ -138,7 +138,8 @@ impl SearchedSystem {
         let mut waits: Vec<f64> = visits.iter().map(Visit::wait).collect();
         let margin = |waits: &mut [f64]| (p99(waits) / self.allowed).max(f64::MIN_POSITIVE).ln().clamp(-3.0, 3.0);
         let first_half = margin(&mut waits[..requests / 2].to_vec());
-        let growth = Growth::estimate(&visits.iter().map(|visit| (visit.arrival, visit.end)).collect::<Vec<_>>());
+        let times: Vec<(f64, f64)> = visits.iter().map(|visit| (visit.arrival, visit.end)).collect();
+        let growth = in_order(&times, Growth::estimate);
         let whole = margin(&mut waits);
         let least = if growth.is_some_and(|growth| growth.is_certain()) { OVERLOAD } else { f64::NEG_INFINITY };
         let overload = growth.filter(|growth| growth.departures_per_s < 0.95 * growth.arrivals_per_s);
@@ -191,6 +192,17 @@ impl SearchedSystem {
         }
         tally
     }
+}
+
+/// What `read` finds of visits, (arrival, end) in the order of arrivals.
+pub fn in_order<Found>(visits: &[(f64, f64)], read: impl for<'v> FnOnce(&'v VisitsInOrder<'v>) -> Found) -> Found {
+    let mut ends: Vec<f64> = visits.iter().map(|(_, end)| *end).collect();
+    ends.sort_unstable_by(f64::total_cmp);
+    read(&VisitsInOrder {
+        count: visits.len(),
+        visits: &|| Box::new(visits.iter().copied()),
+        ends: &|| Box::new(ends.iter().copied()),
+    })
 }
 
 fn p99(values: &mut [f64]) -> f64 {

@@ -29,7 +29,7 @@ use simulated_queue::{QueuedRequest, ServiceTime, ServiceTimeNoise, SimulatedQue
 use systems::{Kind as SystemKind, System};
 
 const STATISTICS: [(&str, f64); 5] = [("mean", 0.0), ("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99)];
-const RUN_LENGTHS: [usize; 4] = [300, 3_000, 10_000, 30_000];
+const RUN_LENGTHS: [usize; 5] = [300, 3_000, 10_000, 30_000, 100_000];
 /// Requests of a run in the campaigns.
 const REQUESTS: usize = 1_000;
 const TRUTH: usize = 2_000_000;
@@ -58,7 +58,9 @@ fn sources() -> Vec<(String, Source)> {
     let known = systems().into_iter().map(|(name, queue)| (name, queue.map_or(Source::Independent, Source::Queue)));
     let others = SystemKind::ALL.into_iter().flat_map(|kind| [0.5, 0.8, 0.9].map(|load| System { kind, load }));
     let others = others.map(|system| (format!("{} at {}", system.kind.name(), system.load), Source::Other(system)));
-    known.chain(others).collect()
+    let many_slots = [0.5, 0.8, 0.9]
+        .map(|load| (format!("M/D/64 at {load}"), Source::Queue(SimulatedQueue::new(64, ServiceTime::Fixed, load))));
+    known.chain(many_slots).chain(others).collect()
 }
 
 /// The systems, with a name; `None` are independent values.
@@ -121,7 +123,7 @@ fn coverage(runs: u64) {
             for seed in 0..runs {
                 let values = series(&source, n, seed);
                 before += u64::from(as_if_independent(&sorted(values.clone()), 0.99, truths[4]));
-                let series = RunSeries::new(values);
+                let series = RunSeries::new(&values, 1.0);
                 for (at, (_, p)) in STATISTICS.iter().enumerate() {
                     let ends: Result<_, NoInterval> =
                         if *p == 0.0 { series.mean_interval() } else { series.percentile_interval(*p) };

@@ -17,8 +17,8 @@ mod systems;
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
-use regatta::stats::{Growth, LatencyShift, Observation};
-use searches::{SearchTally, searched_systems};
+use regatta::stats::{Growth, LatencyShift, LatencyTrend, Observation};
+use searches::{SearchTally, in_order, searched_systems};
 use simulated_queue::{ServiceTime, SimulatedQueue, Visit};
 use systems::{Kind, System};
 
@@ -73,20 +73,27 @@ fn all_courses() -> Vec<(&'static str, OccupancySteps)> {
 fn courses(runs: u64) {
     println!(
         "percent of {runs} runs; seen: arrivals / capacity that a run says it would show in nine of ten cases, median\n\
-         queue    ρ     requests  overload  certain    seen  drift"
+         filling: too short to tell, so that neither overload nor drift is reported\n\
+         queue    ρ     requests  overload  certain    seen  filling  drift"
     );
     for (name, course) in all_courses() {
         for load in [0.5, 0.8, 0.9, 1.05, 1.3] {
             for requests in [300, 1_000, 3_000] {
-                let (mut counts, mut seen) = ([0u64; 3], Vec::new());
+                let (mut counts, mut seen) = ([0u64; 4], Vec::new());
                 for seed in 0..runs {
                     let ends = course(load, requests, seed);
-                    let growth = Growth::estimate(&ends);
+                    let growth = in_order(&ends, Growth::estimate);
+                    let trend = growth.is_none().then(|| in_order(&ends, LatencyTrend::estimate)).flatten();
                     seen.extend(growth.map(|growth| growth.least_overload_seen));
+                    let is_overload =
+                        growth.is_some_and(|growth| growth.is_likely()) || trend.is_some_and(|trend| trend.is_likely());
+                    let is_filling = trend.is_some_and(|trend| trend.shows_only_filling());
                     let found = [
-                        growth.is_some_and(|growth| growth.is_likely()),
-                        growth.is_some_and(|growth| growth.is_certain()),
-                        growth.is_none_or(|growth| !growth.is_likely()) && shifts(&ends),
+                        is_overload,
+                        growth.is_some_and(|growth| growth.is_certain())
+                            || trend.is_some_and(|trend| trend.is_certain()),
+                        is_filling,
+                        !is_overload && !is_filling && shifts(&ends),
                     ];
                     for (count, is_found) in counts.iter_mut().zip(found) {
                         *count += u64::from(is_found);
@@ -94,8 +101,10 @@ fn courses(runs: u64) {
                 }
                 seen.sort_by(f64::total_cmp);
                 let seen = seen.get(seen.len() / 2).copied().unwrap_or(f64::NAN);
-                let [overload, certain, drift] = counts.map(|count| count as f64 * 100.0 / runs as f64);
-                println!("{name:<8} {load:<5} {requests:>8} {overload:>9.1} {certain:>8.1} {seen:>7.2} {drift:>6.1}");
+                let [overload, certain, filling, drift] = counts.map(|count| count as f64 * 100.0 / runs as f64);
+                println!(
+                    "{name:<8} {load:<5} {requests:>8} {overload:>9.1} {certain:>8.1} {seen:>7.2} {filling:>8.1} {drift:>6.1}"
+                );
             }
         }
     }

@@ -358,6 +358,12 @@ fn miscounted() -> Vec<Case> {
         exact("tokens that are not counted", "sends no usage", tokens, |_| {
             Answer { tokens: 4, counted: None, ..PLAIN }.steps()
         }),
+        exact(
+            "tokens that a tenth of the answers does not count",
+            "sends no usage in every 10th answer",
+            tokens,
+            |number| Answer { tokens: 4, counted: (number % 10 != 0).then_some(4), ..PLAIN }.steps(),
+        ),
         exact("a count above the limit", "counts 9 tokens of 4 requested", tokens, |_| {
             Answer { tokens: 4, counted: Some(9), ..PLAIN }.steps()
         }),

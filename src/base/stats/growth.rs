@@ -77,20 +77,8 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// `visits` are (arrival, end) in seconds, in the order of arrivals. `None`: too few, or over before the server can
-    /// have filled.
-    pub fn estimate(visits: &[(f64, f64)]) -> Option<Self> {
-        let mut ends: Vec<f64> = visits.iter().map(|(_, end)| *end).collect();
-        ends.sort_unstable_by(f64::total_cmp);
-        Self::of_many(&VisitsInOrder {
-            count: visits.len(),
-            visits: &|| Box::new(visits.iter().copied()),
-            ends: &|| Box::new(ends.iter().copied()),
-        })
-    }
-
-    /// Like [`Self::estimate`], for visits that are not in memory.
-    pub fn of_many<'v>(visits: &'v VisitsInOrder<'v>) -> Option<Self> {
+    /// `None`: too few, or over before the server can have filled.
+    pub fn estimate<'v>(visits: &'v VisitsInOrder<'v>) -> Option<Self> {
         let VisitsInOrder { count, visits: all, ends } = visits;
         let (from, to) = (all().next()?.0, all().last()?.0);
         if *count < LEAST_ARRIVALS || to - from < TIMES_IN_SYSTEM * usual_time(visits) || to <= from {
@@ -289,12 +277,22 @@ mod tests {
             .collect()
     }
 
+    fn growth(visits: &[(f64, f64)]) -> Option<Growth> {
+        let mut ends: Vec<f64> = visits.iter().map(|(_, end)| *end).collect();
+        ends.sort_unstable_by(f64::total_cmp);
+        Growth::estimate(&VisitsInOrder {
+            count: visits.len(),
+            visits: &|| Box::new(visits.iter().copied()),
+            ends: &|| Box::new(ends.iter().copied()),
+        })
+    }
+
     #[test]
     fn a_server_with_headroom_keeps_its_level_and_one_without_does_not() {
-        let held = Growth::estimate(&visits(0.9)).unwrap();
+        let held = growth(&visits(0.9)).unwrap();
         assert!(!held.is_likely(), "{held:?}");
         assert!((held.arrivals_per_s - 1.0).abs() < 1e-9 && (held.departures_per_s - 1.0).abs() < 0.01, "{held:?}");
-        let grown = Growth::estimate(&visits(1.3)).unwrap();
+        let grown = growth(&visits(1.3)).unwrap();
         assert!(grown.is_certain(), "{grown:?}");
         // 1 / 1.3 is served, and a backlog of 1 − 1/1.3 of the arrivals stays.
         assert!(
@@ -307,16 +305,16 @@ mod tests {
     #[test]
     fn a_longer_run_shows_a_smaller_overload() {
         let all_visits = visits(0.9);
-        let seen = |arrivals: usize| Growth::estimate(&all_visits[..arrivals]).unwrap().least_overload_seen;
+        let seen = |arrivals: usize| growth(&all_visits[..arrivals]).unwrap().least_overload_seen;
         let [short, middle, long] = [100, 300, 1_000].map(seen);
         assert!(long > 1.0 && long < middle && middle < short && short < 1.5, "{short} {middle} {long}");
     }
 
     #[test]
     fn nothing_is_said_of_few_arrivals_or_of_a_server_that_still_fills() {
-        assert_eq!(Growth::estimate(&visits(0.5)[..99]), None);
+        assert_eq!(growth(&visits(0.5)[..99]), None);
         let slow: Vec<(f64, f64)> = (0..1_000).map(|at| (f64::from(at), f64::from(at) + 400.0)).collect();
-        assert_eq!(Growth::estimate(&slow), None);
-        assert_eq!(Growth::estimate(&[]), None);
+        assert_eq!(growth(&slow), None);
+        assert_eq!(growth(&[]), None);
     }
 }

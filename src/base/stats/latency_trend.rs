@@ -25,7 +25,7 @@ pub struct VisitsInOrder<'v> {
 /// Fewer arrivals show nothing: of 150 queues at ρ = 0.9 with 30 arrivals up to 7 % of M/M/1 would be called likely.
 const LEAST_ARRIVALS: usize = 50;
 /// Standard errors of the rank sum.
-pub const NOT_BY_CHANCE: f64 = 3.0;
+pub(super) const NOT_BY_CHANCE: f64 = 3.0;
 /// Seconds longer for each second later. A server at 1.5 times what it does adds 0.5, at twice that 1.
 const LIKELY: f64 = 0.5;
 const CERTAIN: f64 = 1.0;
@@ -125,7 +125,7 @@ impl Part {
 }
 
 /// By how many standard errors `last` has higher ranks than `first`, which is sorted. Equal values count half.
-pub fn rank_errors(first: &[f64], last: &[f64]) -> f64 {
+pub(super) fn rank_errors(first: &[f64], last: &[f64]) -> f64 {
     let (n, m) = (first.len() as f64, last.len() as f64);
     let exceeds: f64 = last.iter().map(|value| rank_among(first, *value)).sum();
     (exceeds - n * m / 2.0) / (n * m * (n + m + 1.0) / 12.0).sqrt()

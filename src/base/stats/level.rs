@@ -11,6 +11,8 @@
 
 use std::collections::BTreeMap;
 
+use super::latency_trend::{NOT_BY_CHANCE, rank_errors};
+
 /// Groups of equal load at most.
 const GROUPS: usize = 20;
 /// How much the loads of one group may differ: in a queue more load is more wait.
@@ -34,6 +36,8 @@ pub const SHIFT_ERRORS: f64 = 6.0;
 const ERRORS_AT_ANY_LOAD: f64 = 15.0;
 /// A queue that rises as straight over a whole run is rarer than one that is busy in a part of it.
 const ERRORS_OF_RISE_AT_ANY_LOAD: f64 = 12.0;
+/// A shorter series may have one busy period that fills most of it: a step at any load must lie between two flat parts.
+const LONG: usize = 1_000;
 /// Smaller changes do not matter.
 pub const SHIFT_SHARE: f64 = 0.1;
 
@@ -54,6 +58,8 @@ pub struct LatencyShift {
     pub ratio: f64,
     pub standard_errors: f64,
     pub is_at_equal_load: bool,
+    /// A step between two parts that show no trend of their own: requests in flight rose with it and no further.
+    pub is_settled: bool,
 }
 
 impl LatencyShift {
@@ -82,7 +88,10 @@ impl LatencyShift {
             let (change, standard_errors) = at_equal_load.or_else(|| is_constant.then(|| by_time.effect(course))?)?;
             let is_shift = standard_errors.abs() > bound && change.abs() > SHIFT_SHARE.ln_1p();
             let is_at_equal_load = at_equal_load.is_some();
-            is_shift.then(|| Self { step, ratio: change.exp(), standard_errors, is_at_equal_load })
+            let is_settled = is_shift && step.is_some_and(|step| is_flat(&series[..step]) && is_flat(&series[step..]));
+            let is_certain = is_at_equal_load || step.is_none() || is_settled || count >= LONG;
+            let shift = Self { step, ratio: change.exp(), standard_errors, is_at_equal_load, is_settled };
+            (is_shift && is_certain).then_some(shift)
         };
         let steps = (1..STEPS).map(|place| count * place / STEPS);
         let steps = steps.filter(|step| (FEWEST_OF_SIDE..=count - FEWEST_OF_SIDE).contains(step));
@@ -94,6 +103,15 @@ impl LatencyShift {
     fn rank(&self) -> f64 {
         self.standard_errors.abs() * if self.is_at_equal_load { ERRORS_AT_ANY_LOAD / SHIFT_ERRORS } else { 1.0 }
     }
+}
+
+/// The last third has no other ranks than the first.
+fn is_flat(part: &[Observation]) -> bool {
+    let values = |part: &[Observation]| part.iter().map(|observation| observation.value).collect::<Vec<f64>>();
+    let third = part.len() / 3;
+    let mut first = values(&part[..third]);
+    first.sort_unstable_by(f64::total_cmp);
+    rank_errors(&first, &values(&part[part.len() - third..])).abs() < NOT_BY_CHANCE
 }
 
 /// Logarithms in groups, of which only differences within a group count.
@@ -227,5 +245,15 @@ mod tests {
         // A queue that is busy in its second half returns to its quick answers again and again.
         let busy = |at: u32| if at > 400 && at % 50 > 20 { (300.0, 40) } else { (100.0 + noise(at), 3) };
         assert_eq!(series(800, busy), None);
+        // A short run ends in the middle of a busy period, which rises.
+        let rising = |count: u32| {
+            series(count, |at| {
+                let late = f64::from(at.saturating_sub(count * 3 / 5)) * 1_000.0 / f64::from(count);
+                let load = if late > 0.0 { 100 + at / 4 } else { at % 4 };
+                (30.0 + noise(at) + if late > 0.0 { 200.0 + late } else { 0.0 }, u64::from(load))
+            })
+        };
+        assert_eq!(rising(300), None);
+        assert!(rising(1_000).is_some_and(|shift| !shift.is_at_equal_load && !shift.is_settled), "{:?}", rising(1_000));
     }
 }

@@ -16,15 +16,19 @@ mod replicate;
 #[allow(dead_code, reason = "tests of verdicts and benchmarks use the rest")]
 mod simulated_queue;
 mod student;
+#[cfg(test)]
+#[path = "../../../tests/bench/systems.rs"]
+#[allow(dead_code, reason = "benchmarks use the rest")]
+mod systems;
 mod within_run;
 
 pub use change_points::{ChangePoint, FEWEST_RUNS, change_points};
 pub use growth::Growth;
-pub use latency_trend::{LatencyTrend, NOT_BY_CHANCE, VisitsInOrder, rank_errors, rank_errors_in_order};
+pub use latency_trend::{LatencyTrend, VisitsInOrder, rank_errors_in_order};
 pub use level::{LatencyShift, Observation, SHIFT_ERRORS, SHIFT_SHARE};
 pub use rate_search::{MOST_TRIES, ProbeOutcome, RateEstimate, RateSearcher, RateStep};
 pub use replicate::{
     ComparedSamples, Conclusion, JudgedRow, Percents, RunValues, beyond_bound, compare_rows, is_beyond, mean_interval,
 };
 pub use student::binomial_tail;
-pub use within_run::{IntervalBounds, NoInterval, RunSeries};
+pub use within_run::{FEWEST_VALUES, IntervalBounds, NoInterval, RunSeries};

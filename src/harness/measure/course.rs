@@ -1,20 +1,23 @@
 //! Changes of a latency within the run that neither chance nor the load explains: a beginning that was slower than the
 //! rest, a step, or a rise over all of it. A mean over the window would hide them. Pure.
 //!
-//! TTFT and TPOT are looked at in the order of arrivals: [`LatencyShift`] finds steps and rises, and ranks find a
-//! beginning of a few requests. A queue starts empty, so the first requests of a run are its quickest; a beginning that
-//! is slower than all but a twentieth of what comes later is caused by the server.
+//! TTFT, TPOT and the longest stall of each answer are looked at in the order of arrivals: [`LatencyShift`] finds steps
+//! and rises, and ranks find a beginning of a few requests. A queue starts empty, so the first requests of a run are its
+//! quickest; a beginning that is slower than all but a twentieth of what comes later is caused by the server.
+//!
+//! The longest stall stands for inter-token latency: a few long gaps among many tokens move the tail of ITL, and hardly
+//! TPOT, which is their mean. Where TPOT changes its stalls change, too, so only the change of TPOT is reported.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::measure::latency::{tpot, ttft};
+use crate::measure::latency::{MAX_STALL, max_stall, tpot, ttft};
 use crate::measure::load_conditions::Before;
 use crate::measure::metric::percentile;
 use crate::measure::reasons::VerdictReasons;
 use crate::measure::steady::answered_in_order;
 use crate::{BenchSpec, RequestRecord, RequestRecords, VerdictCheck};
-use base::stats::{LatencyShift, NOT_BY_CHANCE, Observation, rank_errors};
+use base::stats::{LatencyShift, Observation};
 
 /// Fewer slow requests at the beginning are an accident.
 pub(crate) const LEAST_SLOW: usize = 3;
@@ -27,6 +30,9 @@ const MOST_OF_RUN: f64 = 0.4;
 /// How much the headline must be above the rest, as mean or as p99, for a beginning to matter.
 pub(crate) const MEAN_ABOVE: f64 = 1.1;
 pub(crate) const P99_ABOVE: f64 = 1.2;
+/// By how much the mean of the longest stalls must change, ms: shorter ones come and go with the processes of the client's
+/// machine, and no reader sees them.
+pub(crate) const STALL_MS: f64 = 50.0;
 /// Within less time a level changes as this machine's processes take turns.
 const LEAST_NS: u64 = 1_000_000_000;
 /// A longer series is thinned to this many values.
@@ -36,7 +42,7 @@ const MOST_VALUES: usize = 20_000;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CourseChange {
-    /// `TTFT` or `TPOT`.
+    /// `TTFT`, `TPOT` or `longest stall`.
     pub metric: String,
     /// The part before it is a beginning: short, and slower than the rest.
     pub is_beginning: bool,
@@ -62,7 +68,7 @@ pub struct CourseChange {
 type Latency = fn(&RequestRecord) -> Option<f64>;
 
 impl CourseChange {
-    /// At most one change of each metric, in the order TTFT, TPOT.
+    /// At most one change of each metric, in the order TTFT, TPOT, longest stall.
     pub(super) fn all(spec: &BenchSpec, records: &RequestRecords) -> Vec<Self> {
         // Later turns have longer prompts and a part of them cached.
         let is_over_time = spec.scenario.is_open_loop() || spec.scenario.users() > 0;
@@ -72,12 +78,19 @@ impl CourseChange {
         let (users, is_constant) = (spec.scenario.users(), spec.scenario.is_constant());
         let answered = answered_in_order(records);
         let from_issue: Latency = |record| Some(record.t_first?.saturating_sub(record.t_issue) as f64);
-        let metrics: [(&str, Latency, Latency); 2] = [("TTFT", from_issue, ttft), ("TPOT", tpot, tpot)];
+        let metrics: [(&str, Latency, Latency); 3] =
+            [("TTFT", from_issue, ttft), ("TPOT", tpot, tpot), (MAX_STALL.title, max_stall, max_stall)];
         let loads = loads(&answered, records);
         let change = |(name, value, shown)| {
             Course { answered: &answered, loads: &loads, users, is_constant, value, shown }.change(name)
         };
-        metrics.into_iter().filter_map(change).collect()
+        let mut changes: Vec<Self> = metrics.into_iter().filter_map(change).collect();
+        let has_tpot = changes.iter().any(|change| change.metric == "TPOT");
+        // Users that all send at once stall each other at the beginning, which is their load.
+        let matters =
+            |stalls: &Self| !has_tpot && !stalls.is_beginning && (stalls.after_ms - stalls.before_ms).abs() >= STALL_MS;
+        changes.retain(|change| change.metric != MAX_STALL.title || matters(change));
+        changes
     }
 
     pub(super) fn finding(&self, found: &mut VerdictReasons) {
@@ -151,8 +164,9 @@ impl Course<'_> {
             return (step > self.users).then(|| self.beginning(name, step)).flatten();
         }
         let parts = self.parts(name, step)?;
-        let is_settled = shift.step.is_some_and(|step| is_flat(&values[..step]) && is_flat(&values[step..]));
-        Some(CourseChange { is_gradual: shift.step.is_none(), change: shift.ratio - 1.0, is_settled, ..parts })
+        // Longer stalls are no sign that requests stopped queueing up.
+        let (is_gradual, is_settled) = (shift.step.is_none(), shift.is_settled && name != MAX_STALL.title);
+        Some(CourseChange { is_gradual, change: shift.ratio - 1.0, is_settled, ..parts })
     }
 
     /// None where it does not matter for the headline.
@@ -190,16 +204,6 @@ impl Course<'_> {
             ..CourseChange::default()
         })
     }
-}
-
-/// The last third has no other ranks than the first.
-fn is_flat(part: &[Observation]) -> bool {
-    let value = |observation: &Observation| observation.value;
-    let third = part.len() / 3;
-    let mut first: Vec<f64> = part.iter().take(third).map(value).collect();
-    first.sort_unstable_by(f64::total_cmp);
-    let last: Vec<f64> = part.iter().skip(part.len() - third).map(value).collect();
-    rank_errors(&first, &last).abs() < NOT_BY_CHANCE
 }
 
 /// How many values at the beginning are slower than the later ones: the longest part of which nine of ten are above

@@ -1,7 +1,8 @@
 //! A result in one line, and a line for each host.
 
 use super::metric::is_maximum;
-use crate::{HostShare, LoadPattern, LoadgenResult, Repeats, RunResult, Slo, zero_point_text};
+use crate::{HostShare, LoadPattern, LoadgenResult, Metric, Repeats, RunResult, Slo, zero_point_text};
+use base::stats::FEWEST_VALUES;
 use base::units::{counted, grouped, three_digits};
 
 /// A verdict with what else a reader must know of it: `VALID SIMULATED REHEARSAL`.
@@ -57,8 +58,9 @@ impl RunResult {
         self.hosts.iter().map(|one| (one.host.clone(), line(one))).collect()
     }
 
-    /// `VALID  1,204 tok/s  TTFT p99 212 ms  TPOT p99 9.84 ms (n=300, from schedule, tokens from output_ids)`;
-    /// Offline has requests/s in place of the latencies. With `slo`, also `goodput 9.40 req/s, 98.2 % met TTFT ≤ 450
+    /// `VALID  1,204 tok/s  TTFT p99 212 ms [180 … 260]  TPOT p99 9.84 ms [9.70 … 9.98] (n=30000, from schedule, tokens
+    /// from output_ids)`; a run that is too short for the 95 % interval of TTFT p99 has in its place the number of
+    /// requests that one takes. Offline has requests/s in place of the latencies. With `slo`, also `goodput 9.40 req/s, 98.2 % met TTFT ≤ 450
     /// ms`, and a smoke run `smoke, 48 requests`. Of several runs it is `VALID  5 runs  1,204 tok/s [1,190 … 1,218]
     /// TTFT p99 212 ms [205 … 219] …`. For a run that LoadGen drove it is LoadGen's own numbers; where LoadGen gives
     /// none, the headline reports that.
@@ -129,19 +131,32 @@ impl RunResult {
                 format!("{} req/s", self.rates.requests_full.map_or_else(|| "n/a".to_owned(), three_digits))
             }
             _ => {
-                format!("TTFT p99 {}  TPOT p99 {}", ms(self.latency.ttft.p99), ms(self.latency.tpot.p99))
+                format!("TTFT p99 {}  TPOT p99 {}", p99(&self.latency.ttft), p99(&self.latency.tpot))
             }
         };
         let smoke =
             if self.is_smoke() { format!("  smoke, {}", counted(self.counts.ok, "request")) } else { String::new() };
         format!(
-            "{}  {tokens} tok/s  {middle}{}{smoke} (n={}, from {}, tokens from {})",
+            "{}  {tokens} tok/s  {middle}{}{smoke} (n={}{}, from {}, tokens from {})",
             self.verdict_text(),
             self.goodput_in_short().unwrap_or_default(),
             self.counts.ok,
+            self.missing_interval().unwrap_or_default(),
             zero_point_text(self.requested.scenario.zero_point()),
             self.tokens.source
         )
+    }
+
+    /// From how many requests on TTFT p99 would have an interval; none where it has one, or is not in the headline.
+    fn missing_interval(&self) -> Option<String> {
+        let Metric { n, p99_interval, p99_interval_requests, .. } = self.latency.ttft;
+        let is_shown = !matches!(self.requested.scenario, LoadPattern::Offline) && !is_maximum(n, 0.99);
+        let needed = match p99_interval_requests {
+            Some(requests) => format!("about {}", grouped(requests, 0)),
+            None => grouped(FEWEST_VALUES as f64, 0),
+        };
+        let text = || format!(", interval of TTFT p99 from {needed} requests on");
+        (n > 0 && is_shown && p99_interval.is_none()).then(text)
     }
 
     /// None where the limits of the verdict already cover the whole SLO.
@@ -164,6 +179,10 @@ impl RunResult {
     }
 }
 
-fn ms(value: Option<f64>) -> String {
-    value.map_or_else(|| "n/a".to_owned(), |value| format!("{} ms", three_digits(value)))
+/// `212 ms`, with its interval where there is one: `212 ms [180 … 260]`.
+fn p99(metric: &Metric) -> String {
+    let ends = metric.p99_interval.and_then(|ends| ends.low.zip(ends.high));
+    let interval =
+        ends.map_or_else(String::new, |(low, high)| format!(" [{} … {}]", three_digits(low), three_digits(high)));
+    metric.p99.map_or_else(|| "n/a".to_owned(), |value| format!("{} ms{interval}", three_digits(value)))
 }

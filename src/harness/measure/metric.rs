@@ -53,6 +53,10 @@ pub struct Metric {
     pub p99_interval: Option<ConfidenceInterval>,
     /// Which of the intervals is the first that is not there, and why.
     pub no_interval: Option<String>,
+    /// About how many requests an interval of p99 takes, estimated from this run; absent where there is one, or where
+    /// the run is too short to see how much its requests depend on each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_interval_requests: Option<f64>,
 }
 
 /// By the name of this version: two had others before.
@@ -119,7 +123,7 @@ impl Metric {
 
     /// From exact values in ns, in the order of their requests, which intervals need; `ns` is sorted on the way.
     pub(crate) fn exact(label: &MetricLabel<'_>, ns: &mut [f64], excluded: u64) -> Self {
-        let series = RunSeries::scaled(ns, NS_PER_MS);
+        let series = RunSeries::new(ns, NS_PER_MS);
         let (mut no_interval, mut needed) = (None, None);
         let mut interval = |name: &str, ends: Result<IntervalBounds, NoInterval>| match ends {
             Ok((low, high)) => Some(ConfidenceInterval { low: Some(low), high: Some(high) }),
@@ -134,7 +138,8 @@ impl Metric {
             [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99)]
                 .map(|(name, p)| interval(name, series.percentile_interval(p)));
         // The last that was looked for is that of p99.
-        let estimate = needed.filter(|_| p99_interval.is_none()).map_or_else(String::new, |needed| {
+        let needed = needed.filter(|_| p99_interval.is_none());
+        let estimate = needed.map_or_else(String::new, |needed| {
             format!("; that of p99 takes about {} requests, estimated from this run", grouped(needed, 0))
         });
         ns.sort_unstable_by(f64::total_cmp);
@@ -149,6 +154,7 @@ impl Metric {
             p90_interval,
             p95_interval,
             p99_interval,
+            p99_interval_requests: needed,
             no_interval: no_interval.filter(|_| !ns.is_empty()).map(|reason| reason + &estimate),
             ..Self::empty(label, RULE, excluded).with_percentiles(at)
         }
@@ -299,6 +305,8 @@ mod tests {
         assert_eq!((metric.mean_interval, metric.p99_interval), (None, None));
         let reason = metric.no_interval.expect("a slow series");
         assert!(reason.starts_with("mean: not enough independent values"), "{reason}");
+        let needed = grouped(metric.p99_interval_requests.expect("an estimate"), 0);
+        assert!(reason.contains(&format!("takes about {needed} requests")), "{reason}");
         assert!(reason.ends_with(" requests, estimated from this run") && reason.contains("; that of p99"), "{reason}");
         let metric = Metric::exact(&label, &mut [1e6; 30], 0);
         assert_eq!(metric.no_interval.as_deref(), Some("mean: not enough values: 30 of 2000"));

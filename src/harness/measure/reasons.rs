@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::de::IntoDeserializer as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::measure::course::{LEAST_SLOW, MEAN_ABOVE, P99_ABOVE};
+use crate::measure::course::{LEAST_SLOW, MEAN_ABOVE, P99_ABOVE, STALL_MS};
 use crate::measure::freeze::{LEAST_HELD_UP, LEAST_S, SEVERAL, SINGLE_S, TIMES_GAP};
 use crate::measure::latency::{COALESCED, NEGLIGIBLE};
 use crate::measure::occupancy::{BUSY, FULL_SHARE};
@@ -235,8 +235,8 @@ verdict_reasons! {
         [Warning];
         "compare its settings and its machine with the others', or measure it alone".
     Drift "drift":
-        "TTFT or TPOT rose or fell during the run, which the load does not explain";
-        ("{}, and {SHIFT_ERRORS} standard errors", percent(SHIFT_SHARE));
+        "TTFT, TPOT or the longest stall rose or fell during the run, which the load does not explain";
+        ("{}, of stalls {STALL_MS} ms, too, and {SHIFT_ERRORS} standard errors", percent(SHIFT_SHARE));
         [Warning];
         "a longer warm-up; check clocks and caches".
     Lengths "lengths":

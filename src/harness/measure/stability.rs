@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `overload` | open loops at a constant rate | more arrives than is served (`Growth`, `LatencyTrend`) |
 //! | `filling` | open loops at a constant rate | arrivals end before the server has filled (`LatencyTrend`) |
-//! | `cold_start`, `drift` | open and closed loops | TTFT or TPOT changed, not by chance or load (`CourseChange`) |
+//! | `cold_start`, `drift` | open and closed loops | a latency changed, not by chance or load (`CourseChange`) |
 //! | `freeze` | all | no answer began, went on or ended for a while in which several requests waited (`ServerFreeze`) |
 //! | `concurrency` | closed loops | fewer requests than users, or most users idle for much of the window |
 //! | `endpoint` | all, with several servers | one of them is far slower than the others |
@@ -32,7 +32,7 @@ pub struct Stability {
     /// How much longer late requests took than early ones, where the run is too short for `growth`.
     #[serde(alias = "lag")]
     pub latency_trend: Option<LatencyTrend>,
-    /// Of TTFT and TPOT.
+    /// Of TTFT, TPOT and the longest stall of each answer.
     pub changes: Vec<CourseChange>,
     pub freeze: Option<ServerFreeze>,
     pub occupancy: Option<Occupancy>,
@@ -162,7 +162,7 @@ fn growth_or_trend(spec: &BenchSpec, records: &RequestRecords) -> (Option<Growth
         visits: &|| Box::new(visits.iter().map(|(arrival, end)| (seconds(arrival), seconds(end)))),
         ends: &|| Box::new(ends.iter().map(seconds)),
     };
-    let growth = Growth::of_many(&visits);
+    let growth = Growth::estimate(&visits);
     let trend = if growth.is_none() { LatencyTrend::estimate(&visits) } else { None };
     (growth, trend)
 }

@@ -8,7 +8,7 @@ use crate::measure::latency::{FULL, LatencyMetric, TPOT, TTFT, tpot, ttft};
 use crate::measure::metric::{MetricLabel, percentile};
 use crate::measure::steady::answered_in_order;
 use crate::{
-    BenchSpec, Cancellations, LatencyMetrics, Metric, Rates, RequestEnd, RequestRecord, RequestRecords, ServerSide,
+    BenchSpec, Cancellations, Metric, RequestEnd, RequestRecord, RequestRecords, RunResult, ServerSide,
     ServerStamps, VerdictCheck,
 };
 use base::event::Endpoint;
@@ -46,47 +46,29 @@ pub fn host_of(endpoint: &Endpoint) -> &str {
     endpoint.name.as_deref().unwrap_or(&endpoint.host)
 }
 
-/// A part for each host, in the order of the servers; none where all are on one.
-pub(crate) fn by_host(
+/// A part for each name that the servers have, in their order; none where all have one.
+pub(crate) fn by_name(
     spec: &BenchSpec,
-    latency: &LatencyMetrics,
-    rates: &Rates,
+    name: impl Fn(&Endpoint) -> String,
+    result: &RunResult,
     records: &RequestRecords,
 ) -> Vec<HostShare> {
-    let mut hosts: Vec<&str> = Vec::new();
-    for endpoint in &spec.endpoints {
-        if !hosts.contains(&host_of(endpoint)) {
-            hosts.push(host_of(endpoint));
+    let mut servers: Vec<(String, Vec<u32>)> = Vec::new();
+    for (at, endpoint) in (0_u32..).zip(&spec.endpoints) {
+        let name = name(endpoint);
+        match servers.iter_mut().find(|(listed, _)| *listed == name) {
+            Some((_, places)) => places.push(at),
+            None => servers.push((name, vec![at])),
         }
     }
-    if hosts.len() < 2 {
-        return Vec::new();
-    }
-    let servers_of = |host: &str| -> Vec<u32> {
-        (0_u32..).zip(&spec.endpoints).filter(|(_, server)| host_of(server) == host).map(|(at, _)| at).collect()
-    };
-    let part = |host: &str| share(spec, (latency, rates), records, host, &servers_of(host));
-    hosts.into_iter().map(part).collect()
-}
-
-/// A part for each server, named by its address; none where there is one.
-pub(crate) fn by_server(
-    spec: &BenchSpec,
-    latency: &LatencyMetrics,
-    rates: &Rates,
-    records: &RequestRecords,
-) -> Vec<HostShare> {
-    if spec.endpoints.len() < 2 {
-        return Vec::new();
-    }
-    let part = |(at, server): (u32, &Endpoint)| share(spec, (latency, rates), records, &server.to_string(), &[at]);
-    (0_u32..).zip(&spec.endpoints).map(part).collect()
+    let part = |(name, places): &(String, Vec<u32>)| share(spec, result, records, name, places);
+    if servers.len() < 2 { Vec::new() } else { servers.iter().map(part).collect() }
 }
 
 /// `servers`: positions in `BenchSpec::endpoints`.
 fn share(
     spec: &BenchSpec,
-    (latency, rates): (&LatencyMetrics, &Rates),
+    RunResult { latency, rates, .. }: &RunResult,
     records: &RequestRecords,
     name: &str,
     servers: &[u32],

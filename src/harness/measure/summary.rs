@@ -8,7 +8,7 @@ use crate::measure::latency::{one_read_share, ttft};
 use crate::measure::load_conditions::in_flight_changes;
 use crate::measure::output_tokens::{RETOKENIZED, UnexplainedEnds, count_retokenized, mixed};
 use crate::measure::result::SCHEMA;
-use crate::measure::subsets::{by_host, by_server, cancellations, server_side};
+use crate::measure::subsets::{by_name, cancellations, host_of, server_side};
 use crate::measure::{arrival_law, consistency, latency};
 use crate::schedule::arrivals;
 use crate::tokens::CHUNKS;
@@ -19,7 +19,7 @@ use crate::{
     RequestSchedule, Requested, RunResult, ServerFreeze, Stability, Steady, TimeSlice, TokenCounts, TokenSource,
     Transport, Versions,
 };
-use base::event::Verdict;
+use base::event::{Endpoint, Verdict};
 use base::files::cores;
 use base::spec::StreamMode;
 
@@ -128,8 +128,8 @@ pub(crate) fn summarize(
         repeats: None,
         extra: BTreeMap::new(),
     };
-    result.hosts = by_host(spec, &result.latency, &result.rates, &merged.records);
-    result.endpoints = by_server(spec, &result.latency, &result.rates, &merged.records);
+    result.hosts = by_name(spec, |server| host_of(server).to_owned(), &result, &merged.records);
+    result.endpoints = by_name(spec, Endpoint::to_string, &result, &merged.records);
     if let Some(chunks) = (merged.chunks > 0).then_some(merged.chunks) {
         // Kept as a sum until here.
         result.client.cpu_ms_per_1000_chunks = result.client.cpu_ms_per_1000_chunks.map(|ms| ms / chunks as f64 * 1e3);

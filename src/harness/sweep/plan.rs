@@ -128,7 +128,7 @@ base::named! {
         Idle = "idle",
         /// Users until the throughput stops growing.
         Saturation = "saturation",
-        /// A rate between the two.
+        /// A rate between that of an idle and that of a saturated server.
         Between = "between",
     }
 }

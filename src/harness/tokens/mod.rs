@@ -106,16 +106,23 @@ base::named! {
         Stop = "stop",
         /// The requested number of tokens.
         Length = "length",
+        /// The model calls tools.
         ToolCalls = "tool_calls",
+        /// The model calls a function, as older interfaces name it.
         FunctionCall = "function_call",
+        /// A filter of the server ended the answer.
         ContentFilter = "content_filter",
         /// The server gave the request up.
         Abort = "abort",
+        /// The server failed while it answered.
         Error = "error",
+        /// The request was cancelled.
         Cancelled = "cancelled",
+        /// The server ended the answer at its own time limit.
         Timeout = "timeout",
         /// Of DeepSeek: its service had no room for the rest.
         InsufficientSystemResource = "insufficient_system_resource",
+        /// The server lost a connection that it needs.
         NetworkError = "network_error",
         /// A value that is not in this list.
         Other = "other",

@@ -20,6 +20,8 @@ mod answer_findings_tests;
 #[cfg(test)]
 mod metric_vector_tests;
 #[cfg(test)]
+mod reported_faults_tests;
+#[cfg(test)]
 mod verdict_table_tests;
 
 pub use answers::refused_field;
@@ -281,34 +283,25 @@ fn limits(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
 }
 
 fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut VerdictReasons) {
+    let mut missed = |text: String| found.add(VerdictCheck::Limits, ReasonSeverity::LimitMissed, text);
     let Some(goodput) = &result.goodput else {
-        let text = "there is no goodput to check against its limit: `slo` is not set".to_owned();
-        return found.add(VerdictCheck::Limits, ReasonSeverity::LimitMissed, text);
+        return missed("there is no goodput to check against its limit: `slo` is not set".to_owned());
     };
     if goodput.slo.tpot_ms.is_some() && goodput.attainment.is_none() && result.latency.tpot.n == 0 {
-        let text = "there is no TPOT to check against `slo`, and so no goodput to check against its limit".to_owned();
-        return found.add(VerdictCheck::Limits, ReasonSeverity::LimitMissed, text);
+        let text = "there is no TPOT to check against `slo`, and so no goodput to check against its limit";
+        return missed(text.to_owned());
     }
-    let text = match limit {
-        GoodputLimit::Share(percent) => match goodput.attainment {
-            Some(share) if share >= percent.share() => None,
-            Some(share) => {
-                let (share, least) = distinct_decimals(share * 100.0, percent.share() * 100.0, 2);
-                Some(format!("{share} % of the requests kept `slo`, the limit goodput is {least} %"))
-            }
-            None => Some(format!("there is no goodput to check against the limit of {:.2} %", percent.share() * 100.0)),
-        },
-        GoodputLimit::PerSecond(least) => match goodput.requests {
-            Some(rate) if rate >= least => None,
-            Some(rate) => {
-                let (rate, least) = distinct_decimals(rate, least, 2);
-                Some(format!("goodput is {rate} requests/s, the limit goodput is {least}/s"))
-            }
-            None => Some(format!("there is no goodput to check against the limit of {least:.2}/s")),
-        },
+    let (reached, least, unit) = match limit {
+        GoodputLimit::Share(percent) => (goodput.attainment.map(|share| share * 100.0), percent.share() * 100.0, " %"),
+        GoodputLimit::PerSecond(least) => (goodput.requests, least, " requests/s"),
     };
-    if let Some(text) = text {
-        found.add(VerdictCheck::Limits, ReasonSeverity::LimitMissed, text);
+    match reached {
+        Some(reached) if reached >= least => {}
+        Some(reached) => {
+            let (reached, least) = distinct_decimals(reached, least, 2);
+            missed(format!("goodput is {reached}{unit}, the limit goodput is {least}{unit}"));
+        }
+        None => missed(format!("there is no goodput to check against the limit of {least:.2}{unit}")),
     }
 }
 

@@ -59,7 +59,7 @@ fn collected(visits: &[Visit]) -> Collector {
 }
 
 /// Requests every 10 ms, each answered after the given time.
-fn answered_after(requests: u64, ms: impl Fn(u64) -> u64) -> Collector {
+pub(super) fn answered_after(requests: u64, ms: impl Fn(u64) -> u64) -> Collector {
     let mut collector = Collector::new();
     for index in 0..requests {
         let (at, end) = (index * 10, index * 10 + ms(index));
@@ -117,12 +117,17 @@ fn at_four_servers(visits: &[Visit]) -> UnjudgedRun {
     summarize_to(&spec, collected(visits), |index| (index % 4) as u32, |_| ())
 }
 
-struct Case {
+pub(super) struct Case {
     name: &'static str,
     result: RunResult,
 }
 
-fn case(name: &'static str, requests: u64, collector: Collector, change: impl FnOnce(&mut BenchSpec)) -> Case {
+pub(super) fn case(
+    name: &'static str,
+    requests: u64,
+    collector: Collector,
+    change: impl FnOnce(&mut BenchSpec),
+) -> Case {
     let mut spec = spec(requests);
     change(&mut spec);
     Case { name, result: summarize_with(&spec, collector, |_| ()).judge().result }
@@ -297,6 +302,7 @@ fn bad() -> Vec<Case> {
     cases.push(Case { name, result: at_four_servers(&visits).judge().result });
     cases.push(other_load());
     cases.push(cached_prompts());
+    cases.extend(super::reported_faults_tests::cases());
     cases
 }
 

@@ -120,6 +120,8 @@ pub struct Delta {
     /// With `cannot_tell`: this many runs on each side, each with a plan of its own, could; absent where a thousand
     /// could not.
     pub runs_needed: Option<u32>,
+    /// The smallest change, percent, that runs like these show in nine of ten cases; absent where no row is judged.
+    pub detectable_percent: Option<f64>,
     /// In what the two meanings differ.
     pub unlike: Vec<String>,
     /// The row was judged by the differences within pairs of runs.
@@ -394,6 +396,7 @@ fn set_judgements(deltas: &mut [Delta], a: &RunSet, smallest_percent: f64) {
             let is_better = delta.percent.is_some_and(|percent| (percent > 0.0) == more_is_better);
             delta.interval = judged.interval;
             delta.p = judged.p;
+            delta.detectable_percent = judged.detectable_percent;
             delta.judgement = Some(Judgement::new(judged.conclusion, is_better));
             if let Conclusion::CannotTell { runs } = judged.conclusion {
                 delta.runs_needed = runs;

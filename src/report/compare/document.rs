@@ -22,11 +22,7 @@ const WIDEST: f64 = 100.0;
 /// Below this a bar would be all noise.
 const NARROWEST: f64 = 2.0;
 const READING: &str = "Difference: (other − A) / A, of the means. Of several runs on a side A, B, … are means over \
-    runs, and the interval is of 95 %, from the differences between runs. Better and worse are shown over all rows of \
-    a family together and at least as large as the smallest effect that matters; equivalent is shown to be smaller \
-    than that; cannot tell is neither. One run on a side is not judged.";
-const PAIRED_READING: &str = "Where a row is judged in pairs of runs, the difference is the geometric mean of the \
-    pairs’ ratios, less 1, which the two means alone do not give.";
+    runs, and the interval is of 95 %, from the differences between runs. `regatta explain` has the judgements.";
 
 /// The differences of each side from the first. `measured_runs`, for a page, has the first run of each of `sets`, in
 /// the same order: its distributions and time series are drawn.
@@ -36,7 +32,7 @@ pub fn document(sets: &[RunSet], comparisons: &[Comparison], measured_runs: &[Me
     let head = [Block::table(sides(sets, measured_runs))].into_iter().chain(Block::notes(identity_lines(sets)));
     let mut sections: Vec<Section> = (1..).zip(comparisons).map(|(n, comparison)| section(comparison, n)).collect();
     if !measured_runs.is_empty() {
-        sections.extend(page_sections(sets, comparisons, measured_runs));
+        sections.extend(page_sections(sets, measured_runs));
     }
     Document {
         name: format!("{} · compared", names.join(" · ")),
@@ -338,8 +334,8 @@ fn method(comparison: &Comparison) -> Vec<String> {
         } else if comparison.is_judged() {
             format!(
                 "means over {}; better or worse: shown at 95 % over the primary rows together, and over the \
-                    exploratory ones (Holm), and at least {} %; equivalent: shown to differ by less; intervals are of \
-                    one row each",
+                    exploratory ones (Holm), and at least {} %; equivalent: shown to differ by less; detectable: the \
+                    smallest change that runs like these show in nine of ten cases; intervals are of one row each",
                 run_counts(comparison),
                 comparison.smallest_effect
             )
@@ -407,24 +403,24 @@ pub fn run_counts(comparison: &Comparison) -> String {
     format!("{a} and {b}{count}")
 }
 
-/// `better`, `worse, exploratory`, `cannot tell, 9 runs each could`; nothing where one run shows nothing.
+/// `better (detectable: 1.5 %)`, `worse, exploratory`, `cannot tell (detectable: 12.1 %), 9 runs each could`; nothing where
+/// one run shows nothing.
 fn judgement_text(delta: &Delta) -> String {
     let Some(judged) = delta.judgement.filter(|judged| *judged != Judgement::NotJudged) else { return String::new() };
     let runs = delta.runs_needed.map(|runs| format!(", {runs} runs each could")).unwrap_or_default();
-    let family = if delta.family == RowFamily::Exploratory { ", exploratory" } else { "" };
-    format!("{}{runs}{family}", judged.as_text())
+    let seen = delta.detectable_percent.map(|percent| format!(" (detectable: {percent:.1} %)")).unwrap_or_default();
+    let (seen, family) = if delta.family == RowFamily::Primary { (seen, "") } else { (String::new(), ", exploratory") };
+    format!("{}{seen}{runs}{family}", judged.as_text())
 }
 
 /// The pictures, and how each result was measured.
-fn page_sections(sets: &[RunSet], comparisons: &[Comparison], measured_runs: &[MeasuredRun]) -> Vec<Section> {
+fn page_sections(sets: &[RunSet], measured_runs: &[MeasuredRun]) -> Vec<Section> {
     let sheets: Vec<&ComparedResult> = sets.iter().map(RunSet::first).collect();
     let legend = || {
         let curves = sets.iter().enumerate().map(|(n, set)| [letter(n), color(n), set.name.clone()]);
         Block::legend(curves.collect())
     };
-    let is_paired = comparisons.iter().flat_map(|comparison| &comparison.deltas).any(|delta| delta.paired);
-    let reading = [READING].into_iter().chain(is_paired.then_some(PAIRED_READING));
-    let mut sections = vec![Section::page("").with(Block::notes(reading))];
+    let mut sections = vec![Section::page("").with(Block::notes([READING]))];
     let (spreads, courses) = (spreads(&sheets), courses(measured_runs));
     if !spreads.is_empty() {
         let has_several = sets.iter().any(|set| set.runs().len() > 1);

@@ -91,7 +91,7 @@ HELPER = """
 #![allow(dead_code)]
 mod libm { unsafe extern "C" { #[link_name = "lgamma"] fn c_lgamma(x: f64) -> f64; } pub fn lgamma(x: f64) -> f64 { unsafe { c_lgamma(x) } } }
 mod units { pub fn four_digits(rate: f64) -> f64 { let scale = 10f64.powi(3 - rate.abs().log10().floor() as i32); (rate * scale).round() / scale } }
-mod student; mod within_run; mod rate_search; mod growth; mod latency_trend; mod visits;
+mod student; mod within_run; mod rate_search; mod growth; mod latency_trend;
 use rate_search::{ProbeOutcome, RateSearcher, RateStep};
 fn main() {
     for line in std::io::stdin().lines() {
@@ -99,13 +99,19 @@ fn main() {
         let (task, rest) = line.split_once(' ').unwrap();
         let values: Vec<f64> = rest.split(' ').map(|value| value.parse().unwrap()).collect();
         match task {
-            "mean" => match within_run::RunSeries::new(values).mean_interval() {
+            "mean" => match within_run::RunSeries::new(&values, 1.0).mean_interval() {
                 Ok((low, high)) => println!("{low} {high}"),
                 Err(_) => println!("none"),
             },
             "growth" => {
                 let visits: Vec<(f64, f64)> = values.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
-                let growth = growth::Growth::of(&visits);
+                let mut ends: Vec<f64> = visits.iter().map(|visit| visit.1).collect();
+                ends.sort_by(f64::total_cmp);
+                let growth = growth::Growth::estimate(&latency_trend::VisitsInOrder {
+                    count: visits.len(),
+                    visits: &|| Box::new(visits.iter().copied()),
+                    ends: &|| Box::new(ends.iter().copied()),
+                });
                 println!("{}", u8::from(growth.is_some_and(|growth| growth.is_likely())));
             }
             "search" => {
@@ -128,7 +134,7 @@ fn main() {
 
 
 def build_helper(folder):
-    names = ("student", "within_run", "rate_search", "growth", "latency_trend", "visits")
+    names = ("student", "within_run", "rate_search", "growth", "latency_trend")
     for path in [path for path in STATS.rglob("*.rs") if path.relative_to(STATS).parts[0].removesuffix(".rs") in names]:
         text = re.sub(r"^use (schemars|serde)::.*\n", "", path.read_text(), flags=re.M).replace("libm::", "crate::libm::")
         text = re.sub(r"^ *#\[serde\(.*\n", "", text.replace(", Serialize, Deserialize, JsonSchema", ""), flags=re.M)

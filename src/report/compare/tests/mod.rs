@@ -272,8 +272,11 @@ fn the_number_of_runs_that_could_tell_is_given() {
     let delta = comparison.find("ttft", "mean").unwrap();
     assert_eq!(delta.judgement, Some(Judgement::CannotTell));
     assert!(delta.runs_needed.is_some_and(|runs| runs > 3), "{delta:?}");
-    let text = document(&[], &[comparison], &[]).terminal(crate::Styler::OFF);
-    assert!(text.contains("cannot tell, ") && text.contains("means over 3 and 3 runs"), "{text}");
+    let text = document(&[], std::slice::from_ref(&comparison), &[]).terminal(crate::Styler::OFF);
+    let detectable = delta.detectable_percent.unwrap();
+    assert!(detectable > delta.percent.unwrap().abs(), "{delta:?}");
+    let row = format!("cannot tell (detectable: {detectable:.1} %), {} runs each could", delta.runs_needed.unwrap());
+    assert!(text.contains(&row) && text.contains("means over 3 and 3 runs"), "{row}: {text}");
 }
 
 #[test]
