@@ -1,6 +1,7 @@
 //! The record of one request, with stamps in ns from the schedule's start; and the records of a run, in memory or, when
 //! there are many, in a temporary file.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 
@@ -235,9 +236,17 @@ impl RequestRecords {
         self.0.context().check()
     }
 
+    /// Like [`Self::iter`], for a pass that keeps none of them: those in memory are not copied.
+    pub(crate) fn borrowed(&self) -> impl Iterator<Item = Cow<'_, RequestRecord>> {
+        self.0.borrowed().map(|stored| match stored {
+            Cow::Borrowed(StoredRecord(record)) => Cow::Borrowed(record),
+            Cow::Owned(StoredRecord(record)) => Cow::Owned(record),
+        })
+    }
+
     /// The successful ones.
-    pub(crate) fn ok(&self) -> impl Iterator<Item = RequestRecord> {
-        self.iter().filter(|record| record.ended == RequestEnd::Ok)
+    pub(crate) fn ok(&self) -> impl Iterator<Item = Cow<'_, RequestRecord>> {
+        self.borrowed().filter(|record| record.is_ok())
     }
 
     /// Those of several workers, by index.
@@ -252,7 +261,8 @@ impl RequestRecords {
     }
 
     pub(crate) fn filtered(&self, is_kept: impl Fn(&RequestRecord) -> bool) -> Self {
-        Self(Spool::collect(self.iter().filter(is_kept).map(StoredRecord), self.0.context()))
+        let kept = self.borrowed().filter(|record| is_kept(record)).map(Cow::into_owned);
+        Self(Spool::collect(kept.map(StoredRecord), self.0.context()))
     }
 
     pub(crate) fn sorted_by_key<K: Ord>(&self, key: impl Fn(&RequestRecord) -> K) -> Self {
@@ -261,13 +271,13 @@ impl RequestRecords {
 
     /// What is taken of some records, in their order.
     pub(crate) fn column<T: SpoolValue>(&self, of: impl Fn(&RequestRecord) -> Option<T>) -> Spool<T> {
-        Spool::collect(self.iter().filter_map(|record| of(&record)), self.0.context())
+        Spool::collect(self.borrowed().filter_map(|record| of(&record)), self.0.context())
     }
 
     /// A number of each record that has one, in place of what `into` held: those of ten million records take 80 MB, so
     /// that one vector serves one number after the other.
     pub(crate) fn values_into(&self, into: &mut Vec<f64>, of: impl Fn(&RequestRecord) -> Option<f64> + Sync) {
-        self.0.filter_map_into(into, |StoredRecord(record)| of(&record));
+        self.0.filter_map_into(into, |StoredRecord(record)| of(record));
     }
 
     /// What was made of these records.

@@ -41,7 +41,7 @@ impl LoadConditions {
         records: &RequestRecords,
         token_source: &str,
     ) -> Self {
-        let later = records.iter().any(|record| record.turn > 0);
+        let later = records.borrowed().any(|record| record.turn > 0);
         let first = match &spec.scenario {
             LoadPattern::Offline | LoadPattern::Server { .. } | LoadPattern::Trace { .. } => "the intended arrival",
             LoadPattern::Concurrency { .. } => {
