@@ -7,7 +7,7 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use crate::spool::{Spool, SpoolContext, SpoolReader, SpoolValue, SpoolWriter};
+use crate::spool::{Spool, SpoolContext, SpoolValue, SpoolWriter};
 use crate::{FinishReason, TokenSource, Usage, Violation};
 
 /// One request that was issued. There may be millions, so what most of them lack is boxed.
@@ -222,8 +222,8 @@ impl RequestRecords {
     }
 
     /// Each is read, or copied: a copy of an ordinary record has no allocation.
-    pub fn iter(&self) -> RecordReader<'_> {
-        RecordReader(self.0.iter())
+    pub fn iter(&self) -> impl Iterator<Item = RequestRecord> {
+        self.borrowed().map(Cow::into_owned)
     }
 
     /// All in memory: for few requests.
@@ -291,23 +291,12 @@ impl RequestRecords {
     }
 }
 
-/// Reads records from the first one on.
-pub struct RecordReader<'r>(SpoolReader<'r, StoredRecord>);
-
-impl Iterator for RecordReader<'_> {
-    type Item = RequestRecord;
-
-    fn next(&mut self) -> Option<RequestRecord> {
-        self.0.next().map(|StoredRecord(record)| record)
-    }
-}
-
 impl<'r> IntoIterator for &'r RequestRecords {
     type Item = RequestRecord;
-    type IntoIter = RecordReader<'r>;
+    type IntoIter = Box<dyn Iterator<Item = RequestRecord> + 'r>;
 
-    fn into_iter(self) -> RecordReader<'r> {
-        self.iter()
+    fn into_iter(self) -> Self::IntoIter {
+        Box::new(self.iter())
     }
 }
 

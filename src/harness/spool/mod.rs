@@ -50,11 +50,8 @@ impl<T: SpoolValue> Spool<T> {
         &self.context
     }
 
-    pub fn iter(&self) -> SpoolReader<'_, T> {
-        match &self.values {
-            Stored::Memory(values) => SpoolReader::Memory(values.iter()),
-            Stored::File(file) => SpoolReader::File(WholeFileReader::new(file, &self.context)),
-        }
+    pub fn iter(&self) -> impl Iterator<Item = T> {
+        self.borrowed().map(Cow::into_owned)
     }
 
     /// Like [`Self::iter`], for a pass that keeps none of the values: those in memory are not copied.
@@ -109,23 +106,6 @@ impl<T: SpoolValue> Spool<T> {
 impl<T: SpoolValue + Ord> Spool<T> {
     pub fn sorted(&self) -> Self {
         self.sorted_by_key(T::clone)
-    }
-}
-
-/// Reads a sequence from its beginning.
-pub(crate) enum SpoolReader<'s, T> {
-    Memory(std::slice::Iter<'s, T>),
-    File(WholeFileReader<'s, T>),
-}
-
-impl<T: SpoolValue> Iterator for SpoolReader<'_, T> {
-    type Item = T;
-
-    fn next(&mut self) -> Option<T> {
-        match self {
-            Self::Memory(values) => values.next().cloned(),
-            Self::File(reader) => reader.next(),
-        }
     }
 }
 
@@ -197,7 +177,7 @@ impl<T: SpoolValue> SpoolWriter<T> {
 }
 
 /// Of a sequence, that is held in memory.
-const IN_MEMORY: usize = 16 << 20;
+const IN_MEMORY: usize = 32 << 20;
 
 /// What one value of a sequence must be able to do: be written into a file, and read again on any core.
 pub(crate) trait SpoolValue: Clone + Send + Serialize + DeserializeOwned {}
@@ -273,7 +253,8 @@ fn sorted<T: SpoolValue, K: Ord>(
     };
     let mut is_last = next_run(&mut run);
     if is_last {
-        return Spool::collect(run, context);
+        run.shrink_to_fit();
+        return Spool { values: Stored::Memory(Arc::new(run)), context: context.clone() };
     }
     let mut write = || {
         let mut file = BlockWriter::new()?;
