@@ -74,7 +74,7 @@ pub use measure::stability::Stability;
 pub use measure::steady::Steady;
 pub use measure::subsets::{HostShare, SessionsSummary, SlowServer, host_of};
 pub use measure::workload::Workload;
-pub use record::{FailedAttempt, FailureClass, RecordReader, RequestEnd, RequestRecord, RequestRecords, ServerStamps};
+pub use record::{FailedAttempt, FailureClass, RequestEnd, RequestRecord, RequestRecords, ServerStamps};
 pub use schedule::data::{ChatMessage, DataSummary, NpyError, NpyIntegers, PreviousAnswers, Prompt};
 pub use schedule::plan::{
     ExternalSample, PlannedReader, PlannedRequest, PlannedRequests, RequestSchedule, RequestTrigger, plan,

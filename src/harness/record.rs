@@ -1,12 +1,13 @@
 //! The record of one request, with stamps in ns from the schedule's start; and the records of a run, in memory or, when
 //! there are many, in a temporary file.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use crate::spool::{Spool, SpoolContext, SpoolReader, SpoolValue, SpoolWriter};
+use crate::spool::{Spool, SpoolContext, SpoolValue, SpoolWriter};
 use crate::{FinishReason, TokenSource, Usage, Violation};
 
 /// One request that was issued. There may be millions, so what most of them lack is boxed.
@@ -214,8 +215,8 @@ impl RequestRecords {
     }
 
     /// Each is read, or copied: a copy of an ordinary record has no allocation.
-    pub fn iter(&self) -> RecordReader<'_> {
-        RecordReader(self.0.iter())
+    pub fn iter(&self) -> impl Iterator<Item = RequestRecord> {
+        self.borrowed().map(Cow::into_owned)
     }
 
     /// All in memory: for few requests.
@@ -228,9 +229,17 @@ impl RequestRecords {
         self.0.context().check()
     }
 
+    /// Like [`Self::iter`], for a pass that keeps none of them: those in memory are not copied.
+    pub(crate) fn borrowed(&self) -> impl Iterator<Item = Cow<'_, RequestRecord>> {
+        self.0.borrowed().map(|stored| match stored {
+            Cow::Borrowed(StoredRecord(record)) => Cow::Borrowed(record),
+            Cow::Owned(StoredRecord(record)) => Cow::Owned(record),
+        })
+    }
+
     /// The successful ones.
-    pub(crate) fn ok(&self) -> impl Iterator<Item = RequestRecord> {
-        self.iter().filter(|record| record.ended == RequestEnd::Ok)
+    pub(crate) fn ok(&self) -> impl Iterator<Item = Cow<'_, RequestRecord>> {
+        self.borrowed().filter(|record| record.is_ok())
     }
 
     /// Those of several workers, by index.
@@ -245,7 +254,8 @@ impl RequestRecords {
     }
 
     pub(crate) fn filtered(&self, is_kept: impl Fn(&RequestRecord) -> bool) -> Self {
-        Self(Spool::collect(self.iter().filter(is_kept).map(StoredRecord), self.0.context()))
+        let kept = self.borrowed().filter(|record| is_kept(record)).map(Cow::into_owned);
+        Self(Spool::collect(kept.map(StoredRecord), self.0.context()))
     }
 
     pub(crate) fn sorted_by_key<K: Ord>(&self, key: impl Fn(&RequestRecord) -> K) -> Self {
@@ -254,13 +264,13 @@ impl RequestRecords {
 
     /// What is taken of some records, in their order.
     pub(crate) fn column<T: SpoolValue>(&self, of: impl Fn(&RequestRecord) -> Option<T>) -> Spool<T> {
-        Spool::collect(self.iter().filter_map(|record| of(&record)), self.0.context())
+        Spool::collect(self.borrowed().filter_map(|record| of(&record)), self.0.context())
     }
 
     /// A number of each record that has one, in place of what `into` held: those of ten million records take 80 MB, so
     /// that one vector serves one number after the other.
     pub(crate) fn values_into(&self, into: &mut Vec<f64>, of: impl Fn(&RequestRecord) -> Option<f64> + Sync) {
-        self.0.filter_map_into(into, |StoredRecord(record)| of(&record));
+        self.0.filter_map_into(into, |StoredRecord(record)| of(record));
     }
 
     /// What was made of these records.
@@ -274,23 +284,12 @@ impl RequestRecords {
     }
 }
 
-/// Reads records from the first one on.
-pub struct RecordReader<'r>(SpoolReader<'r, StoredRecord>);
-
-impl Iterator for RecordReader<'_> {
-    type Item = RequestRecord;
-
-    fn next(&mut self) -> Option<RequestRecord> {
-        self.0.next().map(|StoredRecord(record)| record)
-    }
-}
-
 impl<'r> IntoIterator for &'r RequestRecords {
     type Item = RequestRecord;
-    type IntoIter = RecordReader<'r>;
+    type IntoIter = Box<dyn Iterator<Item = RequestRecord> + 'r>;
 
-    fn into_iter(self) -> RecordReader<'r> {
-        self.iter()
+    fn into_iter(self) -> Self::IntoIter {
+        Box::new(self.iter())
     }
 }
 

@@ -9,6 +9,7 @@ use base::event::{Event, TaskId};
 
 /// The runner's reason for a task without a record.
 const FIRST_TIME: &str = "not in cache";
+const WAITS_FOR_NONE: &str = "which uses this state folder; with one of its own (`--home DIR`) a run waits for none";
 
 /// How much to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +43,8 @@ pub(crate) fn line(event: &Event, run_state: &RunState, verbosity: Verbosity, st
             let _ = writeln!(out, "{} stopping: {}", styler.tone(TextRole::Warning, "!"), clean(why));
         }
         Event::Waiting { run, pid } => {
-            let _ = writeln!(out, "{} waiting for run {run} (process {pid})", styler.tone(TextRole::Warning, "!"));
+            let mark = styler.tone(TextRole::Warning, "!");
+            let _ = writeln!(out, "{mark} waiting for run {run} (process {pid}), {WAITS_FOR_NONE}");
         }
         Event::TaskFinished { task, done, .. } | Event::TaskCached { task, done, .. } if verbosity.quiet => {
             warnings(task, &done.warnings, styler, out);
@@ -189,5 +191,16 @@ mod tests {
         let mut out = String::new();
         running_lines(&state, 31.0, 21.0, Styler::OFF, &mut out);
         assert_eq!(out, "… long  120 of 500 answered, 2 failed, after 30 s\n");
+    }
+
+    #[test]
+    fn the_line_of_a_wait_names_how_to_avoid_it() {
+        let mut out = String::new();
+        let verbosity = Verbosity { quiet: true, verbose: false, frameless: false, bars: false };
+        let waiting = Event::Waiting { run: "r1".to_owned(), pid: 7 };
+        line(&waiting, &RunState::new(), verbosity, Styler::OFF, &mut out);
+        let expected = "! waiting for run r1 (process 7), which uses this state folder; with one of its own \
+                        (`--home DIR`) a run waits for none\n";
+        assert_eq!(out, expected);
     }
 }

@@ -529,6 +529,7 @@ fn the_wait_for_another_run_is_no_part_of_a_run() {
     let output = fs::File::create(world.path("second")).unwrap();
     let second = world.command(&["run", "m"]).stdout(output).stderr(Stdio::piped()).spawn().unwrap();
     until("the second run to wait", || world.read("second").contains("waiting for run"));
+    assert!(world.read("second").contains("`--home DIR`"), "{}", world.read("second"));
     let waiting = Instant::now();
     std::thread::sleep(Duration::from_secs(2));
     let waited = waiting.elapsed();
@@ -539,6 +540,20 @@ fn the_wait_for_another_run_is_no_part_of_a_run() {
     let runs: serde_json::Value = serde_json::from_str(&world.good(&["runs", "--json"]).stdout).unwrap();
     let took = runs["runs"][0]["seconds"].as_f64().unwrap();
     assert!(took < most, "{took} s of {most} s without the wait");
+}
+
+/// Two processes, and the first is in the middle of its run until the second has ended.
+#[test]
+fn a_run_with_a_state_folder_of_its_own_waits_for_none() {
+    let world = world(GATED);
+    let first = world.start(&["run", "m"]);
+    world.await_file("started");
+    world.manifest("n", "stages:\n  b: { shell: echo b }\n");
+    let beside = world.good(&["run", "n", "--home", "beside"]);
+    assert!(!beside.stdout.contains("waiting for run"), "{beside:?}");
+    assert!(!world.path("gate").exists() && world.path("beside/runs").is_dir());
+    world.file("gate", "");
+    assert_eq!(Ended::of(first).code, 0);
 }
 
 /// The tasks of a `foreach` have the names that every other command has for them.

@@ -121,7 +121,8 @@ fn loads(answered: &RequestRecords, records: &RequestRecords) -> Vec<u64> {
     let issues = records.sorted_stamps(|record| record.t_issue);
     let ends = records.sorted_stamps(|record| record.t_end);
     let (mut issued, mut ended) = (Before::new(&issues), Before::new(&ends));
-    let by_issue = answered.collected((0_u64..).zip(answered).map(|(place, record)| (record.t_issue, place))).sorted();
+    let by_issue =
+        answered.collected((0_u64..).zip(answered.borrowed()).map(|(place, record)| (record.t_issue, place))).sorted();
     let mut loads = vec![0; answered.len()];
     for (at, place) in by_issue.iter() {
         loads[place as usize] = issued.count(at).saturating_sub(ended.count(at + 1)) as u64;
@@ -147,7 +148,7 @@ impl Course<'_> {
         let count = self.answered.len();
         let thin = count.div_ceil(MOST_VALUES).max(1);
         let series: Vec<(usize, Observation)> = (0..)
-            .zip(self.answered)
+            .zip(self.answered.borrowed())
             .step_by(thin)
             .filter_map(|(at, record)| Some((at, Observation { value: (self.value)(&record)?, load: self.loads[at] })))
             .collect();
@@ -157,7 +158,7 @@ impl Course<'_> {
         if let Some(change) = beginning.and_then(|step| self.beginning(name, step)) {
             return Some(change);
         }
-        let (first, last) = (self.answered.iter().next()?.t_sched, self.answered.iter().last()?.t_sched);
+        let (first, last) = (self.answered.borrowed().next()?.t_sched, self.answered.borrowed().last()?.t_sched);
         let shift = LatencyShift::find(&values, self.is_constant).filter(|_| last - first >= LEAST_NS)?;
         let step = place(shift.step.unwrap_or(values.len() / 2));
         if shift.step.is_some() && shift.ratio < 1.0 && step as f64 <= MOST_OF_RUN * count as f64 {
@@ -181,7 +182,7 @@ impl Course<'_> {
 
     fn parts(&self, name: &str, step: usize) -> Option<CourseChange> {
         let sorted = |from: usize, to: usize| {
-            let part = self.answered.iter().skip(from).take(to - from);
+            let part = self.answered.borrowed().skip(from).take(to - from);
             let mut values: Vec<f64> = part.filter_map(|record| Some((self.shown)(&record)? / 1e6)).collect();
             values.sort_unstable_by(f64::total_cmp);
             values
@@ -196,7 +197,7 @@ impl Course<'_> {
         Some(CourseChange {
             metric: name.to_owned(),
             requests: step as u64,
-            at_s: self.answered.iter().nth(step)?.t_sched as f64 / 1e9,
+            at_s: self.answered.borrowed().nth(step)?.t_sched as f64 / 1e9,
             before_ms,
             after_ms,
             p99_ms: percentile(&sorted(0, count), 0.99)?,

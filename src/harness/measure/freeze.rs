@@ -115,7 +115,7 @@ impl ServerFreeze {
         let frozen = Self {
             from_s: longest.from as f64 / 1e9,
             to_s: longest.to as f64 / 1e9,
-            held_up: records.iter().filter(|record| is_in_flight(record, longest.from, longest.to)).count() as u64,
+            held_up: records.borrowed().filter(|record| is_in_flight(record, longest.from, longest.to)).count() as u64,
             pauses: pauses.len() as u64,
             total_s: pauses.iter().map(|silence| silence.length() as f64 / 1e9).sum(),
         };
@@ -146,7 +146,7 @@ impl ServerFreeze {
 /// All gaps between events while requests were in flight, and the long ones in which several waited at the end: a
 /// server with little to do has few in flight when it begins to pause.
 fn silences(records: &RequestRecords) -> (Gaps, Vec<Silence>) {
-    let stamps = records.iter().flat_map(|record| [record.t_first, record.t_last, Some(record.t_end)]).flatten();
+    let stamps = records.borrowed().flat_map(|record| [record.t_first, record.t_last, Some(record.t_end)]).flatten();
     let events = records.collected(stamps).sorted();
     let (mut gaps, mut long) = (Gaps::default(), Vec::new());
     let starts = records.sorted_stamps(|record| record.t_issue);
@@ -174,11 +174,11 @@ fn silences(records: &RequestRecords) -> (Gaps, Vec<Silence>) {
 /// Several requests waited for much longer than is usual, and no stream went on.
 fn holds_up(silence: Silence, records: &RequestRecords, usual_ttft: f64) -> bool {
     let Silence { from, to, .. } = silence;
-    let held = || records.iter().filter(|record| record.t_issue < to && record.t_end >= to);
+    let held = || records.borrowed().filter(|record| record.t_issue < to && record.t_end >= to);
     let has_moved = held().any(|record| {
         let is_streaming = record.t_first.is_some_and(|first| first <= from);
         is_streaming && (record.max_gap as f64) < SHARE_OF_GAP * silence.length() as f64
     });
     let is_late = |record: &RequestRecord| (to - record.t_issue.max(from)) as f64 >= TIMES_TTFT * usual_ttft;
-    !has_moved && held().filter(is_late).count() >= LEAST_HELD_UP
+    !has_moved && held().filter(|record| is_late(record)).count() >= LEAST_HELD_UP
 }

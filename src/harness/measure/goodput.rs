@@ -39,7 +39,7 @@ fn is_within_tpot(limit: f64, record: &RequestRecord) -> Option<bool> {
 /// met.
 fn lacks_tpot(slo: Slo, records: &RequestRecords) -> bool {
     let Some(limit) = slo.tpot_ms else { return false };
-    let mut answers = records.iter().filter(is_answered).peekable();
+    let mut answers = records.borrowed().filter(|record| is_answered(record)).peekable();
     answers.peek().is_some() && answers.all(|record| is_within_tpot(limit, &record).is_none())
 }
 
@@ -88,7 +88,7 @@ impl Goodput {
             return Some(Self { slo, of: scheduled, ..Self::default() });
         }
         let (mut good, mut tokens) = (0_u64, 0.0);
-        for record in records.iter().filter(|record| is_met(slo, record)) {
+        for record in records.borrowed().filter(|record| is_met(slo, record)) {
             good += 1;
             tokens += f64::from(record.tokens);
         }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::measure::collector::WorkerOutput;
 use crate::schedule::plan::PLAN;
-use crate::spool::{Spool, SpoolReader};
+use crate::spool::Spool;
 use crate::{BenchSpec, DataSummary, LoadPattern, PromptSource, RequestRecords, RequestSchedule, SessionsSummary};
 
 /// The load as it was planned and as it could be sent.
@@ -41,7 +41,7 @@ impl LoadConditions {
         records: &RequestRecords,
         token_source: &str,
     ) -> Self {
-        let later = records.iter().any(|record| record.turn > 0);
+        let later = records.borrowed().any(|record| record.turn > 0);
         let first = match &spec.scenario {
             LoadPattern::Offline | LoadPattern::Server { .. } | LoadPattern::Trace { .. } => "the intended arrival",
             LoadPattern::Concurrency { .. } => {
@@ -94,13 +94,14 @@ pub(crate) fn in_flight_changes(issues: &Spool<u64>, ends: &Spool<u64>) -> impl 
 
 /// Counts sorted stamps before times that do not go back.
 pub(crate) struct Before<'s> {
-    rest: Peekable<SpoolReader<'s, u64>>,
+    rest: Peekable<Box<dyn Iterator<Item = u64> + 's>>,
     count: usize,
 }
 
 impl<'s> Before<'s> {
     pub fn new(sorted: &'s Spool<u64>) -> Self {
-        Self { rest: sorted.iter().peekable(), count: 0 }
+        let rest: Box<dyn Iterator<Item = u64>> = Box::new(sorted.iter());
+        Self { rest: rest.peekable(), count: 0 }
     }
 
     pub fn count(&mut self, time: u64) -> usize {

@@ -33,7 +33,7 @@ const LONGEST_LINE: u64 = 256 << 20;
 /// Requests are one JSON object a line, by index, stamps in ns from the start.
 pub fn write(dir: &Path, measured: &Measured) -> Result<(), HarnessError> {
     put(&dir.join(REQUESTS), |out| {
-        for record in &measured.requests {
+        for record in measured.requests.borrowed() {
             serde_json::to_writer(&mut *out, &record)?;
             out.write_all(b"\n")?;
         }

@@ -45,7 +45,7 @@ impl Steady {
     ) -> Option<Self> {
         let answered = answered_in_order(records);
         let cut = cut(&answered, freeze)?;
-        let (from, to) = (answered.iter().nth(cut)?.t_sched, answered.iter().last()?.t_sched);
+        let (from, to) = (answered.borrowed().nth(cut)?.t_sched, answered.borrowed().last()?.t_sched);
         if to <= from {
             return None;
         }
@@ -54,12 +54,12 @@ impl Steady {
         let mut values = Vec::with_capacity(inside);
         let mut metric = |row: &LatencyMetric, value: fn(&RequestRecord) -> Option<f64>| {
             values.clear();
-            values.extend(answered.iter().skip(cut).filter_map(|record| value(&record)));
+            values.extend(answered.borrowed().skip(cut).filter_map(|record| value(&record)));
             let excluded = (inside - values.len()) as u64;
             Metric::exact(&row.label(zero, WINDOW, token_source), &mut values, excluded)
         };
         let seconds = (to - from) as f64 / 1e9;
-        let ended = answered.iter().filter(|record| (from..to).contains(&record.t_end)).count();
+        let ended = answered.borrowed().filter(|record| (from..to).contains(&record.t_end)).count();
         let whole = from.div_ceil(1_000_000_000) as usize..(to / 1_000_000_000) as usize;
         let whole_tokens = tokens.get(whole.clone()).filter(|part| !part.is_empty());
         Some(Self {
@@ -115,7 +115,7 @@ fn batch_means(mut series: impl Iterator<Item = f64>) -> Vec<f64> {
 pub(crate) fn cut(answered: &RequestRecords, freeze: Option<&ServerFreeze>) -> Option<usize> {
     let is_free = |record: &RequestRecord| freeze.is_none_or(|freeze| !freeze.overlaps(record));
     let series = || {
-        let free = answered.iter().enumerate().filter(|(_, record)| is_free(record));
+        let free = answered.borrowed().enumerate().filter(|(_, record)| is_free(record));
         free.filter_map(|(place, record)| Some((place, ttft(&record)?)))
     };
     match mser5(series().map(|(_, ttft)| ttft))? {

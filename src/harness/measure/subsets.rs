@@ -136,7 +136,7 @@ impl SlowServer {
         let pairs = servers.flat_map(|(at, server)| metrics.map(|(name, value)| (at, server, name, value)));
         let slow = pairs.filter_map(|(at, server, name, value)| {
             let part = |is_its: bool| -> Vec<f64> {
-                let chosen = answered.iter().filter(|record| (record.endpoint == at) == is_its);
+                let chosen = answered.borrowed().filter(|record| (record.endpoint == at) == is_its);
                 chosen.filter_map(|record| value(&record)).collect()
             };
             let (median, others) = slower_medians(&part(true), part(false))?;
@@ -202,14 +202,14 @@ impl SessionsSummary {
             let excluded = chosen().count() as u64 - ns.len() as u64;
             Metric::exact(&MetricLabel { population, zero_point, window: FULL, token_source }, &mut ns, excluded)
         };
-        let mut turns: Vec<u64> = records.iter().map(|record| record.session).collect();
+        let mut turns: Vec<u64> = records.borrowed().map(|record| record.session).collect();
         turns.sort_unstable();
         turns.dedup();
         let count = turns.len() as u64;
         Self {
             count,
             turns_mean: records.len() as f64 / count.max(1) as f64,
-            turns_max: records.iter().map(|record| record.turn + 1).max().unwrap_or(0),
+            turns_max: records.borrowed().map(|record| record.turn + 1).max().unwrap_or(0),
             ttft_first: metric(false, "successful first turns", first),
             ttft_later: metric(true, "successful later turns", "end_of_turn_and_pause"),
         }
@@ -253,7 +253,7 @@ pub(crate) fn server_side(spec: &BenchSpec, records: &RequestRecords) -> Option<
 /// None unless `cancel` was requested.
 pub(crate) fn cancellations(spec: &BenchSpec, records: &RequestRecords) -> Option<Cancellations> {
     let cancel = spec.request.cancel?;
-    let cancelled = || records.iter().filter(|record| record.ended == RequestEnd::CancelledEarly);
+    let cancelled = || records.borrowed().filter(|record| record.ended == RequestEnd::CancelledEarly);
     let population = "requests that were cancelled early";
     let label = MetricLabel { population, zero_point: "cancel", window: FULL, token_source: "" };
     let ends = cancelled().filter_map(|record| Some(record.t_end.saturating_sub(record.t_cancel?) as f64));

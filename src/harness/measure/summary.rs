@@ -69,7 +69,7 @@ pub(crate) fn summarize(
     let records = &merged.records;
     let rates = rates(spec, schedule, records);
     // No task waits for the end of a request that the client cancelled.
-    let cancelled_early = records.iter().filter(|record| record.ended == RequestEnd::CancelledEarly).count() as u64;
+    let cancelled_early = records.borrowed().filter(|record| record.ended == RequestEnd::CancelledEarly).count() as u64;
     let to_answer = schedule.requests.len() as u64 - cancelled_early;
     let stability = Stability::from_records(spec, records);
     let tokens = tokens(&merged, count, stability.freeze.as_ref());
@@ -162,7 +162,7 @@ pub(crate) fn summarize(
 fn counts(scheduled: u64, issued: u64, not_sent: u64, in_flight_at_end: u64, records: &RequestRecords) -> Counts {
     let mut counts = Counts { scheduled, issued, in_flight_at_end, not_sent, ..Counts::default() };
     let mut servers = BTreeMap::<u32, UnexplainedEnds>::new();
-    for record in records {
+    for record in records.borrowed() {
         servers.entry(record.endpoint).or_default().add(&record);
         if let Some(reason) = record.finish_reason {
             *counts.finish_reasons.entry(reason).or_default() += 1;
@@ -295,7 +295,7 @@ fn rates(spec: &BenchSpec, schedule: &RequestSchedule, records: &RequestRecords)
     let (mut answered, mut tokens, mut window_ns) = (0_usize, 0.0, 0);
     // Issue and end of the successful request that was issued last.
     let mut last_query = (0, 0);
-    for record in records {
+    for record in records.borrowed() {
         issued.add(record.t_issue);
         // Later turns wait for answers and are no arrivals.
         if record.turn == 0 {
@@ -334,7 +334,7 @@ fn served_until(last_arrival: u64, records: &RequestRecords) -> Option<(f64, f64
     /// Fewer gaps show little of a rate.
     const LEAST: usize = 10;
     let (mut ends, mut tokens, mut first) = (InstantRange::NONE, 0.0, (u64::MAX, 0.0));
-    for record in records.iter().filter(|record| record.is_ok() && record.t_end <= last_arrival) {
+    for record in records.borrowed().filter(|record| record.is_ok() && record.t_end <= last_arrival) {
         ends.add(record.t_end);
         tokens += f64::from(record.tokens);
         if record.t_end < first.0 {
@@ -371,7 +371,7 @@ fn littles_law(area: f64, wall_ns: u64, records: &RequestRecords) -> LittlesLaw 
     if wall_ns == 0 || records.is_empty() {
         return LittlesLaw::default();
     }
-    let total: f64 = records.iter().map(|record| record.t_end.saturating_sub(record.t_issue) as f64).sum();
+    let total: f64 = records.borrowed().map(|record| record.t_end.saturating_sub(record.t_issue) as f64).sum();
     let wall_s = wall_ns as f64 / NS;
     let in_flight_mean = area / wall_ns as f64;
     let rate = records.len() as f64 / wall_s;
@@ -400,7 +400,7 @@ fn client(outputs: &[WorkerOutput]) -> ClientUsage {
 }
 
 fn slices(all: &Collector<RequestRecords>) -> Vec<TimeSlice> {
-    let seconds = all.records.iter().map(|record| record.t_end / SECOND + 1).max().unwrap_or(0) as usize;
+    let seconds = all.records.borrowed().map(|record| record.t_end / SECOND + 1).max().unwrap_or(0) as usize;
     let mut slices: Vec<TimeSlice> =
         (0..seconds as u64).map(|second| TimeSlice { second, ..TimeSlice::default() }).collect();
     for (slice, tokens) in slices.iter_mut().zip(&all.tokens_by_second) {
@@ -408,7 +408,7 @@ fn slices(all: &Collector<RequestRecords>) -> Vec<TimeSlice> {
     }
     let mut change = vec![0i64; seconds + 1];
     let mut sums = vec![0.0; seconds];
-    for record in &all.records {
+    for record in all.records.borrowed() {
         // A second that begins at or after the issue, and before the end, counts it.
         change[(record.t_issue.div_ceil(SECOND) as usize).min(seconds)] += 1;
         change[(record.t_end.div_ceil(SECOND) as usize).min(seconds)] -= 1;

@@ -8,6 +8,7 @@
 
 mod blocks;
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
@@ -49,22 +50,28 @@ impl<T: SpoolValue> Spool<T> {
         &self.context
     }
 
-    pub fn iter(&self) -> SpoolReader<'_, T> {
-        match &self.values {
-            Stored::Memory(values) => SpoolReader::Memory(values.iter()),
-            Stored::File(file) => SpoolReader::File(WholeFileReader::new(file, &self.context)),
-        }
+    pub fn iter(&self) -> impl Iterator<Item = T> {
+        self.borrowed().map(Cow::into_owned)
+    }
+
+    /// Like [`Self::iter`], for a pass that keeps none of the values: those in memory are not copied.
+    pub fn borrowed(&self) -> impl Iterator<Item = Cow<'_, T>> {
+        let (in_memory, file) = match &self.values {
+            Stored::Memory(values) => (values.as_slice(), None),
+            Stored::File(file) => (&[][..], Some(WholeFileReader::new(file, &self.context))),
+        };
+        in_memory.iter().map(Cow::Borrowed).chain(file.into_iter().flatten().map(Cow::Owned))
     }
 
     /// What `take` makes of some values, in their order, in place of what `into` held. It may be called on several
     /// threads.
-    pub fn filter_map_into<R: Send>(&self, into: &mut Vec<R>, take: impl Fn(T) -> Option<R> + Sync) {
+    pub fn filter_map_into<R: Send>(&self, into: &mut Vec<R>, take: impl Fn(&T) -> Option<R> + Sync) {
         match &self.values {
             Stored::Memory(values) => {
                 into.clear();
-                into.extend(values.iter().cloned().filter_map(take));
+                into.extend(values.iter().filter_map(take));
             }
-            Stored::File(file) => blocks::filter_map_into(file, &self.context, into, take),
+            Stored::File(file) => blocks::filter_map_into(file, &self.context, into, |value| take(&value)),
         }
     }
 
@@ -75,7 +82,7 @@ impl<T: SpoolValue> Spool<T> {
     /// In the order of a key; equal ones stay as they are.
     pub fn sorted_by_key<K: Ord>(&self, key: impl Fn(&T) -> K) -> Self {
         match &self.values {
-            _ if self.iter().is_sorted_by_key(|value| key(&value)) => self.clone(),
+            _ if self.borrowed().is_sorted_by_key(|value| key(&value)) => self.clone(),
             Stored::Memory(values) => {
                 let mut sorted = Vec::clone(values);
                 sorted.sort_by_key(key);
@@ -99,23 +106,6 @@ impl<T: SpoolValue> Spool<T> {
 impl<T: SpoolValue + Ord> Spool<T> {
     pub fn sorted(&self) -> Self {
         self.sorted_by_key(T::clone)
-    }
-}
-
-/// Reads a sequence from its beginning.
-pub(crate) enum SpoolReader<'s, T> {
-    Memory(std::slice::Iter<'s, T>),
-    File(WholeFileReader<'s, T>),
-}
-
-impl<T: SpoolValue> Iterator for SpoolReader<'_, T> {
-    type Item = T;
-
-    fn next(&mut self) -> Option<T> {
-        match self {
-            Self::Memory(values) => values.next().cloned(),
-            Self::File(reader) => reader.next(),
-        }
     }
 }
 
@@ -187,7 +177,7 @@ impl<T: SpoolValue> SpoolWriter<T> {
 }
 
 /// Of a sequence, that is held in memory.
-const IN_MEMORY: usize = 16 << 20;
+const IN_MEMORY: usize = 32 << 20;
 
 /// What one value of a sequence must be able to do: be written into a file, and read again on any core.
 pub(crate) trait SpoolValue: Clone + Send + Serialize + DeserializeOwned {}
@@ -263,7 +253,8 @@ fn sorted<T: SpoolValue, K: Ord>(
     };
     let mut is_last = next_run(&mut run);
     if is_last {
-        return Spool::collect(run, context);
+        run.shrink_to_fit();
+        return Spool { values: Stored::Memory(Arc::new(run)), context: context.clone() };
     }
     let mut write = || {
         let mut file = BlockWriter::new()?;
@@ -327,10 +318,11 @@ mod tests {
             let spool = Spool::collect(values.iter().cloned(), &SpoolContext::with_memory(bytes));
             assert_eq!(matches!(spool.values, Stored::File(_)), bytes < 1 << 20);
             assert!(spool.len() == values.len() && spool.iter().eq(values.iter().cloned()));
-            let even = |(key, text): (u64, String)| (key % 2 == 0).then_some((text, key));
+            assert!(spool.borrowed().map(Cow::into_owned).eq(values.iter().cloned()));
+            let even = |(key, text): &(u64, String)| (key % 2 == 0).then(|| (text.clone(), *key));
             let mut evens = vec![("before".to_owned(), 1)];
             spool.filter_map_into(&mut evens, even);
-            assert!(evens.into_iter().eq(values.iter().cloned().filter_map(even)));
+            assert!(evens.into_iter().eq(values.iter().filter_map(even)));
             if bytes > 0 {
                 let sorted = spool.sorted_by_key(|(key, _)| *key);
                 assert!(sorted.iter().eq(expected.iter().cloned()), "equal keys stay in their order");

@@ -57,7 +57,7 @@ impl LateRequests {
             let bound_ns = limit.request.at(ttft_p50) * 1e6;
             let is_late =
                 |record: &crate::RequestRecord| record.t_issue.saturating_sub(record.t_sched) as f64 > bound_ns;
-            records.iter().filter(is_late).count() as u64
+            records.borrowed().filter(|record| is_late(record)).count() as u64
         };
         Self { late: beyond(&LAG), very_late: beyond(&LAG_HARD) }
     }

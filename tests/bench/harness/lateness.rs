@@ -8,7 +8,7 @@ use crate::Outcome;
 use crate::race::Race;
 use crate::server::{Server, monotonic};
 use crate::spread::Spread;
-use crate::tap::Tap;
+use crate::tap::{CORES_TO_SPIN, Tap};
 
 const SECONDS: f64 = 10.0;
 /// At most, so that the law is put to a test of the same power at the high rates.
@@ -19,6 +19,9 @@ const RATES: [f64; 6] = [20.0, 100.0, 400.0, 2_000.0, 4_000.0, 8_000.0];
 pub fn print(share: f64) -> Outcome {
     println!("Late at the server's socket against the schedule, µs: p50 / p99 / max; goal p99 ≤ 300 at ≤ 2,000/s");
     println!("(behind it: as issued by the client; as the server's program read them)");
+    if std::thread::available_parallelism().map_or(1, usize::from) < CORES_TO_SPIN {
+        println!("(fewer than {CORES_TO_SPIN} cores: the relay sleeps, and stamps what waits for it together)");
+    }
     for rate in RATES {
         for (name, arrivals, seeds) in [("constant", Arrivals::Constant, 1), ("Poisson", Arrivals::Poisson, SEEDS)] {
             let (mut late, mut late_issued, mut late_read) = (Vec::new(), Vec::new(), Vec::new());

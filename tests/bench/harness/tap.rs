@@ -1,12 +1,18 @@
 //! What comes out of the load generator's sockets, and when: a relay in front of a server for which the kernel stamps every
-//! request as it reaches the relay's socket. The relay's own wake-up is in no stamp. The server's stamps are later by its
-//! work on the requests before; at thousands of requests per second that is most of what they show.
+//! request as it reaches the relay's socket. The server's stamps are later by its work on the requests before; at thousands
+//! of requests per second that is most of what they show.
+//!
+//! One read has one stamp, that of its last bytes: requests that wait for the relay together are stamped together. Where
+//! cores are free for it the relay therefore never sleeps: it reads again and again, and another thread passes on what it
+//! read. Where they are not, it groups the requests of each wake-up, and the table names it.
 
 use std::io::{IoSliceMut, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd as _;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use nix::errno::Errno;
 use nix::sys::socket::sockopt::ReceiveTimestampns;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt};
 use nix::sys::time::TimeSpec;
@@ -14,6 +20,9 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// What an HTTP/2 client sends first.
 const PREFACE: usize = 24;
+
+/// Two load workers that may spin, two relays, what passes bytes on, and the server.
+pub const CORES_TO_SPIN: usize = 8;
 
 pub struct Tap {
     pub address: SocketAddr,
@@ -36,11 +45,13 @@ impl Tap {
         let address = listener.local_addr()?;
         let came: Arc<Mutex<Vec<Stamp>>> = Arc::default();
         let stamps = Arc::clone(&came);
+        let spins = std::thread::available_parallelism()?.get() >= CORES_TO_SPIN;
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                let Ok(server) = TcpStream::connect(server) else { return };
+                let Ok(mut server) = TcpStream::connect(server) else { return };
                 let stamps = Arc::clone(&stamps);
                 let (Ok(mut from), Ok(mut to)) = (server.try_clone(), client.try_clone()) else { return };
+                let (pass_on, passed_on) = channel::<Vec<u8>>();
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));
                 if setsockopt(&client, ReceiveTimestampns, &true).is_err() {
                     return;
@@ -50,9 +61,14 @@ impl Tap {
                     let _ = to.shutdown(Shutdown::Both);
                 });
                 std::thread::spawn(move || {
-                    let _ = relay(&client, &server, &stamps);
+                    for bytes in passed_on {
+                        if server.write_all(&bytes).is_err() {
+                            break;
+                        }
+                    }
                     let _ = server.shutdown(Shutdown::Both);
                 });
+                std::thread::spawn(move || relay(&client, spins, &pass_on, &stamps));
             }
         });
         Ok(Self { address, came })
@@ -66,14 +82,21 @@ impl Tap {
     }
 }
 
-fn relay(client: &TcpStream, mut server: &TcpStream, stamps: &Mutex<Vec<Stamp>>) -> std::io::Result<()> {
+fn relay(client: &TcpStream, spins: bool, server: &Sender<Vec<u8>>, stamps: &Mutex<Vec<Stamp>>) -> std::io::Result<()> {
+    let flags = if spins { MsgFlags::MSG_DONTWAIT } else { MsgFlags::empty() };
     let mut frames = Frames { skip: PREFACE, ..Frames::default() };
     let mut buffer = vec![0; 64 << 10];
     let mut control = nix::cmsg_space!(TimeSpec);
     loop {
         let (length, stamp) = {
             let mut parts = [IoSliceMut::new(&mut buffer)];
-            let message = recvmsg::<()>(client.as_raw_fd(), &mut parts, Some(&mut control), MsgFlags::empty())?;
+            let message = match recvmsg::<()>(client.as_raw_fd(), &mut parts, Some(&mut control), flags) {
+                Err(Errno::EAGAIN) => {
+                    std::hint::spin_loop();
+                    continue;
+                }
+                read => read?,
+            };
             // Of the last bytes that this read brought.
             let stamp = message.cmsgs()?.find_map(|message| match message {
                 ControlMessageOwned::ScmTimestampns(at) => Some(ns(at.tv_sec(), at.tv_nsec())),
@@ -93,7 +116,9 @@ fn relay(client: &TcpStream, mut server: &TcpStream, stamps: &Mutex<Vec<Stamp>>)
         let at = stamp.map_or(monotonic, |stamp| stamp - real + monotonic);
         let stamp = Stamp { at, is_kernels: stamp.is_some() };
         stamps.lock().unwrap_or_else(PoisonError::into_inner).extend(std::iter::repeat_n(stamp, requests));
-        server.write_all(&buffer[..length])?;
+        if server.send(buffer[..length].to_vec()).is_err() {
+            return Ok(());
+        }
     }
 }
 
