@@ -62,13 +62,23 @@ pub struct ResultDifference {
     pub changes: Vec<ValueChange>,
 }
 
+/// What of two submissions is compared.
+#[derive(Clone, Debug, Default)]
+pub struct DiffSelection {
+    /// Of this submitter only.
+    pub submitter: Option<String>,
+    /// A system of `a` and the one of `b` that it is compared with, whatever their names and accelerators are.
+    pub systems: Vec<(String, String)>,
+}
+
 /// What `a` and `b` hold, result by result, then system by system. Each is a submission folder or the output of a run.
 ///
 /// # Errors
 /// One that holds neither results nor LoadGen's logs, by its name.
-pub fn compare(a: &Path, b: &Path) -> Result<Vec<ResultDifference>, DiffError> {
-    let (a, b) = (side(a)?, side(b)?);
-    let pairs = SystemPairs::pair(&a.systems, &b.systems);
+pub fn compare(a: &Path, b: &Path, selection: &DiffSelection) -> Result<Vec<ResultDifference>, DiffError> {
+    let submitter = selection.submitter.as_deref();
+    let (a, b) = (side(a, submitter)?, side(b, submitter)?);
+    let pairs = SystemPairs::pair(&a.systems, &b.systems, &selection.systems);
     let (a, b) = (a.named(|system| pairs.name_of_a(system)), b.named(|system| pairs.name_of_b(system)));
     let mut differences = Vec::new();
     for name in a.keys().chain(b.keys().filter(|name| !a.contains_key(*name))) {
@@ -124,7 +134,7 @@ impl ComparedSide {
     }
 }
 
-fn side(root: &Path) -> Result<ComparedSide, DiffError> {
+fn side(root: &Path, submitter: Option<&str>) -> Result<ComparedSide, DiffError> {
     if root.join(DETAIL_FILE).is_file() {
         let (name, run) = single_run(root)?;
         return Ok(ComparedSide { runs: vec![(None, Some(name), run)], ..ComparedSide::default() });
@@ -133,7 +143,7 @@ fn side(root: &Path) -> Result<ComparedSide, DiffError> {
     let Some(round) = round else {
         return Err(DiffError::NoRound { root: root.to_owned() });
     };
-    let examined = submission_check::examine(root, &round);
+    let examined = submission_check::examine(root, &round).of_submitter(submitter);
     if examined.results.is_empty() {
         return Err(DiffError::NoResults { root: root.to_owned() });
     }
@@ -265,10 +275,13 @@ struct SystemPairs {
 }
 
 impl SystemPairs {
-    fn pair(a: &BTreeMap<String, SystemKind>, b: &BTreeMap<String, SystemKind>) -> Self {
+    fn pair(a: &BTreeMap<String, SystemKind>, b: &BTreeMap<String, SystemKind>, given: &[(String, String)]) -> Self {
         let mut alone: Vec<String> = b.keys().filter(|name| !a.contains_key(*name)).cloned().collect();
-        let mut pairs = Vec::new();
-        for (name, kind) in a {
+        let given = given.iter().filter(|(name, other)| a.contains_key(name) && b.contains_key(other));
+        let mut pairs: Vec<_> = given.map(|(name, other)| (name.clone(), Some(other.clone()))).collect();
+        alone.retain(|name| pairs.iter().all(|(_, other)| other.as_ref() != Some(name)));
+        let others: Vec<_> = a.iter().filter(|(name, _)| pairs.iter().all(|(given, _)| given != *name)).collect();
+        for (name, kind) in others {
             let same = |other: &String| kind.0.is_some() && b.get(other) == Some(kind);
             let only = a.len() == 1 && b.len() == 1;
             let partner = if b.contains_key(name) {
@@ -320,17 +333,21 @@ mod tests {
     fn systems_are_paired_by_name_then_by_accelerators() {
         let a = systems(&[("dell", "NVIDIA H200-SXM-141GB", 8), ("box", "NVIDIA B200", 8), ("old", "NVIDIA H100", 8)]);
         let b = systems(&[("sim", "H200 SXM", 8), ("box", "NVIDIA B200", 4), ("half", "NVIDIA H100", 4)]);
-        let pairs = SystemPairs::pair(&a, &b);
+        let pairs = SystemPairs::pair(&a, &b, &[]);
         assert_eq!(pairs.name_of_a("dell").as_deref(), Some("dell ↔ sim"));
         assert_eq!(pairs.name_of_b("sim").as_deref(), Some("dell ↔ sim"));
         assert_eq!(pairs.name_of_b("box").as_deref(), Some("box"));
         assert_eq!(pairs.name_of_a("old").as_deref(), Some("old"));
         assert_eq!(pairs.name_of_b("half").as_deref(), Some("half"));
+        let pairs = SystemPairs::pair(&a, &b, &[("old".to_owned(), "sim".to_owned())]);
+        assert_eq!(pairs.name_of_a("old").as_deref(), Some("old ↔ sim"));
+        assert_eq!(pairs.name_of_b("sim").as_deref(), Some("old ↔ sim"));
+        assert_eq!(pairs.name_of_a("dell").as_deref(), Some("dell"), "its partner is taken");
     }
 
     #[test]
     fn one_system_on_each_side_needs_no_name() {
-        let pairs = SystemPairs::pair(&systems(&[("a", "NVIDIA H200", 8)]), &systems(&[("b", "", 8)]));
+        let pairs = SystemPairs::pair(&systems(&[("a", "NVIDIA H200", 8)]), &systems(&[("b", "", 8)]), &[]);
         assert_eq!((pairs.name_of_a("a"), pairs.name_of_b("b")), (None, None));
     }
 }

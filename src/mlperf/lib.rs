@@ -26,7 +26,7 @@ mod truncate_accuracy_log;
 
 pub use archive::{ArchiveError, WrittenChecksum, compress_divisions, require_archive_name, write_checksum};
 pub use assemble::{AssembleError, AssembleRequest, ForeignResult, assemble};
-pub use diff::{DiffError, DiffedRun, ResultDifference, ValueChange, compare};
+pub use diff::{DiffError, DiffSelection, DiffedRun, ResultDifference, ValueChange, compare};
 pub use endpoints::{NOT_SUPPORTED, OWN_CHECKER, endpoints_result, is_endpoints_result};
 pub use explain::{Explanation, RuleViolation, explain};
 pub use layout::{REHEARSAL_FILE, REPORT_FOLDER, SubmissionLayout};
@@ -34,7 +34,7 @@ pub use official_checker::{Official, OfficialFinding};
 pub use package::{FinishedTask, PackageEntry, PackageRequest, Unpacked, WrittenPackage, pack};
 pub use provenance::{LockedResult, LockedRun, PACKAGE_LOCK_FILE, PackageProvenance, ProvenanceError, ProvenanceStage};
 pub use submission_check::{
-    ExaminedResult, FindingWeight, JudgedRun, MeasuredPower, SubmissionCheck, SubmissionFinding, SubmissionReport,
-    UnexaminedBenchmark, examine, round_of, run_value,
+    ExaminedResult, FindingGrade, FindingWeight, JudgedRun, MeasuredPower, SubmissionCheck, SubmissionFinding,
+    SubmissionReport, UnexaminedBenchmark, Witnesses, examine, round_of, rounds_of, run_value,
 };
-pub use test_record::{DatasetRecord, TEST_FILE, TestRecord, TestRecordError};
+pub use test_record::{DatasetRecord, SIMULATED_SUT, TEST_FILE, TestRecord, TestRecordError};

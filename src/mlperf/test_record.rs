@@ -59,6 +59,9 @@ impl TestRecord {
     }
 }
 
+/// The beginning of LoadGen's name of a simulated system: its logs show it wherever they are copied.
+pub const SIMULATED_SUT: &str = "SIMULATED";
+
 /// Whether the run in a folder was on the simulator, by Regatta's own record of its requests. Another harness leaves
 /// none.
 pub(super) fn is_simulated(folder: &Path) -> bool {

@@ -11,7 +11,7 @@ pub const LONGEST: u64 = 10 * 1024;
 /// This many bytes stay at either end.
 const VIEWABLE: u64 = 4096;
 /// Stands where the middle was.
-const CUT: &[u8] = b"\n\n...\n\n";
+pub const CUT: &[u8] = b"\n\n...\n\n";
 
 /// Copies a log, without its middle if it is long; gives the SHA-256 of the whole.
 pub fn truncated(from: &Path, to: &Path) -> io::Result<String> {

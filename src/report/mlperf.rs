@@ -1,5 +1,7 @@
 //! Submissions: the findings of the submission check, the state of one, and two compared.
 
+use std::collections::BTreeMap;
+
 use indexmap::IndexMap;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -9,7 +11,8 @@ use crate::styler::{TextRole, clean, cut};
 use base::units::{counted, csv_cell};
 use harness::marked_verdict;
 use mlperf::{
-    ExaminedResult, FindingWeight, JudgedRun, ResultDifference, SubmissionCheck, SubmissionFinding, SubmissionReport,
+    ExaminedResult, FindingGrade, FindingWeight, JudgedRun, ResultDifference, SubmissionCheck, SubmissionFinding,
+    SubmissionReport,
 };
 
 /// One result of a submission, as far as it is.
@@ -84,6 +87,7 @@ pub fn examined(examined: &SubmissionReport, review: bool) -> Document {
             Cell::name(format!("{} {}", seen.benchmark, seen.scenario)),
             value(&seen.judged).into(),
             Cell::new(if is_valid { TextRole::Good } else { TextRole::Bad }, validity(&seen.judged)),
+            Cell::new(TextRole::Warning, grades(examined.findings.iter().filter(|finding| seen.has(finding)))),
         ]
     };
     let power = |seen: &ExaminedResult| {
@@ -111,11 +115,26 @@ pub fn examined(examined: &SubmissionReport, review: bool) -> Document {
     Document::of_sections(sections.chain(unexamined(examined)).chain([outcome(examined, review)]))
 }
 
+fn counted_grades<'a>(findings: impl Iterator<Item = &'a SubmissionFinding>) -> BTreeMap<FindingGrade, usize> {
+    let mut counts = BTreeMap::new();
+    findings.for_each(|finding| *counts.entry(finding.grade).or_default() += 1);
+    counts
+}
+
+/// How many findings there are of each grade: `2 fraud-like, 1 style`.
+fn grades<'a>(findings: impl Iterator<Item = &'a SubmissionFinding>) -> String {
+    counted_grades(findings).iter().map(|(grade, count)| format!("{count} {grade}")).collect::<Vec<_>>().join(", ")
+}
+
 /// Whether it would be accepted.
 fn outcome(examined: &SubmissionReport, review: bool) -> Section {
     let refused = examined.refusal_count();
     let (role, word) = if refused > 0 {
-        (TextRole::Bad, format!("refused: {}", counted(refused, "reason")))
+        let grades = grades(examined.with_weight(FindingWeight::Refused));
+        (TextRole::Bad, format!("refused: {} ({grades})", counted(refused, "reason")))
+    } else if examined.has_nothing_to_check() {
+        let names = unexamined_names(examined);
+        (TextRole::Warning, format!("nothing to check: {names} (run the official checker)"))
     } else if examined.results.iter().any(|seen| seen.judged.simulated) {
         (TextRole::Bad, "SIMULATED: MLCommons's checker would accept it, and it is not a measurement".to_owned())
     } else if !examined.not_examined.is_empty() {
@@ -125,10 +144,11 @@ fn outcome(examined: &SubmissionReport, review: bool) -> Section {
     } else {
         (TextRole::Good, "MLCommons would accept it".to_owned())
     };
+    let grades = grades(examined.with_weight(FindingWeight::Review));
     let objections = match examined.with_weight(FindingWeight::Review).count() {
         0 => String::new(),
-        some if review => format!(", {some} for review"),
-        some => format!(", {some} for review (`--review` prints them)"),
+        some if review => format!(", {some} for review ({grades})"),
+        some => format!(", {some} for review ({grades}; `--review` prints them)"),
     };
     let results = counted(examined.results.len(), "result");
     let text = format!("{results} for {}: {word}{objections}", examined.round);
@@ -182,6 +202,7 @@ fn findings<'a>(found: impl Iterator<Item = &'a SubmissionFinding>) -> Vec<Secti
 
 /// What a reviewer may object to: how often each check found something, and the first of it.
 fn objections(examined: &SubmissionReport) -> Vec<Section> {
+    // Findings are in the order of their grades.
     let mut groups: IndexMap<SubmissionCheck, (usize, &SubmissionFinding)> = IndexMap::new();
     for finding in examined.with_weight(FindingWeight::Review) {
         groups.entry(finding.check).or_insert((0, finding)).0 += 1;
@@ -190,7 +211,8 @@ fn objections(examined: &SubmissionReport) -> Vec<Section> {
         return Vec::new();
     }
     let row = |(check, (times, first)): (SubmissionCheck, (usize, &SubmissionFinding))| {
-        [times.to_string().into(), Cell::name(check.to_string()), cut(&first.what, 70).into()]
+        let grade = Cell::quiet(check.grade().to_string());
+        [times.to_string().into(), grade, Cell::name(check.to_string()), cut(&first.what, 70).into()]
     };
     vec![Section::new("a reviewer may object").with([Block::list(groups.into_iter().map(row))])]
 }
@@ -235,6 +257,7 @@ pub fn examined_json(examined: &SubmissionReport) -> Value {
         "submittable": is_known.then_some(examined.refusal_count() == 0),
         "refused": examined.refusal_count(),
         "for_review": examined.with_weight(FindingWeight::Review).count(),
+        "grades": counted_grades(examined.findings.iter()),
         "examined": examined,
     })
 }

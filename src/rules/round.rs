@@ -1,5 +1,7 @@
 //! The tables of the rounds: data under `manifests/rounds/`, each also a manifest that others can include.
 
+use std::collections::BTreeMap;
+
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +34,9 @@ pub struct LoadgenPin {
     /// Further versions in logs that MLCommons published for the round: built from the repository, between releases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<String>,
+    /// Release → SHA-1 of its `results.cc`, as its logs have it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub results_cc: BTreeMap<String, String>,
     /// Whether it can be fetched and run. The LoadGen of v4.1 cannot: it was no package, and read its rules from a
     /// file.
     #[serde(default = "is_packaged", skip_serializing_if = "Clone::clone")]
@@ -149,6 +154,14 @@ pub struct LatencyLimits {
 pub struct Accuracy {
     pub min: Option<f64>,
     pub max: Option<f64>,
+}
+
+impl Accuracy {
+    /// What a value breaks: `the least is 44.387`.
+    pub fn broken_by(self, value: f64) -> Option<String> {
+        let least = self.min.filter(|min| value < *min).map(|min| format!("the least is {min}"));
+        least.or_else(|| self.max.filter(|max| value > *max).map(|max| format!("the most is {max}")))
+    }
 }
 
 /// A file of `manifests/rounds/`: a manifest with the table in `vars.round`.

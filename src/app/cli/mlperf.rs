@@ -35,6 +35,13 @@ pub enum MlperfRequest {
         /// The submission or run to compare with.
         #[arg(value_name = "B", value_hint = ValueHint::DirPath)]
         b: PathBuf,
+        /// Compare results of this submitter only.
+        #[arg(long, value_name = "NAME")]
+        submitter: Option<String>,
+        /// Compare system A of the first submission with system B of the second [default: by name, then by
+        /// accelerators]. Can be given several times.
+        #[arg(long, value_name = "A=B")]
+        system: Vec<KeyValueArg>,
         /// Print JSON.
         #[arg(help_heading = HOW, long)]
         json: bool,
@@ -46,9 +53,12 @@ pub enum MlperfRequest {
         /// The folder with closed/ or open/ in it.
         #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
         folder: PathBuf,
-        /// The round it is for [default: as its files show].
+        /// The round it is for [default: that of most logs].
         #[arg(long, value_name = "ROUND")]
         round: Option<String>,
+        /// Check the results of this submitter only.
+        #[arg(long, value_name = "NAME")]
+        submitter: Option<String>,
         #[command(flatten)]
         shown: ExaminationArgs,
     },

@@ -42,19 +42,21 @@ pub(super) fn perform(global: &Global, request: MlperfRequest) -> Result<CliExit
             settings.extend(rehearsal(rehearse));
             search(global, manifest, settings, cost)
         }
-        MlperfRequest::Check { folder, round, shown } => {
-            let examined = examined(&folder, round.as_deref())?;
+        MlperfRequest::Check { folder, round, submitter, shown } => {
+            let examined = examined(&folder, round.as_deref(), submitter.as_deref())?;
             verdict(&examined, &shown, styler)
         }
         MlperfRequest::Assemble(options) => assemble(options, styler),
-        MlperfRequest::Diff { a, b, json } => {
+        MlperfRequest::Diff { a, b, submitter, system, json } => {
             for folder in [&a, &b] {
                 require_folder(folder)?;
                 if mlperf::is_endpoints_result(folder) {
                     return Err(no_endpoints(folder));
                 }
             }
-            let differences = mlperf::compare(&a, &b).map_err(CommandError::usage)?;
+            let systems = system.into_iter().map(|pair| (pair.key, pair.value)).collect();
+            let selection = mlperf::DiffSelection { submitter, systems };
+            let differences = mlperf::compare(&a, &b, &selection).map_err(CommandError::usage)?;
             let names = [a.display().to_string(), b.display().to_string()];
             let as_json = || json!({ "a": names[0], "b": names[1], "results": differences });
             print_as(styler, json, as_json, |styler| report::mlperf::diff(&names, &differences).terminal(styler));
@@ -81,20 +83,33 @@ fn named(name: &str) -> Result<Round, CommandError> {
         .ok_or_else(|| CommandError::hinted(format!("there is no round `{name}`"), format!("there are {names}")))
 }
 
-fn examined(folder: &Path, round: Option<&str>) -> Result<SubmissionReport, CommandError> {
+fn examined(folder: &Path, round: Option<&str>, submitter: Option<&str>) -> Result<SubmissionReport, CommandError> {
     require_folder(folder)?;
-    let round = match round {
-        Some(name) => named(name)?,
-        None => mlperf::round_of(folder).ok_or_else(|| {
-            if let Some(result) = mlperf::endpoints_result(folder) {
-                return no_endpoints(&result);
-            }
-            let hint =
-                format!("the folder with closed/ or open/ in it; `--round` names one of {}", Round::NAMES.join(", "));
-            CommandError::hinted(format!("{}: its round is unknown", folder.display()), hint)
-        })?,
+    let round = round.map_or_else(|| majority(folder), named)?;
+    let examined = mlperf::examine(folder, &round).of_submitter(submitter);
+    match submitter.filter(|_| examined.results.is_empty() && examined.not_examined.is_empty()) {
+        Some(name) => Err(CommandError::Usage(format!("{}: no result of a submitter `{name}`", folder.display()))),
+        None => Ok(examined),
+    }
+}
+
+/// The round of most logs; reports the others.
+fn majority(folder: &Path) -> Result<Round, CommandError> {
+    let mut rounds = mlperf::rounds_of(folder).into_iter();
+    let Some((round, logs)) = rounds.next() else {
+        if let Some(result) = mlperf::endpoints_result(folder) {
+            return Err(no_endpoints(&result));
+        }
+        let hint =
+            format!("the folder with closed/ or open/ in it; `--round` names one of {}", Round::NAMES.join(", "));
+        return Err(CommandError::hinted(format!("{}: its round is unknown", folder.display()), hint));
     };
-    Ok(mlperf::examine(folder, &round))
+    let others: Vec<String> = rounds.map(|(round, logs)| format!("{logs} of {}", round.name)).collect();
+    if !others.is_empty() {
+        let text = format!("checked for {}, which {logs} logs are of; {}", round.name, others.join(", "));
+        print_error(&format!("{text}; `--round` names another\n"));
+    }
+    Ok(round)
 }
 
 /// Results of MLPerf Endpoints where those of LoadGen are needed.
@@ -131,7 +146,7 @@ pub(super) fn assemble(options: AssembleOptions, styler: Styler) -> Result<CliEx
         copy_to_99: options.also_99,
         rehearse: options.rehearse,
     };
-    let round = mlperf::assemble(&request, &options.out).map_err(|error| {
+    let (round, left_out) = mlperf::assemble(&request, &options.out).map_err(|error| {
         let hint = match &error {
             AssembleError::NoRound(_) => Some("`--round` names it"),
             AssembleError::NotEmpty(_) => Some("`--out` names a new folder"),
@@ -144,6 +159,9 @@ pub(super) fn assemble(options: AssembleOptions, styler: Styler) -> Result<CliEx
         };
         CommandError::usage(ErrorText::new(error).maybe_hint(hint))
     })?;
+    for path in &left_out {
+        print_error(&format!("left out, since a submission has no place for it: {}\n", path.display()));
+    }
     let examined = mlperf::examine(&options.out, &round);
     let exit = verdict(&examined, &options.shown, styler)?;
     if let Some(path) = &options.archive {

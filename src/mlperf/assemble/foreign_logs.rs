@@ -48,10 +48,6 @@ pub(super) fn add(tree: &mut SubmissionTree, logs: &ForeignResult) -> Result<(),
     for name in [SUMMARY_FILE, DETAIL_FILE] {
         copied(tree, &mut run, performance.join(name), result.join("performance/run_1").join(name))?;
     }
-    let log = performance.join(ACCURACY_FILE);
-    if log.is_file() {
-        tree.add(result.join("performance/run_1").join(ACCURACY_FILE), FileSource::Truncated(log))?;
-    }
     copied(tree, &mut run, logs.folder.join("user.conf"), measurements.join("user.conf"))?;
     runs.insert(TestMode::Performance, run);
     runs.insert(TestMode::Accuracy, accuracy(tree, &logs.folder.join("accuracy"), &result.join("accuracy"))?);
@@ -78,16 +74,9 @@ pub(super) fn add(tree: &mut SubmissionTree, logs: &ForeignResult) -> Result<(),
         FileSource::Text(format!("# {} {title} on {system}\n\nMade by another harness than Regatta.\n", logs.benchmark))
     };
     tree.add(measurements.join("README.md"), readme)?;
-    let source = logs.folder.join(layout.source());
-    if source.is_dir() {
-        for item in walkdir::WalkDir::new(&source).sort_by_file_name().into_iter().flatten() {
-            if item.file_type().is_file() {
-                let inside = item.path().strip_prefix(&source).unwrap_or(item.path());
-                let from = FileSource::Copy(item.path().to_owned());
-                tree.add_beside(&below.join(layout.source()), inside, &system, from)?;
-            }
-        }
-    }
+    let audits = below.join(layout.audit(&system, &logs.benchmark, title, TestMode::Test06));
+    let audits = audits.parent().unwrap_or(&result);
+    add_rest(tree, &logs.folder, &system, [&below, &result, &measurements, audits])?;
     let source_folder = below.join(layout.source()).join(&logs.benchmark);
     if layout == SubmissionLayout::Split && !tree.has_below(&source_folder) {
         // Until v5.1 each benchmark has a folder of its own there.
@@ -107,6 +96,50 @@ pub(super) fn add(tree: &mut SubmissionTree, logs: &ForeignResult) -> Result<(),
         stages: Vec::new(),
     };
     tree.lock(&below, lock);
+    Ok(())
+}
+
+/// Where another file of the logs belongs: what measured power, and what the rules do not ask for. None: nowhere.
+/// The folders are those of the submitter, the result, its measurements and its audits.
+fn place(inside: &Path, [submitter, result, measurements, audits]: [&Path; 4]) -> Option<PathBuf> {
+    let mut parts = inside.iter();
+    let first = parts.next()?.to_str()?;
+    let second = parts.next().and_then(|part| part.to_str());
+    let is_described = ["analyzer_table.", "power_settings."].iter().any(|start| first.starts_with(start));
+    Some(match first {
+        "performance" if matches!(second, Some("run_1" | "power" | "ranging")) => result.join(inside),
+        "performance" => result.join("performance/run_1").join(inside.strip_prefix(first).ok()?),
+        "power" | "ranging" => result.join("performance").join(inside),
+        "accuracy" => result.join(inside),
+        "documentation" => submitter.join(inside),
+        "calibration.md" => submitter.join("documentation").join(inside),
+        "mlperf.conf" => measurements.join(inside),
+        _ if is_described => measurements.join(inside),
+        test if test.starts_with("TEST") => audits.join(inside),
+        _ => return None,
+    })
+}
+
+/// Adds every file of the logs that is not there yet, and notes those that have no place in a submission.
+fn add_rest(tree: &mut SubmissionTree, folder: &Path, system: &str, places: [&Path; 4]) -> Result<(), AssembleError> {
+    for item in walkdir::WalkDir::new(folder).sort_by_file_name().into_iter().flatten() {
+        let from = item.path();
+        if !item.file_type().is_file() || tree.is_used(from) {
+            continue;
+        }
+        let inside = from.strip_prefix(folder).unwrap_or(from);
+        if let Ok(inside) = inside.strip_prefix(tree.layout.source()) {
+            let above = places[0].join(tree.layout.source());
+            tree.add_beside(&above, inside, system, FileSource::Copy(from.to_owned()))?;
+            continue;
+        }
+        match place(inside, places) {
+            Some(to) if tree.files.contains_key(&to) => {}
+            Some(to) if item.file_name() == ACCURACY_FILE => tree.add(to, FileSource::Truncated(from.to_owned()))?,
+            Some(to) => tree.add(to, FileSource::Copy(from.to_owned()))?,
+            None => tree.left_out.push(from.to_owned()),
+        }
+    }
     Ok(())
 }
 

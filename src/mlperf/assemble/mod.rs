@@ -16,11 +16,12 @@ use std::path::{Path, PathBuf};
 use packages::{SubmissionTree, result_folders};
 use rules::Round;
 
-/// Writes the submission into `out`, a folder that is new or empty. Gives its round.
+/// Writes the submission into `out`, a folder that is new or empty. Gives its round, and the files of the parts that
+/// have no place in it.
 ///
 /// # Errors
 /// Parts of different rounds, and all places that two parts disagree about.
-pub fn assemble(request: &AssembleRequest, out: &Path) -> Result<Round, AssembleError> {
+pub fn assemble(request: &AssembleRequest, out: &Path) -> Result<(Round, Vec<PathBuf>), AssembleError> {
     if std::fs::read_dir(out).is_ok_and(|mut items| items.next().is_some()) {
         return Err(AssembleError::NotEmpty(out.to_owned()));
     }
@@ -39,8 +40,7 @@ pub fn assemble(request: &AssembleRequest, out: &Path) -> Result<Round, Assemble
     if let Some(folder) = &request.documentation {
         packages::documentation(&mut tree, folder)?;
     }
-    tree.write(out)?;
-    Ok(round)
+    Ok((round, tree.write(out)?))
 }
 
 /// Of all parts; the first names it unless it is given.

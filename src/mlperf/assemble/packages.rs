@@ -191,6 +191,8 @@ pub(super) struct SubmissionTree {
     pub files: BTreeMap<PathBuf, FileSource>,
     /// Of each submitter, by system.
     pub locks: BTreeMap<(SubmitterPath, String), PackageProvenance>,
+    /// Files of parts that have no place in it.
+    pub left_out: Vec<PathBuf>,
     problems: Vec<String>,
 }
 
@@ -201,6 +203,7 @@ impl SubmissionTree {
             layout: SubmissionLayout::for_round(&round.name),
             files: BTreeMap::new(),
             locks: BTreeMap::new(),
+            left_out: Vec::new(),
             problems: Vec::new(),
         }
     }
@@ -220,6 +223,12 @@ impl SubmissionTree {
             None => drop(self.files.insert(path, from)),
         }
         Ok(())
+    }
+
+    /// Whether a file of a part is in it.
+    pub(super) fn is_used(&self, from: &Path) -> bool {
+        let is_it = |source: &FileSource| matches!(source, FileSource::Copy(path) | FileSource::Truncated(path) if path == from);
+        self.files.values().any(is_it)
     }
 
     /// Whether there is a file below a folder.
@@ -261,8 +270,8 @@ impl SubmissionTree {
         }
     }
 
-    /// Writes all of it, unless parts disagree.
-    pub(super) fn write(mut self, out: &Path) -> Result<(), AssembleError> {
+    /// Writes all of it, unless parts disagree. Gives the files that were left out.
+    pub(super) fn write(mut self, out: &Path) -> Result<Vec<PathBuf>, AssembleError> {
         if !self.problems.is_empty() {
             return Err(AssembleError::Parts(std::mem::take(&mut self.problems)));
         }
@@ -284,7 +293,7 @@ impl SubmissionTree {
                 .map_err(|source| AssembleError::Json { path: path.clone(), source })?;
             fs::write(&path, text + "\n").map_err(AssembleError::io(&path))?;
         }
-        Ok(())
+        Ok(self.left_out)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The audit tests of the rules: whether an audit run passes. Stricter than the official scripts: an empty log does not
 //! pass, nor does a run in which the test's settings were not in force.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::BufReader;
@@ -313,10 +314,7 @@ impl AnswerLengths {
     /// What is wrong with the mean.
     fn mean_violation(&self, bounds: Accuracy) -> Option<String> {
         let Some(mean) = self.mean() else { return Some("there is no answer".to_owned()) };
-        let at_least = bounds.min.filter(|min| mean < *min);
-        let at_most = bounds.max.filter(|max| mean > *max);
-        let describe = |limit: f64, side: &str| format!("answers have {mean:.2} tokens on average, {side} {limit}");
-        at_least.map(|min| describe(min, "less than")).or_else(|| at_most.map(|max| describe(max, "more than")))
+        bounds.broken_by(mean).map(|bound| format!("answers have {mean:.2} tokens on average, {bound}"))
     }
 
     /// `verify_output_len.txt`: the checker looks for its last line.
@@ -354,8 +352,10 @@ const NAMED: usize = 5;
 
 /// The three things that TEST06 looks at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct AuditOutputs {
+pub(crate) struct AuditOutputs {
     pub answers: u64,
+    /// Those that differ from one another.
+    pub different: BTreeSet<Vec<u8>>,
     /// None: Offline reports no first token.
     pub first_token: Option<bool>,
     pub end: bool,
@@ -393,6 +393,7 @@ impl AuditOutputs {
                 outputs
                     .add_offence(&answer, &format!("ends with {ends} end-of-sequence tokens; one at most is allowed"));
             }
+            outputs.different.insert(answer.data.clone());
             if answer.token_count != Some(tokens.len() as i64) {
                 outputs.length = false;
                 let text = answer
@@ -435,18 +436,13 @@ impl AuditOutputs {
     }
 }
 
-/// What the log of a TEST06 run shows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Test06Answers {
-    pub answers: u64,
-    /// The first answers that fail the test, each with what is wrong.
-    pub offences: Vec<String>,
-}
-
-/// Looks at every answer in a log. None: it is not there, or not whole.
-pub fn test06_answers(log: &Path, scenario: MlperfScenario, end_ids: &[i32]) -> Option<Test06Answers> {
-    let outputs = AuditOutputs::collect(AnswerLog::open(log).ok()?, scenario, end_ids).ok()?;
-    Some(Test06Answers { answers: outputs.answers, offences: outputs.first_offences })
+/// Looks at every answer in a log of TEST06. None: it is not there. Err: it is not LoadGen's, or not whole.
+pub(crate) fn test06_answers(
+    log: &Path,
+    scenario: MlperfScenario,
+    end_ids: &[i32],
+) -> Option<Result<AuditOutputs, LogError>> {
+    Some(AuditOutputs::collect(AnswerLog::open(log).ok()?, scenario, end_ids))
 }
 
 /// Compares the reported first token with the beginning of the answer.

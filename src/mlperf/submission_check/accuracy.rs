@@ -4,9 +4,9 @@ use std::path::Path;
 
 use indexmap::IndexMap;
 
-use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings};
-use super::loadgen;
+use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings, findings};
 use super::tree::ResultEntry;
+use super::{answers, loadgen, witness};
 use crate::LockedRun;
 use crate::truncate_accuracy_log::{self, LONGEST};
 use base::files::{is_absence, read_text, sha256_of_file};
@@ -14,6 +14,8 @@ use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail};
 use rules::{Accuracy, Benchmark, MlperfScenario, Round, needs_sentences, written_metric, written_name};
 
 const SCORE: &str = "`mlperf: { score: … }` writes it from the accuracy run";
+/// Scores above the round's minimum by more than this factor are for review; the factor is ours.
+const MUCH_BETTER: f64 = 1.25;
 /// That stage leaves out what it cannot score.
 const SENTENCES: &str = "`sentences=FOLDER` (`mlperf.score.sentences`) names NLTK's punkt_tab/english, with which \
     `score` writes it; else \
@@ -39,25 +41,23 @@ pub(super) fn check(
     if let Some(detail) = &detail {
         let at = folder.join(DETAIL_FILE);
         loadgen::scenario(to, &folder, detail, entry, scenario);
-        if detail.get("power_end").is_none() && detail.get("generated_query_count").is_none() {
-            to.refuse(SubmissionCheck::TornLog, &at, "it ends before all samples were issued")
-                .rule("the run was broken off")
-                .fix("run it again");
-        }
         let wanted = benchmark.accuracy_samples.unwrap_or(benchmark.dataset_samples);
         let count =
             detail.count("effective_accuracy_sample_count").or_else(|| detail.count("qsl_reported_total_count"));
-        if count != Some(wanted) {
-            let count = count.map_or("not logged".to_owned(), |count| count.to_string());
-            let finding = format!("it covers {count} samples, the accuracy run has {wanted}");
-            // The checkers until v5.1 say so, and take it.
-            let is_open = !entry.is_closed();
-            let weight = if is_open { FindingWeight::of_newer_checker(entry.layout) } else { FindingWeight::Refused };
-            to.find(weight, SubmissionCheck::AccuracySamples, &at, finding)
-                .rule("accuracy is that of the whole data set")
-                .fix("run with the whole data set");
+        // The checkers until v5.1 say so, and take it.
+        let newer = FindingWeight::of_newer_checker(entry.layout);
+        let weight = if entry.is_closed() { FindingWeight::Refused } else { newer };
+        findings! { to;
+            weight, AccuracySamples, &at,
+                (count != Some(wanted)).then(|| {
+                    let count = count.map_or("not logged".to_owned(), |count| count.to_string());
+                    format!("it covers {count} samples, the accuracy run has {wanted}")
+                }),
+                "accuracy is that of the whole data set", "run with the whole data set";
         }
     }
+    let samples = benchmark.accuracy_samples.unwrap_or(0).max(benchmark.dataset_samples);
+    let samples = Some(samples).filter(|_| entry.is_closed());
     let at = folder.join("accuracy.txt");
     let rule = "it has the scores of the accuracy run";
     let mut metrics = IndexMap::new();
@@ -67,13 +67,14 @@ pub(super) fn check(
                 to.refuse(SubmissionCheck::EmptyFile, &at, "it is empty").rule(rule).fix(SCORE);
             } else {
                 metrics = scores(to, &at, &text, benchmark, entry.is_closed());
+                plausibility(to, &at, &text, benchmark, &metrics);
             }
-            log(to, &folder, &text, locked);
+            log(to, &folder, &text, locked, samples);
         }
         Err(error) => {
             to.refuse_unread(&at, &error, rule, SCORE);
             if is_absence(&error) {
-                log(to, &folder, "", locked);
+                log(to, &folder, "", locked, samples);
             }
         }
     }
@@ -114,19 +115,56 @@ fn scores(
         let rule = "a closed result keeps the reference's accuracy";
         let better = "check precision, calibration and the end token; then run accuracy and performance again";
         for value in values {
-            if let Some(min) = bounds.min.filter(|min| value < min) {
-                to.refuse(SubmissionCheck::Accuracy, at, format!("{name} is {value}, the least is {min}"))
-                    .rule(rule)
-                    .fix(better);
-            }
-            if let Some(max) = bounds.max.filter(|max| value > max) {
-                to.refuse(SubmissionCheck::Accuracy, at, format!("{name} is {value}, the most is {max}"))
-                    .rule(rule)
-                    .fix(better);
+            if let Some(bound) = bounds.broken_by(*value) {
+                to.refuse(SubmissionCheck::Accuracy, at, format!("{name} is {value}, {bound}")).rule(rule).fix(better);
             }
         }
     }
     metrics
+}
+
+/// Scores that no answers have, whatever the round's bounds are.
+fn plausibility(
+    to: &mut SubmissionFindings,
+    at: &Path,
+    text: &str,
+    benchmark: &Benchmark,
+    metrics: &IndexMap<String, f64>,
+) {
+    let rule = "accuracy.txt is written by the evaluator of the benchmark, from the answers of the whole data set";
+    let fix = "score the accuracy run again";
+    let is_share = |name: &str| name.starts_with("ROUGE") || ["exact_match", "gsm8k_accuracy"].contains(&name);
+    for (name, value) in metrics.iter().filter(|(name, _)| is_share(name)) {
+        let min = benchmark.accuracy.get(name).and_then(|bounds| bounds.min);
+        findings! { to;
+            FindingWeight::Refused, Plausibility, at,
+                (*value > 100.0).then(|| format!("{name} is {value}, and 100 is the most")), rule, fix;
+            FindingWeight::Review, Plausibility, at,
+                min.filter(|min| *value > min * MUCH_BETTER && *value <= 100.0)
+                    .map(|min| format!("{name} is {value}, far above the reference's (at least {min})")), rule, fix;
+        }
+    }
+    // Several evaluators write how many answers they scored, and how many tokens these had.
+    let written = |name: &str| {
+        let (_, rest) = text.rsplit_once(&format!("'{name}':"))?;
+        rest.trim_start().split(|c: char| !c.is_ascii_digit() && c != '.').next()?.parse::<f64>().ok()
+    };
+    let is_of_one_task = metrics.contains_key("ROUGE1") && !metrics.contains_key("gsm8k_accuracy");
+    let scored = written("gen_num").filter(|_| is_of_one_task);
+    let samples = benchmark.accuracy_samples.unwrap_or(benchmark.dataset_samples) as f64;
+    let mean = scored.and_then(|scored| Some((written("gen_tok_len")? / scored, written("tokens_per_sample")?)));
+    let rouge = metrics.get("ROUGEL").copied().zip(metrics.get("ROUGE1").copied());
+    findings! { to;
+        FindingWeight::Review, Plausibility, at,
+            rouge.filter(|(part, whole)| part > whole)
+                .map(|(part, whole)| format!("ROUGE-L is {part}, and never more than ROUGE-1, {whole}")), rule, fix;
+        FindingWeight::Review, Plausibility, at,
+            scored.filter(|scored| *scored != samples)
+                .map(|scored| format!("it is of {scored} answers, the accuracy run has {samples}")), rule, fix;
+        FindingWeight::Review, Plausibility, at,
+            mean.filter(|(mean, written)| (mean - written).abs() > 0.06)
+                .map(|(mean, written)| format!("its tokens by its answers are {mean:.1}, it has {written}")), rule, fix;
+    }
 }
 
 /// Metric → its values, line by line, until all that must be there and the hash were read: the official checker stops
@@ -150,25 +188,22 @@ fn written_scores(text: &str, benchmark: &Benchmark) -> IndexMap<String, Vec<f64
 }
 
 /// The accuracy log: there, truncated, and the one that `accuracy.txt` has the hash of.
-fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<&LockedRun>) {
+fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<&LockedRun>, samples: Option<u64>) {
     let at = folder.join(ACCURACY_FILE);
     let hashes = truncate_accuracy_log::hashes(scores);
     let score = "`mlperf: { score: … }` writes it, `truncate_accuracy_log` of mlcommons/inference, too";
     let text_at = folder.join("accuracy.txt");
     let rule = "the hash identifies its accuracy log";
-    let Some(hash) = hashes.last() else {
-        to.refuse(SubmissionCheck::Hash, &text_at, "it has no line `hash=…`").rule(rule).fix(score);
-        return;
-    };
-    if hashes.len() > 1 {
-        to.review(SubmissionCheck::Hash, &text_at, "it has several lines `hash=…`").rule(rule).fix(score);
+    let hash = hashes.last().copied();
+    let is_sha256 = |hash: &str| hash.len() == 64 && hash.chars().all(|c| c.is_ascii_hexdigit());
+    findings! { to;
+        FindingWeight::Refused, Hash, &text_at, hash.is_none().then_some("it has no line `hash=…`"), rule, score;
+        FindingWeight::Review, Hash, &text_at,
+            (hashes.len() > 1).then_some("it has several lines `hash=…`"), rule, score;
+        FindingWeight::Refused, Hash, &text_at,
+            hash.filter(|hash| !is_sha256(hash)).map(|hash| format!("its hash is not a SHA-256: {hash:?}")), rule, score;
     }
-    if hash.len() != 64 || !hash.chars().all(|c| c.is_ascii_hexdigit()) {
-        to.refuse(SubmissionCheck::Hash, &text_at, format!("its hash is not a SHA-256: {hash:?}"))
-            .rule(rule)
-            .fix(score);
-        return;
-    }
+    let Some(hash) = hash.filter(|hash| is_sha256(hash)) else { return };
     let (goes_with, pack) = ("the accuracy log goes with the result, truncated", "pack it again");
     let size = match std::fs::metadata(&at).map(|meta| meta.len()) {
         Ok(0) => return to.refuse(SubmissionCheck::EmptyFile, &at, "it is empty").rule(goes_with).fix(pack),
@@ -180,6 +215,7 @@ fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<
         Ok(read) => read,
         Err(error) => return to.refuse_unread(&at, &error, goes_with, pack),
     };
+    answers::check(to, &at, samples);
     if size > LONGEST {
         let finding = format!("it is not truncated: {size} bytes, at most {LONGEST}");
         to.refuse(SubmissionCheck::NotTruncated, &at, finding)
@@ -188,7 +224,7 @@ fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<
     }
     let locked_digest = locked.and_then(|run| run.files.get(ACCURACY_FILE));
     let expected = if cut { locked_digest } else { Some(&actual) };
-    if let Some(expected) = expected.filter(|expected| expected.as_str() != *hash) {
+    if let Some(expected) = expected.filter(|expected| expected.as_str() != hash) {
         let finding =
             format!("its SHA-256 is {}…, accuracy.txt names {}…", &expected[..12.min(expected.len())], &hash[..12]);
         // A lock knows the whole log; without one, published results have another log's hash.
@@ -202,13 +238,13 @@ fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<
 /// Both runs are of one system under one LoadGen.
 pub(super) fn same_system(to: &mut SubmissionFindings, entry: &ResultEntry, performance: &Detail, accuracy: &Detail) {
     let at = entry.accuracy().join(DETAIL_FILE);
-    let rule = "performance and accuracy are measured with the same system";
-    let fix = "run the older one of the two again";
     for (key, name) in [("loadgen_version", "LoadGen"), ("sut_name", "the system under test")] {
         let (a, b) = (performance.text(key).unwrap_or("not logged"), accuracy.text(key).unwrap_or("not logged"));
-        let finding = format!("{name} is {b:?} here and {a:?} in the performance run");
-        if a != b {
-            to.review(SubmissionCheck::TwoSystems, &at, finding).rule(rule).fix(fix);
+        findings! { to;
+            FindingWeight::Review, TwoSystems, &at,
+                (a != b).then(|| format!("{name} is {b:?} here and {a:?} in the performance run")),
+                "performance and accuracy are measured with the same system", "run the older one of the two again";
         }
     }
+    witness::same_files(to, &at, accuracy, performance);
 }

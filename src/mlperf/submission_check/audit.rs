@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::checks::{SubmissionCheck, SubmissionFindings};
+use super::answers;
+use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings, findings};
 use super::tree::{ResultEntry, Submitter, SystemEntry, folders};
 use crate::audit::{NOT_JUDGED, test06_answers};
 use crate::layout::{test_folder, verdict_file};
@@ -41,24 +42,23 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, benchmark:
         }
         let log = folder.join("accuracy/mlperf_log_accuracy.json");
         let size = std::fs::metadata(&log).map_or(0, |meta| meta.len());
-        if *test == TestMode::Test06 {
-            answers(to, &log, benchmark, scenario);
+        if *test == TestMode::Test06 && size > 2 {
+            test06(to, &log, benchmark, scenario);
         }
-        if size <= 2 {
-            let finding = if log.is_file() { "it holds no samples" } else { "it is missing" };
-            to.review(SubmissionCheck::AuditLog, &log, finding)
-                .rule("the verification is of the samples that the test logged")
-                .fix("run the test with its audit.config and verify it again");
+        findings! { to;
+            FindingWeight::Review, AuditLog, &log,
+                (size <= 2).then(|| if log.is_file() { "it holds no samples" } else { "it is missing" }),
+                "the verification is of the samples that the test logged",
+                "run the test with its audit.config and verify it again";
         }
     }
     let above = entry.audit(TestMode::Test06).parent().map(Path::to_owned).unwrap_or_default();
-    for name in folders(&above).iter().filter(|name| name.starts_with("TEST")) {
-        if !benchmark.tests.iter().any(|test| test_folder(*test) == name) {
-            let finding = format!("{name} is not a test of {}", entry.benchmark);
-            to.review(SubmissionCheck::ExtraTest, &above.join(name), finding)
-                .rule("it is not examined")
-                .fix("take it out");
-        }
+    let is_extra = |name: &&String| {
+        name.starts_with("TEST") && benchmark.tests.iter().all(|test| test_folder(*test) != name.as_str())
+    };
+    for name in folders(&above).iter().filter(is_extra) {
+        let finding = format!("{name} is not a test of {}", entry.benchmark);
+        to.review(SubmissionCheck::ExtraTest, &above.join(name), finding).rule("it is not examined").fix("take it out");
     }
 }
 
@@ -75,26 +75,16 @@ fn values(to: &mut SubmissionFindings, folder: &Path, test: TestMode, audit: &Au
     };
     let bounds = bounds.unwrap_or_default();
     let printed = names.iter().flat_map(|name| numbers(&text, name));
-    let outside = printed
-        .into_iter()
-        .find(|value| bounds.min.is_some_and(|min| *value < min) || bounds.max.is_some_and(|max| *value > max));
-    if let Some(value) = outside {
-        let allowed = match (bounds.min, bounds.max) {
-            (Some(min), Some(max)) => format!("from {min} to {max}"),
-            (Some(min), None) => format!("at least {min}"),
-            (None, max) => format!("at most {}", max.unwrap_or_default()),
-        };
-        let finding = format!("it has TEST PASS and {finding} of {value}, which has to be {allowed}");
-        to.refuse(SubmissionCheck::TestFailed, &at, finding)
-            .rule("the bound decides whether the test passes")
-            .fix("run the test and verify it again");
-    }
-    let total = numbers(&text, "Total samples:").into_iter().next();
-    if let Some(total) = total.filter(|total| *total < audit.samples as f64) {
-        let finding = format!("it is of {total} samples, and the test has {}", audit.samples);
-        to.review(SubmissionCheck::AuditLog, &at, finding)
-            .rule("a part of the answers shows less than all of them")
-            .fix("run the test with its own audit.config and data set, and verify it again");
+    let outside = printed.into_iter().find_map(|value| Some((value, bounds.broken_by(value)?)));
+    let total = numbers(&text, "Total samples:").into_iter().next().filter(|total| *total < audit.samples as f64);
+    findings! { to;
+        FindingWeight::Refused, TestFailed, &at,
+            outside.map(|(value, bound)| format!("it has TEST PASS and {finding} of {value}; {bound}")),
+            "the bound decides whether the test passes", "run the test and verify it again";
+        FindingWeight::Review, AuditLog, &at,
+            total.map(|total| format!("it is of {total} samples, and the test has {}", audit.samples)),
+            "a part of the answers shows less than all of them",
+            "run the test with its own audit.config and data set, and verify it again";
     }
 }
 
@@ -113,31 +103,47 @@ fn numbers(text: &str, name: &str) -> Vec<f64> {
 fn settings(to: &mut SubmissionFindings, folder: &Path, test: TestMode, audit: &Audit) {
     let run = folder.join("performance/run_1");
     let Ok(detail) = Detail::read_folder(&run) else { return };
-    let needed = [
-        ("effective_accuracy_log_sampling_target", audit.sampling_target),
-        ("requested_min_query_count", audit.samples),
-    ];
-    for (key, value) in needed {
-        if let Some(found) = detail.count(key).filter(|found| *found != value) {
-            let finding = format!("`{key}` is {found}, and {} has {value}", test_folder(test));
-            to.review(SubmissionCheck::AuditLog, &run.join(DETAIL_FILE), finding)
-                .rule("audit.config of the test was not in force")
-                .fix("run the test with its own audit.config, and verify it again");
-        }
+    let (at, name) = (run.join(DETAIL_FILE), test_folder(test));
+    let other = |key: &str, value: u64| {
+        let logged = detail.count(key).filter(|logged| *logged != value)?;
+        Some(format!("`{key}` is {logged}, and {name} has {value}"))
+    };
+    let (rule, fix) =
+        ("audit.config of the test was not in force", "run the test with its own audit.config, and verify it again");
+    findings! { to;
+        FindingWeight::Review, NotValid, &at,
+            detail.result().filter(|result| *result != "VALID")
+                .map(|result| format!("LoadGen reports {result} for the run of {name}")),
+            "a test is a performance run, with the limits of the result's scenario",
+            "run the test again with the settings of the result, and verify it again";
+        FindingWeight::Review, AuditLog, &at,
+            other("effective_accuracy_log_sampling_target", audit.sampling_target), rule, fix;
+        FindingWeight::Review, AuditLog, &at, other("requested_min_query_count", audit.samples), rule, fix;
     }
 }
 
-/// The answers of TEST06, where their log is whole: their number, and what the test looks at.
-fn answers(to: &mut SubmissionFindings, at: &Path, benchmark: &Benchmark, scenario: MlperfScenario) {
-    let Some(found) = test06_answers(at, scenario, &benchmark.end_ids) else { return };
+/// The answers of TEST06: their number, and what the test looks at.
+fn test06(to: &mut SubmissionFindings, at: &Path, benchmark: &Benchmark, scenario: MlperfScenario) {
     let fix = "run the test with its audit.config and verify it again";
-    if found.answers > 0 && found.answers < FEWEST_ANSWERS {
-        let finding = format!("it holds {} answers, about 100 are sampled", found.answers);
-        to.refuse(SubmissionCheck::AuditLog, at, finding)
-            .rule("the verification is of the samples that the test logged")
-            .fix(fix);
+    let found = match test06_answers(at, scenario, &benchmark.end_ids) {
+        None => return,
+        Some(Ok(found)) => found,
+        // Published results have a truncated log here.
+        Some(Err(error)) => {
+            return to
+                .review(SubmissionCheck::Unreadable, at, format!("its answers cannot be verified again: {error}"))
+                .rule("the verification is of the samples that the test logged")
+                .fix(fix);
+        }
+    };
+    answers::repeated(to, at, found.answers as usize, found.different.len());
+    findings! { to;
+        FindingWeight::Refused, AuditLog, at,
+            (1..FEWEST_ANSWERS).contains(&found.answers)
+                .then(|| format!("it holds {} answers, about 100 are sampled", found.answers)),
+            "the verification is of the samples that the test logged", fix;
     }
-    for offence in found.offences {
+    for offence in found.first_offences {
         to.refuse(SubmissionCheck::AuditLog, at, offence)
             .rule("the answers that the test logged show that it failed, whatever verify_accuracy.txt has")
             .fix(fix);

@@ -13,182 +13,146 @@ use base::files::is_absence;
 use rules::log::Detail;
 use rules::{Benchmark, MlperfScenario};
 
-/// What a finding is about.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    strum::Display,
-    strum::EnumString,
-    strum::IntoStaticStr,
-)]
-#[serde(into = "&'static str", try_from = "String")]
-pub enum SubmissionCheck {
-    #[strum(serialize = "accuracy")]
-    Accuracy,
-    #[strum(serialize = "accuracy samples")]
-    AccuracySamples,
-    #[strum(serialize = "altered LoadGen")]
-    AlteredLoadGen,
-    #[strum(serialize = "audit log")]
-    AuditLog,
-    #[strum(serialize = "audit settings")]
-    AuditSettings,
-    #[strum(serialize = "audit.config")]
-    AuditConfig,
-    #[strum(serialize = "benchmark")]
-    Benchmark,
-    #[strum(serialize = "calibration")]
-    Calibration,
-    #[strum(serialize = "changed file")]
-    ChangedFile,
-    #[strum(serialize = "counts")]
-    Counts,
-    #[strum(serialize = "division")]
-    Division,
-    #[strum(serialize = "documentation")]
-    Documentation,
-    #[strum(serialize = "duration")]
-    Duration,
-    #[strum(serialize = "empty")]
-    Empty,
-    #[strum(serialize = "empty file")]
-    EmptyFile,
-    #[strum(serialize = "empty folder")]
-    EmptyFolder,
-    #[strum(serialize = "equal issue")]
-    EqualIssue,
-    #[strum(serialize = "extra test")]
-    ExtraTest,
-    #[strum(serialize = "file name")]
-    FileName,
-    #[strum(serialize = "file size")]
-    FileSize,
-    #[strum(serialize = "hash")]
-    Hash,
-    #[strum(serialize = "latency")]
-    Latency,
-    #[strum(serialize = "latency limits")]
-    LatencyLimits,
-    #[strum(serialize = "layout")]
-    Layout,
-    #[strum(serialize = "lengths")]
-    Lengths,
-    #[strum(serialize = "link")]
-    Link,
-    #[strum(serialize = "LoadGen errors")]
-    LoadGenErrors,
-    #[strum(serialize = "LoadGen version")]
-    LoadGenVersion,
-    #[strum(serialize = "LoadGen warnings")]
-    LoadGenWarnings,
-    #[strum(serialize = "lock")]
-    Lock,
-    #[strum(serialize = "logs disagree")]
-    LogsDisagree,
-    #[strum(serialize = "measurements")]
-    Measurements,
-    #[strum(serialize = "missing file")]
-    MissingFile,
-    #[strum(serialize = "missing scenario")]
-    MissingScenario,
-    #[strum(serialize = "missing score")]
-    MissingScore,
-    #[strum(serialize = "missing test")]
-    MissingTest,
-    #[strum(serialize = "not truncated")]
-    NotTruncated,
-    #[strum(serialize = "not valid")]
-    NotValid,
-    #[strum(serialize = "Offline samples")]
-    OfflineSamples,
-    #[strum(serialize = "power")]
-    Power,
-    #[strum(serialize = "rehearsal")]
-    Rehearsal,
-    #[strum(serialize = "reused log")]
-    ReusedLog,
-    #[strum(serialize = "sample count")]
-    SampleCount,
-    #[strum(serialize = "scenario")]
-    Scenario,
-    #[strum(serialize = "seeds")]
-    Seeds,
-    #[strum(serialize = "source")]
-    Source,
-    #[strum(serialize = "stray file")]
-    StrayFile,
-    #[strum(serialize = "synthetic data")]
-    SyntheticData,
-    #[strum(serialize = "system fields")]
-    SystemFields,
-    #[strum(serialize = "system name")]
-    SystemName,
-    #[strum(serialize = "test failed")]
-    TestFailed,
-    #[strum(serialize = "test not judged")]
-    TestNotJudged,
-    #[strum(serialize = "test mode")]
-    TestMode,
-    #[strum(serialize = "token latencies")]
-    TokenLatencies,
-    #[strum(serialize = "torn log")]
-    TornLog,
-    #[strum(serialize = "two systems")]
-    TwoSystems,
-    #[strum(serialize = "unreadable file")]
-    UnreadableFile,
-    #[strum(serialize = "unreadable JSON")]
-    UnreadableJSON,
-    #[strum(serialize = "unreadable log")]
-    UnreadableLog,
-    #[strum(serialize = "user.conf")]
-    UserConf,
-    #[strum(serialize = "verdict")]
-    Verdict,
-    #[strum(serialize = "wrong run")]
-    WrongRun,
+/// How grave a finding is; they are counted and printed in this order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, strum::Display)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum FindingGrade {
+    /// A number that does not agree with its witness, or a log that was changed, or is of another run.
+    FraudLike,
+    /// It contradicts the rules, or two of its own statements contradict each other.
+    #[default]
+    Contradiction,
+    /// Files, names and descriptions: no result changes by it.
+    Style,
+}
+
+/// Findings as rows of a table: weight and check, place, what is wrong if anything is, the rule, and what to do.
+macro_rules! findings {
+    ($to:expr; $($weight:expr, $check:ident, $at:expr, $finding:expr, $rule:expr, $fix:expr;)*) => {
+        $(if let Some(finding) = $finding {
+            $to.find($weight, SubmissionCheck::$check, $at, finding).rule($rule).fix($fix);
+        })*
+    };
+}
+pub(super) use findings;
+
+/// Makes the checks of their table.
+macro_rules! submission_checks {
+    ($($check:ident $name:literal $grade:ident $($part:ident)?,)*) => {
+        /// What a finding is about.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(strum::Display, strum::EnumString, strum::IntoStaticStr)]
+        pub enum SubmissionCheck {
+            $(#[serde(rename = $name)] #[strum(serialize = $name)] $check,)*
+        }
+
+        impl SubmissionCheck {
+            /// How grave its findings are.
+            pub const fn grade(self) -> FindingGrade {
+                match self {
+                    $(Self::$check => FindingGrade::$grade,)*
+                }
+            }
+
+            /// The last column of its row.
+            const fn part(self) -> &'static str {
+                match self {
+                    $(Self::$check => concat!($(stringify!($part))?),)*
+                }
+            }
+        }
+    };
+}
+
+// Each check with its name in reports, its grade, and whether it finds what makes a rehearsal one (short runs, few
+// samples, made-up data), or that a part is not there.
+submission_checks! {
+    Accuracy "accuracy" Contradiction Rehearsed,
+    AccuracySamples "accuracy samples" Contradiction Rehearsed,
+    AlteredLoadGen "altered LoadGen" FraudLike,
+    AuditConfig "audit.config" Style,
+    AuditLog "audit log" FraudLike,
+    AuditSettings "audit settings" Contradiction,
+    Benchmark "benchmark" Contradiction,
+    Calibration "calibration" Style Missing,
+    ChangedFile "changed file" FraudLike,
+    Clock "clock" FraudLike,
+    Counts "counts" FraudLike,
+    Division "division" Contradiction,
+    Documentation "documentation" Style,
+    DuplicateKey "duplicate key" Contradiction,
+    Duration "duration" Contradiction Rehearsed,
+    Empty "empty" Style,
+    EmptyFile "empty file" Style,
+    EmptyFolder "empty folder" Style,
+    EqualIssue "equal issue" Contradiction Rehearsed,
+    ExtraTest "extra test" Style,
+    FileName "file name" Style,
+    FileSize "file size" Style,
+    Hash "hash" FraudLike,
+    Latency "latency" Contradiction Rehearsed,
+    LatencyLimits "latency limits" Contradiction,
+    Layout "layout" Style,
+    Lengths "lengths" FraudLike Rehearsed,
+    Link "link" Style,
+    LoadGenErrors "LoadGen errors" Contradiction,
+    LoadGenFiles "LoadGen files" FraudLike,
+    LoadGenVersion "LoadGen version" Contradiction,
+    LoadGenWarnings "LoadGen warnings" Style,
+    Lock "lock" Contradiction,
+    LogsDisagree "logs disagree" FraudLike,
+    Measurements "measurements" Style,
+    MissingFile "missing file" Style,
+    MissingScenario "missing scenario" Contradiction Missing,
+    MissingScore "missing score" Contradiction Missing,
+    MissingTest "missing test" Contradiction Missing,
+    NotTruncated "not truncated" Style,
+    NotValid "not valid" Contradiction Rehearsed,
+    OfflineSamples "Offline samples" Contradiction Rehearsed,
+    Plausibility "plausibility" FraudLike,
+    Power "power" Contradiction,
+    Rehearsal "rehearsal" FraudLike Rehearsed,
+    RepeatedAnswers "repeated answers" FraudLike,
+    Retraining "retraining" Contradiction,
+    ReusedLog "reused log" FraudLike,
+    SampleIndex "sample index" FraudLike,
+    SampleCount "sample count" Contradiction Rehearsed,
+    Scenario "scenario" Contradiction,
+    Seeds "seeds" Contradiction,
+    Simulated "simulated" FraudLike Rehearsed,
+    Source "source" Style,
+    StrayFile "stray file" Style,
+    SyntheticData "synthetic data" FraudLike Rehearsed,
+    SystemFields "system fields" Style,
+    SystemName "system name" Style,
+    TestFailed "test failed" Contradiction,
+    TestMode "test mode" Contradiction,
+    TestNotJudged "test not judged" Contradiction Rehearsed,
+    TokenLatencies "token latencies" Contradiction,
+    TornLog "torn log" FraudLike,
+    TwoSystems "two systems" Contradiction,
+    Unreadable "unreadable witness" Contradiction,
+    UnreadableFile "unreadable file" Contradiction,
+    UnreadableJSON "unreadable JSON" Contradiction,
+    UnreadableLog "unreadable log" Contradiction,
+    UserConf "user.conf" Contradiction,
+    Verdict "verdict" FraudLike,
+    WeightTypes "weight types" Contradiction,
+    Witness "witness" FraudLike,
+    WrongRun "wrong run" Contradiction,
 }
 
 impl SubmissionCheck {
     /// Whether it finds what makes a rehearsal one: short runs, few samples, made-up data.
-    pub const fn is_of_a_rehearsal(self) -> bool {
-        matches!(
-            self,
-            Self::Rehearsal
-                | Self::SyntheticData
-                | Self::Duration
-                | Self::SampleCount
-                | Self::OfflineSamples
-                | Self::AccuracySamples
-                | Self::Accuracy
-                | Self::NotValid
-                | Self::Latency
-                | Self::TestNotJudged
-                | Self::EqualIssue
-                | Self::Lengths
-        )
+    pub fn is_of_a_rehearsal(self) -> bool {
+        self.part() == "Rehearsed"
     }
 
     /// Whether it finds that a part is not there. A rehearsal may leave it out; the submission would be refused without
     /// it, too.
-    pub const fn is_of_a_missing_part(self) -> bool {
-        matches!(self, Self::MissingScenario | Self::MissingTest | Self::MissingScore | Self::Calibration)
-    }
-}
-
-impl TryFrom<String> for SubmissionCheck {
-    type Error = strum::ParseError;
-
-    fn try_from(name: String) -> Result<Self, Self::Error> {
-        name.parse()
+    pub fn is_of_a_missing_part(self) -> bool {
+        self.part() == "Missing"
     }
 }
 
@@ -215,138 +179,56 @@ pub(super) fn check_names(to: &mut SubmissionFindings, root: &Path, layout: Subm
 }
 
 fn name(to: &mut SubmissionFindings, path: &Path, name: &str, layout: SubmissionLayout) {
-    let fix = "rename it: letters, digits, . _ -";
-    if name.contains(' ') || name.starts_with('.') || name == "__pycache__" {
-        let finding = match name {
-            "__pycache__" => "it is a cache of Python's".to_owned(),
-            _ => format!("its name begins with a dot or has a space in it: {name:?}"),
-        };
-        to.find(FindingWeight::of_older_checker(layout), SubmissionCheck::FileName, path, finding)
-            .rule("the official checker refuses such names until v5.1")
-            .fix(fix);
-    } else if !name.chars().all(|c| c.is_ascii_alphanumeric() || "._-+,@=()".contains(c)) {
-        let finding = format!("its name has characters that not every file system and script takes: {name:?}");
-        to.review(SubmissionCheck::FileName, path, finding)
-            .rule("submissions are cloned and read on many systems")
-            .fix(fix);
+    let is_usual = name.chars().all(|c| c.is_ascii_alphanumeric() || "._-+,@=()".contains(c));
+    let is_refused = name.contains(' ') || name.starts_with('.') || name == "__pycache__";
+    findings! { to;
+        FindingWeight::of_older_checker(layout), FileName, path,
+            is_refused.then(|| match name {
+                "__pycache__" => "it is a cache of Python's".to_owned(),
+                _ => format!("its name begins with a dot or has a space in it: {name:?}"),
+            }),
+            "the official checker refuses such names until v5.1", "rename it: letters, digits, . _ -";
+        FindingWeight::Review, FileName, path,
+            (!is_refused && !is_usual)
+                .then(|| format!("its name has characters that not every file system and script takes: {name:?}")),
+            "submissions are cloned and read on many systems", "rename it: letters, digits, . _ -";
     }
 }
 
 /// Links, large files, files of an audit, empty folders.
 fn kind(to: &mut SubmissionFindings, item: &DirEntry, layout: SubmissionLayout) {
-    let path = item.path();
-    let kind = item.file_type();
-    if kind.is_symlink() {
-        let rule = "links do not survive packing";
-        if path.exists() {
-            to.review(SubmissionCheck::Link, path, "it is a link").rule(rule).fix("put the file there");
-        } else {
-            let weight = FindingWeight::of_older_checker(layout);
-            to.find(weight, SubmissionCheck::Link, path, "it is a link to nothing")
-                .rule(rule)
-                .fix("put the file there");
-        }
-    }
-    if kind.is_dir() && std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) {
-        to.find(FindingWeight::of_older_checker(layout), SubmissionCheck::EmptyFolder, path, "it is empty")
-            .rule("git keeps no empty folders; the official checker refuses them until v5.1")
-            .fix("take it out");
-    }
-    if kind.is_file() {
-        let size = item.metadata().map_or(0, |meta| meta.len());
-        if size > LARGEST {
-            let finding = format!("it has {size} bytes, at most {LARGEST} (50 MiB) are taken");
-            to.refuse(SubmissionCheck::FileSize, path, finding)
-                .rule("the repository of results refuses larger files")
-                .fix("leave it out; truncate logs");
-        }
-        let of_a_run = |part| ["performance", "accuracy"].iter().any(|name| part == std::ffi::OsStr::new(name));
-        if item.file_name() == "audit.config" && path.iter().any(of_a_run) {
-            to.find(
-                FindingWeight::of_older_checker(layout),
-                SubmissionCheck::AuditConfig,
-                path,
-                "an audit.config is beside a result's logs",
-            )
-            .rule("LoadGen takes an audit.config in its working folder: the run may have been one of an audit")
-            .fix("take it out, and look whether the run was one of an audit");
-        }
+    let (path, kind, older) = (item.path(), item.file_type(), FindingWeight::of_older_checker(layout));
+    let is_empty = kind.is_dir() && std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+    let size = item.metadata().map_or(0, |meta| meta.len());
+    let of_a_run = |part| ["performance", "accuracy"].iter().any(|name| part == std::ffi::OsStr::new(name));
+    let is_of_an_audit = kind.is_file() && item.file_name() == "audit.config" && path.iter().any(of_a_run);
+    findings! { to;
+        FindingWeight::Review, Link, path, (kind.is_symlink() && path.exists()).then_some("it is a link"),
+            "links do not survive packing", "put the file there";
+        older, Link, path, (kind.is_symlink() && !path.exists()).then_some("it is a link to nothing"),
+            "links do not survive packing", "put the file there";
+        older, EmptyFolder, path, is_empty.then_some("it is empty"),
+            "git keeps no empty folders; the official checker refuses them until v5.1", "take it out";
+        FindingWeight::Refused, FileSize, path,
+            (kind.is_file() && size > LARGEST)
+                .then(|| format!("it has {size} bytes, at most {LARGEST} (50 MiB) are taken")),
+            "the repository of results refuses larger files", "leave it out; truncate logs";
+        older, AuditConfig, path, is_of_an_audit.then_some("an audit.config is beside a result's logs"),
+            "LoadGen takes an audit.config in its working folder: the run may have been one of an audit",
+            "take it out, and look whether the run was one of an audit";
     }
 }
 
-// Latency limits of Server and Interactive: those that were in force, and what came out.
-
-/// Time to the first token and between tokens: what came out, and in Closed what was in force.
-pub(super) fn check_limits(
-    to: &mut SubmissionFindings,
-    at: &Path,
-    detail: &Detail,
-    entry: &ResultEntry,
-    benchmark: &Benchmark,
-    scenario: MlperfScenario,
-) {
-    if detail.flag("requested_use_token_latencies") != Some(true) {
-        let finding = "use_token_latencies was off";
-        to.find(weight(entry), SubmissionCheck::TokenLatencies, at, finding)
-            .rule("language models are judged by tokens; LoadGen drops the rule for a model name that it does not know")
-            .fix(format!("LoadGen's name of the model is `{}`", benchmark.loadgen_model));
-    }
-    if entry.is_closed() {
-        in_force(to, at, detail, benchmark, scenario);
-    }
-    target_latency(to, at, detail, benchmark, scenario);
-    outcome(to, at, detail, entry, benchmark, scenario);
-}
+// Latencies of Server and Interactive.
 
 /// The official checker of v6.0 knows no limits of gpt-oss-120b, which matters in Open only: Closed keeps the rules.
-fn weight(entry: &ResultEntry) -> FindingWeight {
+pub(super) fn weight(entry: &ResultEntry) -> FindingWeight {
     let is_known = (entry.round, entry.official) != ("v6.0", "gpt-oss-120b");
     if entry.is_closed() || is_known { FindingWeight::Refused } else { FindingWeight::Review }
 }
 
-/// What LoadGen judged the run by. In Open it may be anything.
-fn in_force(to: &mut SubmissionFindings, at: &Path, detail: &Detail, benchmark: &Benchmark, scenario: MlperfScenario) {
-    let Some(limit) = benchmark.latency.get(&scenario) else { return };
-    if detail.number("effective_target_latency_percentile").is_some_and(|percentile| percentile < 0.99) {
-        to.refuse(SubmissionCheck::LatencyLimits, at, "the percentile in force is below 99")
-            .rule("limits are for the 99th percentile")
-            .fix("take it out of user.conf; run again");
-    }
-    for (name, key, limit_ms) in [("TTFT", "ttft", limit.ttft_ms), ("TPOT", "tpot", limit.tpot_ms)] {
-        let in_force = detail.number(&format!("requested_server_{key}_latency")).map(|ns| ns / 1e6);
-        if in_force.is_none_or(|ms| ms > limit_ms) {
-            let finding = format!(
-                "the {name} limit in force was {} ms, {} has {limit_ms} ms",
-                in_force.map_or("no".to_owned(), |ms| ms.to_string()),
-                scenario.title()
-            );
-            to.refuse(SubmissionCheck::LatencyLimits, at, finding)
-                .rule("LoadGen judged this run by looser limits than its folder's; the official checker takes it")
-                .fix(format!("run it as model `{}`", benchmark.loadgen_model(scenario)));
-        }
-    }
-}
-
-/// The latency of a whole query that early stopping went by, in every division; 0 where LoadGen judges tokens.
-fn target_latency(
-    to: &mut SubmissionFindings,
-    at: &Path,
-    detail: &Detail,
-    benchmark: &Benchmark,
-    scenario: MlperfScenario,
-) {
-    let Some(most) = benchmark.target_latency_ms.filter(|_| scenario.loadgen() == "Server") else { return };
-    let in_force = detail.number("effective_target_latency_ns").map(|ns| ns / 1e6);
-    if let Some(ms) = in_force.filter(|ms| *ms > most) {
-        let finding = format!("target_latency was {ms} ms, {} has {most} ms", scenario.title());
-        to.refuse(SubmissionCheck::LatencyLimits, at, finding)
-            .rule("early stopping goes by the round's latency of a query, or a shorter one")
-            .fix("take `target_latency` out of user.conf; run again");
-    }
-}
-
-/// The 99th percentiles.
-fn outcome(
+/// The 99th percentiles of the time to the first token and between tokens.
+pub(super) fn latency(
     to: &mut SubmissionFindings,
     at: &Path,
     detail: &Detail,
@@ -414,6 +296,8 @@ impl FindingWeight {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SubmissionFinding {
     pub weight: FindingWeight,
+    #[serde(default)]
+    pub grade: FindingGrade,
     pub check: SubmissionCheck,
     /// The file or folder, below the submission.
     pub place: String,
@@ -468,7 +352,7 @@ impl<'a> SubmissionFindings<'a> {
         let (why, fix) = (String::new(), String::new());
         FindingDraft {
             all: &mut self.all,
-            finding: SubmissionFinding { weight, check, place, what: what.into(), why, fix },
+            finding: SubmissionFinding { weight, grade: check.grade(), check, place, what: what.into(), why, fix },
         }
     }
 }

@@ -1,29 +1,25 @@
-//! What a performance run's logs say twice: the verdict and its parts, rates and counts, the summary and the detail
-//! log, the lengths of answers and those of the accuracy run. In published results all of it agrees within two percent
-//! or better.
+//! What several logs of a submission say together: the lengths of answers in a performance run and in the accuracy run,
+//! and that one run is the run of one result.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 
-use super::checks::{SubmissionCheck, SubmissionFindings};
+use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings, findings};
 use super::tree::ResultEntry;
-use base::files::{read_text, sha256_of_file};
+use base::files::sha256_of_file;
 use base::spec::TestMode;
-use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail, SUMMARY_FILE};
+use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail};
 use rules::{Benchmark, MlperfScenario};
 
 const WHY: &str = "both are of one run; a log is submitted as LoadGen wrote it";
 const FIX: &str = "pack the logs of the run again, as LoadGen wrote them";
-/// Of a rate that is computed from counts and durations.
-const RATE_TOLERANCE: f64 = 0.02;
-/// Poisson arrivals: the rate of n of them has a relative deviation of 1/√n, and lies within this many of these.
-const RATE_DEVIATIONS: f64 = 4.0;
-/// Answers of a performance run and of the accuracy run, in tokens; published results differ by 2.3 % at most.
-const LENGTH_TOLERANCE: f64 = 0.1;
+/// Answers of a performance run and of the accuracy run, in tokens; published results differ by 2.3 % at most. A larger
+/// difference is for review, and one of more than 10 % is refused.
+const LENGTH_TOLERANCES: [(f64, FindingWeight); 2] = [(0.1, FindingWeight::Refused), (0.024, FindingWeight::Review)];
 
-/// A detail log against itself, its summary and the scores of the accuracy run.
+/// The lengths of answers: those of the accuracy run, and no more tokens than the benchmark allows.
 pub(super) fn check(
     to: &mut SubmissionFindings,
     folder: &Path,
@@ -32,188 +28,36 @@ pub(super) fn check(
     scenario: MlperfScenario,
     scores: &IndexMap<String, f64>,
 ) {
-    let at = folder.join(DETAIL_FILE);
-    let Some(rates) = Rates::new(detail, scenario) else { return };
-    if rates.samples <= 0.0 || rates.tokens <= 0.0 {
-        let finding = format!("{} samples/s and {} tokens/s, and the result VALID", rates.samples, rates.tokens);
-        return to.refuse(SubmissionCheck::Counts, &at, finding).rule(WHY).fix(FIX);
-    }
-    counts(to, &at, detail, &rates, scenario);
-    lengths(to, &at, &rates, benchmark, scores);
-    summary(to, folder, &rates);
-    percentiles(to, &at, detail);
-}
-
-/// Samples and tokens per second, by the numbers that results are ranked by.
-struct Rates {
-    samples: f64,
-    tokens: f64,
-}
-
-impl Rates {
-    /// None: of SingleStream, or the log has none.
-    fn new(detail: &Detail, scenario: MlperfScenario) -> Option<Self> {
-        let (samples, tokens) = match scenario {
-            MlperfScenario::Offline => ("result_samples_per_second", "result_tokens_per_second"),
-            MlperfScenario::Server | MlperfScenario::Interactive => {
-                ("result_completed_samples_per_sec", "result_completed_tokens_per_second")
-            }
-            MlperfScenario::SingleStream => return None,
-        };
-        Some(Self { samples: detail.number(samples)?, tokens: detail.number(tokens)? })
-    }
-}
-
-/// LoadGen's verdict is VALID where each of its conditions is met, in every division.
-pub(super) fn parts_of_verdict(to: &mut SubmissionFindings, folder: &Path, detail: &Detail, scenario: MlperfScenario) {
-    let at = folder.join(DETAIL_FILE);
-    if detail.text("result_validity") != Some("VALID") {
-        return;
-    }
-    let is_server = matches!(scenario, MlperfScenario::Server | MlperfScenario::Interactive);
-    let conditions = [
-        ("early_stopping_met", true),
-        ("result_min_duration_met", true),
-        ("result_min_queries_met", true),
-        ("result_perf_constraints_met", is_server),
-    ];
-    for (key, is_always_there) in conditions {
-        let logged = match detail.flag(key) {
-            Some(false) => "false",
-            None if is_always_there => "not logged",
-            _ => continue,
-        };
-        let finding = format!("{key} is {logged}, and the result VALID");
-        to.refuse(SubmissionCheck::Verdict, &at, finding)
-            .rule("LoadGen calls a run VALID when all of its conditions are met")
-            .fix(FIX);
-    }
-}
-
-/// Whether LoadGen's count of samples is the one before padding.
-fn is_unpadded(detail: &Detail) -> bool {
-    detail.loadgen_version().is_some_and(|version| version.starts_with("4."))
-}
-
-/// How many queries there were, how long they took, and the rates that follow.
-fn counts(to: &mut SubmissionFindings, at: &Path, detail: &Detail, rates: &Rates, scenario: MlperfScenario) {
-    let seconds = |key: &str| detail.number(key).map(|ns| ns / 1e9);
-    let is_near = |a: f64, b: f64| (a - b).abs() <= RATE_TOLERANCE * b.abs();
-    let longest = seconds("result_max_latency_ns");
-    let mut disagree = |what: String| to.refuse(SubmissionCheck::Counts, at, what).rule(WHY).fix(FIX);
-    if scenario == MlperfScenario::Offline {
-        // One query: it takes as long as its last sample.
-        let samples = detail.number("generated_samples_per_query");
-        // LoadGen of v4.1 counts them before it pads them to whole data sets.
-        let set = detail.number("qsl_reported_performance_count").filter(|set| *set > 0.0 && is_unpadded(detail));
-        let agrees = |samples: f64, longest: f64| is_near(samples / rates.samples, longest);
-        if let (Some(samples), Some(longest)) = (samples, longest)
-            && !agrees(samples, longest)
-            && !set.is_some_and(|set| agrees((samples / set).ceil() * set, longest))
-        {
-            disagree(format!(
-                "{samples} samples in {longest:.0} s are {:.3} samples/s, it has {:.3}",
-                samples / longest,
-                rates.samples
-            ));
+    let keys = match scenario {
+        MlperfScenario::Offline => ["result_tokens_per_second", "result_samples_per_second"],
+        MlperfScenario::Server | MlperfScenario::Interactive => {
+            ["result_completed_tokens_per_second", "result_completed_samples_per_sec"]
         }
-        return;
-    }
-    let (Some(issued), Some(lasted)) = (detail.number("generated_query_count"), seconds("generated_query_duration"))
-    else {
-        return;
+        MlperfScenario::SingleStream => return,
     };
-    if let Some(counted) = detail.number("result_query_count").filter(|counted| (counted - issued).abs() >= 1.0) {
-        disagree(format!("result_query_count is {counted}, generated_query_count {issued}"));
-    }
-    let is_drawn =
-        |target: &f64| (issued / lasted / target - 1.0).abs() <= RATE_TOLERANCE.max(RATE_DEVIATIONS / issued.sqrt());
-    if let Some(target) = detail.number("effective_target_qps").filter(|target| !is_drawn(target)) {
-        disagree(format!(
-            "{issued} queries in {lasted:.0} s are {:.3} a second, target_qps is {target}",
-            issued / lasted
-        ));
-    }
-    // The last answers come after the last query, by the longest latency at most.
-    let took = issued / rates.samples;
-    let latest = lasted + longest.unwrap_or(f64::INFINITY);
-    if took < lasted * (1.0 - RATE_TOLERANCE) || took > latest * (1.0 + RATE_TOLERANCE) {
-        disagree(format!(
-            "at {:.3} samples/s {issued} queries take {took:.0} s; they were issued for {lasted:.0} s, and all \
-             answered after {latest:.0} s",
-            rates.samples
-        ));
-    }
-}
-
-/// Tokens of an answer: those of the accuracy run, and no more than the benchmark allows.
-fn lengths(
-    to: &mut SubmissionFindings,
-    at: &Path,
-    rates: &Rates,
-    benchmark: &Benchmark,
-    scores: &IndexMap<String, f64>,
-) {
-    let mean = rates.tokens / rates.samples;
+    let at = folder.join(DETAIL_FILE);
+    let [tokens, samples] = keys.map(|key| detail.number(key).filter(|rate| *rate > 0.0));
+    let mean = tokens.zip(samples).map(|(tokens, samples)| tokens / samples);
     // Some servers count the end of an answer, too.
     let most = f64::from(benchmark.max_output_tokens) * 1.02;
-    if mean > most {
-        let finding = format!(
-            "tokens/s by samples/s are {mean:.1} tokens an answer, at most {} are requested",
-            benchmark.max_output_tokens
-        );
-        to.refuse(SubmissionCheck::Lengths, at, finding).rule(WHY).fix(FIX);
-    }
     // A benchmark whose accuracy run has another data set has other lengths there.
     let scored = scores.get("TOKENS_PER_SAMPLE").filter(|_| benchmark.accuracy_samples.is_none());
-    if let Some(scored) = scored.filter(|scored| (mean - **scored).abs() > LENGTH_TOLERANCE * **scored) {
-        let finding = format!("tokens/s by samples/s are {mean:.1} tokens an answer, accuracy.txt has {scored}");
-        to.refuse(SubmissionCheck::Lengths, at, finding)
-            .rule("performance and accuracy are measured with the same answers")
-            .fix(FIX);
-    }
-}
-
-/// The rates that the summary prints.
-fn summary(to: &mut SubmissionFindings, folder: &Path, rates: &Rates) {
-    let at = folder.join(SUMMARY_FILE);
-    let text = read_text(&at).unwrap_or_default();
-    let printed = |names: [&str; 2]| {
-        text.lines().find_map(|line| {
-            let (name, value) = line.split_once(':')?;
-            names.contains(&name.trim()).then(|| value.trim().parse::<f64>().ok())?
-        })
-    };
-    let compared_rates = [
-        ("samples/s", printed(["Samples per second", "Completed samples per second"]), rates.samples),
-        ("tokens/s", printed(["Tokens per second", "Completed tokens per second"]), rates.tokens),
-    ];
-    for (unit, printed, logged) in compared_rates {
-        // It prints two decimals of small numbers.
-        if let Some(printed) = printed.filter(|printed| (printed - logged).abs() > 0.01 * logged + 0.01) {
-            let finding = format!("it has {printed} {unit}, the detail log {logged}");
-            to.refuse(SubmissionCheck::LogsDisagree, &at, finding).rule(WHY).fix(FIX);
-        }
-    }
-}
-
-/// Percentiles grow.
-fn percentiles(to: &mut SubmissionFindings, at: &Path, detail: &Detail) {
-    let kinds = [
-        ("latency", "result_", "_percentile_latency_ns"),
-        ("TTFT", "result_first_token_", "_percentile_latency_ns"),
-        ("TPOT", "result_time_per_output_token_", "_percentile_ns"),
-    ];
-    for (name, before, after) in kinds {
-        let values: Vec<(&str, f64)> = ["50.00", "90.00", "95.00", "97.00", "99.00", "99.90"]
-            .into_iter()
-            .filter_map(|percent| Some((percent, detail.number(&format!("{before}{percent}{after}"))?)))
-            .collect();
-        if let Some(pair) = values.windows(2).find(|pair| pair[0].1 > pair[1].1) {
-            let [(low, a), (high, b)] = [pair[0], pair[1]];
-            let finding = format!("{name}: the {low}th percentile is {a} ns, the {high}th {b} ns");
-            to.refuse(SubmissionCheck::Counts, at, finding).rule("a higher percentile is not smaller").fix(FIX);
-        }
+    let apart = mean.zip(scored.copied()).map(|(mean, scored)| (mean, scored, (mean / scored - 1.0).abs()));
+    let weight = apart.and_then(|(.., share)| LENGTH_TOLERANCES.iter().find(|(most, _)| share > *most));
+    findings! { to;
+        FindingWeight::Refused, Counts, &at,
+            (mean.is_none() && detail.result() == Some("VALID"))
+                .then(|| format!("{} or {} is not logged, or 0, and the result VALID", keys[0], keys[1])), WHY, FIX;
+        FindingWeight::Refused, Lengths, &at,
+            mean.filter(|mean| *mean > most).map(|mean| {
+                let most = benchmark.max_output_tokens;
+                format!("tokens/s by samples/s are {mean:.1} tokens an answer, at most {most} are requested")
+            }), WHY, FIX;
+        weight.map_or(FindingWeight::Review, |(_, weight)| *weight), Lengths, &at,
+            apart.filter(|_| weight.is_some()).map(|(mean, scored, _)| {
+                format!("tokens/s by samples/s are {mean:.1} tokens an answer, accuracy.txt has {scored}")
+            }),
+            "performance and accuracy are measured with the same answers", FIX;
     }
 }
 

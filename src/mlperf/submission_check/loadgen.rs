@@ -4,8 +4,10 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings};
+use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings, findings};
 use super::tree::{ResultEntry, files};
+use super::witness;
+use crate::SIMULATED_SUT;
 use base::units::counted;
 use rules::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
 use rules::{MlperfScenario, Round};
@@ -66,6 +68,7 @@ pub(super) fn read(to: &mut SubmissionFindings, folder: &Path, round: &Round, ki
             .rule("logs are submitted as LoadGen wrote them; something else wrote into this one, or it is torn")
             .fix(RERUN_HINT);
     }
+    witness::files(to, &path, &detail, &round.loadgen.results_cc);
     one_run(to, &path, &detail);
     check_log_complete(to, &path, &detail, kind);
     version(to, &path, &detail, round);
@@ -99,23 +102,31 @@ fn shortened(value: &Value) -> String {
     }
 }
 
-/// The log is of the mode, and has its end.
+/// The log is of a system and of the mode, and has its end.
 fn check_log_complete(to: &mut SubmissionFindings, path: &Path, detail: &Detail, kind: RunKind) {
-    let mode = kind.mode();
-    match detail.text("effective_test_mode") {
-        Some(found) if found == mode => {}
-        found => {
-            let finding = format!("the test mode was {}, not {mode}", found.unwrap_or("not logged"));
-            to.find(kind.weight(), SubmissionCheck::TestMode, path, finding)
-                .rule("each folder holds the logs of its own mode")
-                .fix(RERUN_HINT);
-        }
-    }
-    // LoadGen's last line in both modes.
-    if detail.get("num_errors").is_none() && detail.get("result_validity").is_none() && kind == RunKind::Performance {
-        to.refuse(SubmissionCheck::TornLog, path, "it ends before LoadGen gave a result")
-            .rule("the run was broken off")
-            .fix(RERUN_HINT);
+    let name = detail.text("sut_name").filter(|name| name.contains(SIMULATED_SUT));
+    let (mode, logged) = (kind.mode(), detail.text("effective_test_mode"));
+    // The last keys of a log, and a key before that without which the run was broken off.
+    let (last, before) = match kind {
+        RunKind::Performance => ("num_errors", "result_validity"),
+        RunKind::Accuracy => ("power_end", "generated_query_count"),
+    };
+    let is_cut = detail.get(last).is_none();
+    let is_broken_off = is_cut && detail.get(before).is_none();
+    // LoadGen 5 and later write it.
+    let is_older = detail.loadgen_version().is_none_or(|version| version.starts_with("4."));
+    findings! { to;
+        FindingWeight::Refused, Simulated, path, name.map(|name| format!("the system under test is called {name:?}")),
+            "a result is a measurement; the servers of this run were simulated", "run it on the system";
+        kind.weight(), TestMode, path,
+            (logged != Some(mode))
+                .then(|| format!("the test mode was {}, not {mode}", logged.unwrap_or("not logged"))),
+            "each folder holds the logs of its own mode", RERUN_HINT;
+        FindingWeight::Refused, TornLog, path, is_broken_off.then(|| format!("it ends before `{before}`")),
+            "the run was broken off", RERUN_HINT;
+        FindingWeight::Review, TornLog, path,
+            (is_cut && !is_broken_off && !is_older).then(|| format!("it has no `{last}`")),
+            "the run was broken off, or the log is cut off", RERUN_HINT;
     }
 }
 
@@ -146,11 +157,11 @@ fn version(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Ro
     }
     // Built outside of a git work tree, it writes NA.
     let status = detail.text("loadgen_git_status_message").unwrap_or_default().trim();
-    if !status.is_empty() && status != "NA" {
-        let finding = format!("LoadGen was built from altered files: {}", status.lines().next().unwrap_or_default());
-        to.refuse(SubmissionCheck::AlteredLoadGen, path, finding)
-            .rule("LoadGen must be an unaltered tagged revision")
-            .fix("build it unaltered, run again");
+    let altered = Some(status.lines().next().unwrap_or_default()).filter(|first| !["", "NA"].contains(first));
+    findings! { to;
+        FindingWeight::Refused, AlteredLoadGen, path,
+            altered.map(|first| format!("LoadGen was built from altered files: {first}")),
+            "LoadGen must be an unaltered tagged revision", "build it unaltered, run again";
     }
 }
 
@@ -192,21 +203,18 @@ fn round_with_seed(name: &str, seed: u64) -> Option<&'static str> {
 }
 
 fn errors(to: &mut SubmissionFindings, path: &Path, detail: &Detail) {
-    let count = detail.all_errors();
-    if count > 0 {
-        let first: Vec<String> =
-            detail.first_errors.iter().take(3).map(|error| format!("{} × {:?}", error.times, error.text)).collect();
-        let first = if first.is_empty() { "their texts are not in the log".to_owned() } else { first.join("; ") };
-        let finding = format!("LoadGen logged {}: {first}", counted(count, "error"));
-        to.refuse(SubmissionCheck::LoadGenErrors, path, finding)
-            .rule("a run with errors is not valid, even where LoadGen reports VALID")
-            .fix("find the cause (for token counts: report at least 2 tokens for each sample), then run again");
-    }
-    if detail.warnings > 0 {
-        let finding = format!("LoadGen logged {}", counted(detail.warnings, "warning"));
-        to.review(SubmissionCheck::LoadGenWarnings, path, finding)
-            .rule("reviewers read them")
-            .fix("read them at the end of the summary");
+    let (errors, warnings) = (detail.all_errors(), detail.warnings);
+    let first = detail.first_errors.iter().take(3).map(|error| format!("{} × {:?}", error.times, error.text));
+    let first: Vec<String> = first.collect();
+    let first = if first.is_empty() { "their texts are not in the log".to_owned() } else { first.join("; ") };
+    findings! { to;
+        FindingWeight::Refused, LoadGenErrors, path,
+            (errors > 0).then(|| format!("LoadGen logged {}: {first}", counted(errors, "error"))),
+            "a run with errors is not valid, even where LoadGen reports VALID",
+            "find the cause (for token counts: report at least 2 tokens for each sample), then run again";
+        FindingWeight::Review, LoadGenWarnings, path,
+            (warnings > 0).then(|| format!("LoadGen logged {}", counted(warnings, "warning"))),
+            "reviewers read them", "read them at the end of the summary";
     }
 }
 

@@ -3,11 +3,13 @@
 //! It gives two verdicts. *Refused*: MLCommons would not accept it. That has parity with the official checker of the
 //! round, which `tests/bench/published` compares on published results, and is stricter only where no published result
 //! is concerned: a run that LoadGen called INVALID, LoadGen's errors, logs that contradict one another. *Review*:
-//! MLCommons accepts it, and a reviewer may object.
+//! MLCommons accepts it, and a reviewer may object. Each finding has a grade beside it ([`FindingGrade`]), since one
+//! changed number matters more than ten names.
 //!
 //! It reads any submission folder, also from other tools. Of Regatta's own packages it knows more, from `regatta.lock`.
 
 mod accuracy;
+mod answers;
 mod audit;
 mod checks;
 mod consistency;
@@ -17,7 +19,9 @@ mod power;
 mod settings;
 mod system;
 mod tree;
+mod witness;
 
+use std::io::{BufReader, Read as _};
 use std::path::Path;
 
 use indexmap::IndexMap;
@@ -29,13 +33,14 @@ use super::{PackageProvenance, SubmissionLayout, TestRecord};
 use crate::layout::scenario_titled;
 use base::spec::TestMode;
 use checks::SubmissionFindings;
-pub use checks::{FindingWeight, SubmissionCheck, SubmissionFinding};
+pub use checks::{FindingGrade, FindingWeight, SubmissionCheck, SubmissionFinding};
 use consistency::PackedLogs;
 pub use power::MeasuredPower;
 use rules::log::{DETAIL_FILE, Detail};
 use rules::{MlperfScenario, Round};
 pub(super) use tree::DIVISIONS;
 use tree::{BenchmarkFolder, ResultEntry, SystemTraits};
+pub use witness::Witnesses;
 
 /// What the checker of v4.1 did not refuse: results that MLCommons published for it lack these.
 const NOT_IN_V4_1: [SubmissionCheck; 3] =
@@ -49,7 +54,7 @@ pub struct SubmissionReport {
     /// Benchmarks of the round that are not judged here: no language models.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_examined: Vec<UnexaminedBenchmark>,
-    /// The worst first, in the order of places.
+    /// Those that are refused first, then by grade, in the order of places.
     pub findings: Vec<SubmissionFinding>,
 }
 
@@ -86,6 +91,9 @@ pub struct ExaminedResult {
     pub judged: JudgedRun,
     /// Metric → value, as `accuracy.txt` has them.
     pub accuracy: IndexMap<String, f64>,
+    /// Of the numbers in the logs of its performance run.
+    #[serde(default)]
+    pub witnesses: Witnesses,
     /// Of a result with power.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power: Option<MeasuredPower>,
@@ -112,9 +120,33 @@ pub struct JudgedRun {
     pub inferred: bool,
 }
 
+impl ExaminedResult {
+    /// Whether a finding is of this result's files.
+    pub fn has(&self, finding: &SubmissionFinding) -> bool {
+        let Self { division, submitter, system, benchmark, scenario, .. } = self;
+        let is_below = finding.place.starts_with(&format!("{division}/{submitter}/"));
+        is_below && finding.place.contains(&format!("/{system}/{benchmark}/{scenario}"))
+    }
+}
+
 impl SubmissionReport {
     pub fn refusal_count(&self) -> usize {
         self.with_weight(FindingWeight::Refused).count()
+    }
+
+    /// What is of one submitter. None: all of it.
+    pub fn of_submitter(mut self, submitter: Option<&str>) -> Self {
+        let Some(name) = submitter else { return self };
+        let is_of = |place: &str| place.split('/').nth(1) == Some(name);
+        self.results.retain(|result| result.submitter == name);
+        self.not_examined.retain(|folder| is_of(&folder.place));
+        self.findings.retain(|finding| is_of(&finding.place));
+        self
+    }
+
+    /// Whether there are results of other benchmarks only: nothing that could be right or wrong here.
+    pub fn has_nothing_to_check(&self) -> bool {
+        self.results.is_empty() && self.not_examined.iter().any(|folder| !folder.is_of_endpoints())
     }
 
     /// Findings of one weight, in the order of places.
@@ -131,17 +163,35 @@ pub fn run_value(folder: &Path, benchmark: &str, scenario: MlperfScenario) -> Op
     Some(JudgedRun { simulated: is_simulated(folder), rehearsal, ..performance::value(&detail, benchmark, scenario) })
 }
 
-/// The round of a submission: by its lock, else by the seeds in its logs.
+/// The round of a submission: that of most of its logs.
 pub fn round_of(root: &Path) -> Option<Round> {
+    rounds_of(root).into_iter().next().map(|(round, _)| round)
+}
+
+/// The bytes of a detail log within which its seeds are.
+const SEEDS_WITHIN: u64 = 1 << 17;
+
+/// The rounds of a submission, each with how many of its logs have the round's seeds, the one of most logs first. By
+/// its lock alone where it has one.
+pub fn rounds_of(root: &Path) -> Vec<(Round, usize)> {
     let submitters = tree::submitters(root);
     let locked = submitters
         .iter()
         .find_map(|submitter| Round::named(&PackageProvenance::all(&submitter.folder).ok()?.first()?.round));
-    locked.or_else(|| {
-        let logs = walkdir::WalkDir::new(root).sort_by_file_name().into_iter().flatten();
-        let mut logs = logs.filter(|item| item.file_name() == DETAIL_FILE);
-        logs.find_map(|log| Round::named(loadgen::other_round(&Detail::read_folder(log.path().parent()?).ok()?)?))
-    })
+    if let Some(round) = locked {
+        return vec![(round, 0)];
+    }
+    let logs = walkdir::WalkDir::new(root).into_iter().flatten().filter(|item| item.file_name() == DETAIL_FILE);
+    let mut counts: IndexMap<&str, usize> = IndexMap::new();
+    for log in logs {
+        let head = std::fs::File::open(log.path()).map(|file| BufReader::new(file.take(SEEDS_WITHIN)));
+        let round = head.ok().and_then(|head| loadgen::other_round(&Detail::read(head).ok()?));
+        if let Some(round) = round {
+            *counts.entry(round).or_default() += 1;
+        }
+    }
+    counts.sort_by(|one, count, other, more| more.cmp(count).then(one.cmp(other)));
+    counts.into_iter().filter_map(|(name, count)| Some((Round::named(name)?, count))).collect()
 }
 
 /// Everything that is wrong with the submission in `root`, the folder above `closed/` and `open/`.
@@ -175,6 +225,7 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
                 BenchmarkFolder::Unknown => continue,
             };
             tree::check(&mut to, submitter, found, benchmark);
+            let mut entries = Vec::new();
             for name in &found.scenarios {
                 let Some(scenario) = scenario_titled(name) else { continue };
                 let folder = found.folder.join(name);
@@ -195,13 +246,18 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
                 let examined = result(&mut to, &entry, round, benchmark, scenario, lock);
                 logs.add(&entry, benchmark, scenario, examined.judged.inferred);
                 results.push(examined);
+                entries.push(entry);
             }
+            settings::one_model(&mut to, &entries);
         }
     }
     logs.check(&mut to, root);
     if results.is_empty() {
         if not_examined.is_empty() {
             not_examined.extend(endpoints_result(root).map(|folder| UnexaminedBenchmark::of_endpoints(root, &folder)));
+        }
+        if not_examined.iter().any(|folder| !folder.is_of_endpoints()) {
+            return SubmissionReport { round: round.name.clone(), results, not_examined, findings: Vec::new() };
         }
         let message = "there is no result in it that could be examined";
         to.refuse(SubmissionCheck::Empty, root, message)
@@ -219,7 +275,7 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
         };
         findings.iter_mut().filter(is_of_later).for_each(|finding| finding.weight = FindingWeight::Review);
     }
-    findings.sort_by_key(|finding| finding.weight);
+    findings.sort_by_key(|finding| (finding.weight, finding.grade));
     SubmissionReport { round: round.name.clone(), results, not_examined, findings }
 }
 
@@ -236,14 +292,15 @@ fn result(
     let run_scenario = performance.as_ref().map_or(scenario, |detail| entry.scenario_of_run(detail, scenario));
     let locked = lock.and_then(|lock| lock.run(entry.benchmark, scenario, TestMode::Accuracy));
     let accuracy = accuracy::check(to, entry, round, benchmark, scenario, locked);
-    if let (Some(performance), Some(accurate)) = (&performance, &accuracy.detail) {
-        accuracy::same_system(to, entry, performance, accurate);
-    }
+    let mut witnesses = Witnesses::default();
     if let Some(performance) = &performance {
-        consistency::parts_of_verdict(to, &entry.performance(), performance, run_scenario);
-    }
-    if let Some(performance) = performance.as_ref().filter(|_| entry.is_closed()) {
-        consistency::check(to, &entry.performance(), performance, benchmark, run_scenario, &accuracy.metrics);
+        witnesses = witness::check(to, &entry.performance(), performance, entry.is_closed());
+        if let Some(accurate) = &accuracy.detail {
+            accuracy::same_system(to, entry, performance, accurate);
+        }
+        if entry.is_closed() {
+            consistency::check(to, &entry.performance(), performance, benchmark, run_scenario, &accuracy.metrics);
+        }
     }
     let value = |detail| performance::value(detail, entry.official, scenario);
     let logged = performance.as_ref().map(value).unwrap_or_default();
@@ -268,6 +325,7 @@ fn result(
         scenario: entry.scenario.to_owned(),
         judged,
         accuracy: accuracy.metrics,
+        witnesses,
         power,
     }
 }

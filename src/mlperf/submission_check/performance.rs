@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings};
+use super::checks::FindingWeight::{Refused, Review};
+use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings, findings};
 use super::tree::ResultEntry;
 use super::{JudgedRun, checks, loadgen};
 use base::files::read_text;
 use rules::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
-use rules::{Benchmark, MlperfScenario, Round};
+use rules::{Benchmark, LatencyLimits, MlperfScenario, Round};
 
 const SHORTEST_MS: f64 = 600_000.0;
 /// The language model that is measured in SingleStream.
@@ -26,176 +27,191 @@ pub(super) fn check(
     let scenario = entry.scenario_of_run(&detail, scenario);
     let at = folder.join(DETAIL_FILE);
     valid(to, &folder, &detail);
-    duration(to, &at, &detail, scenario);
-    samples(to, &at, &detail, benchmark, scenario, entry);
-    dataset(to, &at, &detail, benchmark, entry);
-    equal_issue(to, &at, &detail, entry);
-    switches(to, &at, &detail);
+    key_rules(to, &at, &Run { detail: &detail, entry, benchmark, scenario });
     place(to, &at, &detail, entry);
-    checks::check_limits(to, &at, &detail, entry, benchmark, scenario);
+    checks::latency(to, &at, &detail, entry, benchmark, scenario);
     Some(detail)
 }
 
 /// The official checker looks at `result_validity` and continues whatever its value.
 fn valid(to: &mut SubmissionFindings, folder: &Path, detail: &Detail) {
     let at = folder.join(DETAIL_FILE);
-    let text = detail.text("result_validity").unwrap_or("nothing");
+    let text = detail.result().unwrap_or("nothing");
     if text != "VALID" {
-        let unmet = [
-            ("result_perf_constraints_met", "the performance constraints"),
-            ("result_min_duration_met", "the minimum duration"),
-            ("result_min_queries_met", "the minimum of queries"),
-            ("early_stopping_met", "early stopping"),
-        ];
-        let unmet: Vec<&str> =
-            unmet.iter().filter(|(key, _)| detail.flag(key) == Some(false)).map(|(_, name)| *name).collect();
-        let unmet = if unmet.is_empty() { String::new() } else { format!("; not met: {}", unmet.join(", ")) };
+        let keys =
+            ["result_perf_constraints_met", "result_min_duration_met", "result_min_queries_met", "early_stopping_met"];
+        let unmet: Vec<&str> = keys.into_iter().filter(|key| detail.flag(key) == Some(false)).collect();
+        let unmet = if unmet.is_empty() { String::new() } else { format!("; false are {}", unmet.join(", ")) };
         let finding = format!("LoadGen reports {text} for this run{unmet}");
         to.refuse(SubmissionCheck::NotValid, &at, finding)
             .rule("only a run that LoadGen reports as VALID is a result; the official checker does not check this")
             .fix("lower target_qps or lengthen the run as the summary recommends, and run again");
     }
-    let summary = read_text(folder.join(SUMMARY_FILE)).unwrap_or_default();
-    let stated = summary.lines().find_map(|line| line.strip_prefix("Result is : ")).map(str::trim);
-    match stated {
-        Some(stated) if stated != text => {
-            let finding = format!("it has {stated}, the detail log has {text}");
-            to.refuse(SubmissionCheck::LogsDisagree, &folder.join(SUMMARY_FILE), finding)
-                .rule("both are of one run")
-                .fix("pack both of the same run");
-        }
-        None if folder.join(SUMMARY_FILE).is_file() => {
-            let finding = "it has no line `Result is :`";
-            to.refuse(SubmissionCheck::TornLog, &folder.join(SUMMARY_FILE), finding)
-                .rule("the run was broken off")
-                .fix("run the test again");
-        }
-        _ => {}
+    let at = folder.join(SUMMARY_FILE);
+    let summary = read_text(&at).unwrap_or_default();
+    let has_result = summary.lines().any(|line| line.starts_with("Result is : "));
+    // LoadGen's last lines are those about warnings and errors.
+    let has_end = ["encountered during test", "encountered. See detailed log"].iter().any(|end| summary.contains(end));
+    findings! { to;
+        Refused, TornLog, &at, (at.is_file() && !has_result).then_some("it has no line `Result is :`"),
+            "the run was broken off", "run the test again";
+        Review, TornLog, &at, (has_result && !has_end).then_some("it has no line `No errors encountered during test.`"),
+            "the run was broken off, or the file is cut off", "run the test again";
     }
 }
 
-fn duration(to: &mut SubmissionFindings, at: &Path, detail: &Detail, scenario: MlperfScenario) {
-    let requested = detail.number("effective_min_duration_ms");
-    if requested.is_none_or(|requested| requested < SHORTEST_MS) {
-        let finding = format!(
-            "min_duration was {} ms, the rules want {SHORTEST_MS} ms",
-            requested.map_or("no".to_owned(), |ms| ms.to_string())
-        );
-        to.refuse(SubmissionCheck::Duration, at, finding)
-            .rule("every test of a language model lasts at least 600 s")
-            .fix("take `min_duration` out of user.conf (and `rehearse` out of the manifest); run again");
-    }
-    if let Some(most) = detail.number("effective_max_duration_ms").filter(|most| *most > 0.0 && *most < SHORTEST_MS) {
-        let finding = format!("max_duration was {most} ms: LoadGen stops before the rules allow it");
-        to.refuse(SubmissionCheck::Duration, at, finding)
-            .rule("every test lasts at least 600 s")
-            .fix("take `max_duration` out of user.conf; run again");
-    }
-    // Of Offline the duration is what the samples took; of the others LoadGen schedules it.
-    let lasted = match scenario {
-        MlperfScenario::Offline => detail
-            // Equal issue rounds the one query up to a multiple of the data set.
-            .number("generated_samples_per_query")
-            .or_else(|| detail.number("effective_samples_per_query"))
-            .zip(detail.number("result_samples_per_second"))
-            .map(|(samples, rate)| samples / rate * 1e3),
-        _ => detail.number("generated_query_duration").map(|ns| ns / 1e6),
-    };
-    if let Some(lasted) = lasted.filter(|lasted| *lasted < SHORTEST_MS) {
-        let finding = format!("by its own numbers it lasted {:.0} s", lasted / 1e3);
-        to.refuse(SubmissionCheck::Duration, at, finding)
-            .rule("every test of a language model lasts at least 600 s")
-            .fix("raise target_qps to what the system does, so that there are enough samples; run again");
-    }
-}
-
-fn samples(
-    to: &mut SubmissionFindings,
-    at: &Path,
-    detail: &Detail,
-    benchmark: &Benchmark,
+/// A performance run, and what it was to be.
+struct Run<'a> {
+    detail: &'a Detail,
+    entry: &'a ResultEntry<'a>,
+    benchmark: &'a Benchmark,
+    /// Of its log.
     scenario: MlperfScenario,
-    entry: &ResultEntry,
-) {
-    let mut less = |check: SubmissionCheck, key: &str, least: u64, rule: &str| match detail.count(key) {
-        Some(found) if found >= least => {}
-        found => {
-            let logged = found.map_or("not logged".to_owned(), |found| found.to_string());
-            let finding = format!("{key} is {logged}, the benchmark has {least}");
-            to.refuse(check, at, finding).rule(rule).fix("run with the benchmark's whole data set");
+}
+
+impl Run<'_> {
+    /// A finding where a key is below a number, or not logged.
+    fn least(&self, key: &str, least: f64) -> Option<String> {
+        let is_less = self.detail.number(key).is_none_or(|number| number < least);
+        is_less.then(|| format!("`{key}` is {}, and has to be at least {least}", self.logged(key)))
+    }
+
+    /// A finding where a key is above a number.
+    fn most(&self, key: &str, most: f64) -> Option<String> {
+        let is_more = self.detail.number(key).is_some_and(|number| number > most);
+        is_more.then(|| format!("`{key}` is {}, and has to be at most {most}", self.logged(key)))
+    }
+
+    /// A finding where a switch is not as it has to be.
+    fn switch(&self, key: &str, expected: bool) -> Option<String> {
+        let is_other = (self.detail.flag(key) == Some(true)) != expected;
+        is_other.then(|| format!("`{key}` is {}", self.logged(key)))
+    }
+
+    /// A finding where LoadGen judged the run by another limit than the folder's, or by none.
+    fn looser(&self, name: &str, limit: fn(&LatencyLimits) -> f64) -> Option<String> {
+        let limit_ms = limit(self.benchmark.latency.get(&self.scenario).filter(|_| self.entry.is_closed())?);
+        let key = format!("requested_server_{name}_latency");
+        let is_looser = self.detail.number(&key).is_none_or(|ns| ns > limit_ms * 1e6);
+        is_looser.then(|| format!("`{key}` is {}, {} has {limit_ms} ms", self.logged(&key), self.scenario.title()))
+    }
+
+    /// A finding where LoadGen called a run VALID that did not meet one of its conditions, in every division.
+    fn unmet(&self, key: &str, is_always_there: bool) -> Option<String> {
+        let is_unmet = self.detail.flag(key).map_or(is_always_there, |is_met| !is_met);
+        let is_unmet = is_unmet && self.detail.result() == Some("VALID");
+        is_unmet.then(|| format!("`{key}` is {}, and the result VALID", self.logged(key)))
+    }
+
+    fn logged(&self, key: &str) -> String {
+        self.detail.get(key).map_or_else(|| "not logged".to_owned(), ToString::to_string)
+    }
+
+    /// How long the run lasted, milliseconds: in Offline what its samples took; else LoadGen schedules it.
+    fn lasted(&self) -> Option<f64> {
+        let number = |key: &str| self.detail.number(key);
+        if self.scenario != MlperfScenario::Offline {
+            return number("generated_query_duration").map(|ns| ns / 1e6);
         }
-    };
-    let whole = "the sample library holds the whole data set, so that no cache can hold all requested samples";
-    less(SubmissionCheck::SampleCount, "effective_performance_sample_count", benchmark.performance_samples, whole);
-    if scenario == MlperfScenario::Offline && entry.is_closed() {
-        let rule = "Offline asks for every sample at least once";
-        less(SubmissionCheck::OfflineSamples, "effective_samples_per_query", benchmark.offline_min_samples, rule);
+        // Equal issue rounds the one query up to a multiple of the data set.
+        let samples = number("generated_samples_per_query").or_else(|| number("effective_samples_per_query"));
+        samples.zip(number("result_samples_per_second")).map(|(samples, rate)| samples / rate * 1e3)
     }
 }
 
-/// The data set as the run's sample library counted it. In Open it may be another. The official checker takes a larger
-/// one; in published results of Closed it is always the benchmark's.
-fn dataset(to: &mut SubmissionFindings, at: &Path, detail: &Detail, benchmark: &Benchmark, entry: &ResultEntry) {
-    let reported_samples = detail.count("qsl_reported_total_count");
-    let is_less = reported_samples.is_none_or(|samples| samples < benchmark.dataset_samples);
-    if is_less || (reported_samples != Some(benchmark.dataset_samples) && entry.is_closed()) {
-        let reported = reported_samples.map_or("not logged".to_owned(), |samples| samples.to_string());
-        let finding =
-            format!("qsl_reported_total_count is {reported}, the benchmark has {}", benchmark.dataset_samples);
-        let (why, fix) = if is_less {
-            ("a result is measured on the whole data set", "run with the benchmark's whole data set")
-        } else {
-            ("a result is measured on the benchmark's data set", "look whether the log is of another benchmark")
-        };
-        let weight = if is_less && entry.is_closed() { FindingWeight::Refused } else { FindingWeight::Review };
-        to.find(weight, SubmissionCheck::SampleCount, at, finding).rule(why).fix(fix);
-    }
-}
+const WHOLE: &str = "run with the benchmark's whole data set";
+const CONDITIONS: &str = "LoadGen calls a run VALID when all of its conditions are met";
+const UNCHANGED: &str = "pack the logs of the run again, as LoadGen wrote them";
+const NO_AUDIT: &str = "remove audit.config from where the run starts, and run again";
 
-/// Since v6.0 the official checker does not ask for it, and a published result is without.
-fn equal_issue(to: &mut SubmissionFindings, at: &Path, detail: &Detail, entry: &ResultEntry) {
-    if entry.is_closed() && detail.flag("effective_sample_concatenate_permutation") != Some(true) {
-        let finding = "equal issue (sample_concatenate_permutation) was off";
-        to.find(FindingWeight::of_older_checker(entry.layout), SubmissionCheck::EqualIssue, at, finding)
-            .rule("in performance runs of language models each sample is issued equally often")
-            .fix("take it out of user.conf; audit tests turn it off themselves, results may not");
+/// What the keys of a performance run's log have to be.
+fn key_rules(to: &mut SubmissionFindings, at: &Path, run: &Run) {
+    findings! { to;
+        Refused, Duration, at, run.least("effective_min_duration_ms", SHORTEST_MS),
+            "every test of a language model lasts at least 600 s",
+            "take `min_duration` out of user.conf (and `rehearse` out of the manifest); run again";
+        // 0: without end.
+        Refused, Duration, at,
+            run.most("effective_max_duration_ms", 0.0).and(run.least("effective_max_duration_ms", SHORTEST_MS)),
+            "LoadGen stops then, and every test lasts at least 600 s",
+            "take `max_duration` out of user.conf; run again";
+        Refused, Duration, at,
+            run.lasted().filter(|ms| *ms < SHORTEST_MS)
+                .map(|ms| format!("by its own numbers it lasted {:.0} s", ms / 1e3)),
+            "every test of a language model lasts at least 600 s",
+            "raise target_qps to what the system does, so that there are enough samples; run again";
+        Refused, SampleCount, at,
+            run.least("effective_performance_sample_count", run.benchmark.performance_samples as f64),
+            "the sample library holds the whole data set, so that no cache can hold all requested samples", WHOLE;
+        Refused, OfflineSamples, at,
+            run.least("effective_samples_per_query", run.benchmark.offline_min_samples as f64)
+                .filter(|_| run.scenario == MlperfScenario::Offline && run.entry.is_closed()),
+            "Offline asks for every sample at least once", WHOLE;
+        // In Open it may be another data set.
+        if run.entry.is_closed() { Refused } else { Review }, SampleCount, at,
+            run.least("qsl_reported_total_count", run.benchmark.dataset_samples as f64),
+            "a result is measured on the whole data set", WHOLE;
+        // The official checker takes a larger one; in published results of Closed it is always the benchmark's.
+        Review, SampleCount, at,
+            run.most("qsl_reported_total_count", run.benchmark.dataset_samples as f64).filter(|_| run.entry.is_closed()),
+            "a result is measured on the benchmark's data set", "look whether the log is of another benchmark";
+        // Since v6.0 the official checker does not ask for it, and a published result is without.
+        FindingWeight::of_older_checker(run.entry.layout), EqualIssue, at,
+            run.switch("effective_sample_concatenate_permutation", true).filter(|_| run.entry.is_closed()),
+            "equal issue: in performance runs of language models each sample is issued equally often",
+            "take it out of user.conf; audit tests turn it off themselves, results may not";
+        // For debugging or for audits, and never for a result.
+        Refused, AuditSettings, at, run.switch("effective_performance_issue_unique", false),
+            "it makes LoadGen ask other samples than the rules say", NO_AUDIT;
+        Refused, AuditSettings, at, run.switch("effective_performance_issue_same", false),
+            "it makes LoadGen ask other samples than the rules say", NO_AUDIT;
+        Refused, AuditSettings, at, run.most("effective_accuracy_log_probability", 0.0),
+            "LoadGen took an audit.config; the log of an audit test is not a result", NO_AUDIT;
+        Refused, AuditSettings, at, run.most("effective_accuracy_log_sampling_target", 0.0),
+            "LoadGen took an audit.config; the log of an audit test is not a result", NO_AUDIT;
+        Refused, Verdict, at, run.unmet("early_stopping_met", true), CONDITIONS, UNCHANGED;
+        Refused, Verdict, at, run.unmet("result_min_duration_met", true), CONDITIONS, UNCHANGED;
+        Refused, Verdict, at, run.unmet("result_min_queries_met", true), CONDITIONS, UNCHANGED;
+        Refused, Verdict, at, run.unmet("result_perf_constraints_met", run.scenario.loadgen() == "Server"),
+            CONDITIONS, UNCHANGED;
+        checks::weight(run.entry), TokenLatencies, at, run.switch("requested_use_token_latencies", true),
+            "language models are judged by tokens; LoadGen drops the rule for a model name that it does not know",
+            format!("LoadGen's name of the model is `{}`", run.benchmark.loadgen_model);
+        Refused, LatencyLimits, at,
+            run.most("effective_target_latency_percentile", 0.0)
+                .and(run.least("effective_target_latency_percentile", 0.99))
+                .filter(|_| run.entry.is_closed() && run.benchmark.latency.contains_key(&run.scenario)),
+            "limits are for the 99th percentile", "take it out of user.conf; run again";
+        Refused, LatencyLimits, at, run.looser("ttft", |limits| limits.ttft_ms),
+            "LoadGen judged this run by looser limits than its folder's; the official checker takes it",
+            format!("run it as model `{}`", run.benchmark.loadgen_model(run.scenario));
+        Refused, LatencyLimits, at, run.looser("tpot", |limits| limits.tpot_ms),
+            "LoadGen judged this run by looser limits than its folder's; the official checker takes it",
+            format!("run it as model `{}`", run.benchmark.loadgen_model(run.scenario));
+        // Of a whole query; 0 where LoadGen judges tokens. In every division.
+        Refused, LatencyLimits, at,
+            run.benchmark.target_latency_ms.filter(|_| run.scenario.loadgen() == "Server")
+                .and_then(|most| run.most("effective_target_latency_ns", most * 1e6)),
+            "early stopping goes by the round's latency of a query, or a shorter one",
+            "take `target_latency` out of user.conf; run again";
     }
 }
 
 /// LoadGen runs on the host in Closed, on another machine in Network, and the name of the system under test shows
 /// which. In Open the description of the system decides.
 fn place(to: &mut SubmissionFindings, at: &Path, detail: &Detail, entry: &ResultEntry) {
-    let name = detail.text("sut_name").unwrap_or_default();
-    let division = entry.submitter.division.as_str();
+    let (name, division) = (detail.text("sut_name").unwrap_or_default(), entry.submitter.division.as_str());
     let is_open_network = division == "open" && entry.traits.is_network;
     let (is, must) = (name.contains("Network SUT"), division == "network" || is_open_network);
-    if is != must && (division != "open" || must) {
-        let open_network = if is_open_network { ", and `is_network` of the system is true" } else { "" };
-        let finding = format!("the system under test is called {name:?} in the division {division}{open_network}");
+    let open_network = if is_open_network { ", and `is_network` of the system is true" } else { "" };
+    findings! { to;
         // What a system is called in Closed is not looked at.
-        let weight = if must { FindingWeight::Refused } else { FindingWeight::Review };
-        to.find(weight, SubmissionCheck::Division, at, finding)
-            .rule("`Network SUT` is in its name exactly when LoadGen is on another machine")
-            .fix("pack it for the other division, or run it on the host");
-    }
-}
-
-/// Settings that are for debugging or for audits, and never for a result.
-fn switches(to: &mut SubmissionFindings, at: &Path, detail: &Detail) {
-    for key in ["performance_issue_unique", "performance_issue_same"] {
-        if detail.flag(&format!("effective_{key}")) == Some(true) {
-            to.refuse(SubmissionCheck::AuditSettings, at, format!("{key} was on"))
-                .rule("it makes LoadGen ask other samples than the rules say")
-                .fix("run again without audit.config");
-        }
-    }
-    for key in ["accuracy_log_probability", "accuracy_log_sampling_target"] {
-        if detail.number(&format!("effective_{key}")).is_some_and(|value| value > 0.0) {
-            let finding = format!("{key} was on: this is a run of an audit test");
-            to.refuse(SubmissionCheck::AuditSettings, at, finding)
-                .rule("LoadGen took an audit.config; its log is not a result")
-                .fix("remove audit.config from where the run starts, and run again");
-        }
+        if must { Refused } else { Review }, Division, at,
+            (is != must && (division != "open" || must)).then(|| {
+                format!("the system under test is called {name:?} in the division {division}{open_network}")
+            }),
+            "`Network SUT` is in its name exactly when LoadGen is on another machine",
+            "pack it for the other division, or run it on the host";
     }
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha1::{Digest as _, Sha1};
 
-use super::checks::{SubmissionCheck, SubmissionFindings};
+use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings, findings};
 use super::tree::{ResultEntry, files};
 use crate::SubmissionLayout;
 use base::files::{read_bytes, read_document, read_text};
@@ -109,66 +109,59 @@ fn average(
     let average = match PowerAverage::parse(&text, window) {
         Ok(average) => average,
         Err(error) => {
-            to.refuse(SubmissionCheck::Power, &at, error.to_string()).rule("every sample is read").fix(REPACK_HINT);
+            to.refuse(SubmissionCheck::Power, &at, error).rule("every sample is read").fix(REPACK_HINT);
             return None;
         }
     };
-    if let Some(impossible) = average.impossible.as_ref().filter(|_| meter == Meter::FindsItsRange) {
-        to.review(SubmissionCheck::Power, &at, impossible.clone())
-            .rule(
-                "a meter that changes its range has no value; published results have such samples in their ranging run",
-            )
-            .fix("measure again, if it is not one of these");
+    let (is_there, impossible) = (average.samples > 0, &average.impossible);
+    let (mean, each) = (average.joules, average.integrated_joules);
+    findings! { to;
+        FindingWeight::Review, Power, &at, impossible.clone().filter(|_| meter == Meter::FindsItsRange),
+            "a meter that changes its range has no value; published results have such samples in their ranging run",
+            "measure again, if it is none of these";
+        FindingWeight::Refused, Power, &at, impossible.clone().filter(|_| meter == Meter::Measures),
+            "no system draws less than nothing, or an unknown power", "measure again";
+        FindingWeight::Refused, Power, &at,
+            (!is_there).then_some("it has no sample between the run's power_begin and power_end"),
+            rule, "pack the spl.txt of the run";
+        FindingWeight::Review, Power, &at,
+            (is_there && average.left_out > 0 && impossible.is_none())
+                .then(|| format!("{} of its samples in the run are 0 W", average.left_out)),
+            "the average leaves them out: a meter that lost its reading", "measure again";
+        FindingWeight::Review, Power, &at,
+            (is_there && average.longest_gap > GAP_SECONDS)
+                .then(|| format!("it has no sample for {:.0} s of the run", average.longest_gap)),
+            "the meter takes one each second", "measure again";
+        FindingWeight::Review, Power, &at,
+            (is_there && (each / mean - 1.0).abs() > TOLERANCE).then(|| {
+                format!("energy is {mean:.0} J by the mean, and {each:.0} J by the time between samples")
+            }),
+            "samples are evenly spread over the run, or their mean is not its power", "measure again";
+        FindingWeight::Review, Power, &at,
+            (is_there && average.product_deviation > TOLERANCE).then(|| {
+                let share = average.product_deviation * 100.0;
+                format!("watts differ by up to {share:.0} % from volts × amperes × power factor")
+            }),
+            "the meter computes one from the others", "measure again";
     }
-    if let Some(impossible) = average.impossible.as_ref().filter(|_| meter == Meter::Measures) {
-        let rule = "no system draws less than nothing, or an unknown power";
-        to.refuse(SubmissionCheck::Power, &at, impossible.clone()).rule(rule).fix("measure again");
-    }
-    if average.samples == 0 {
-        let finding = "it has no sample between the run's power_begin and power_end";
-        to.refuse(SubmissionCheck::Power, &at, finding).rule(rule).fix("pack the spl.txt of the run");
+    if !is_there {
         return None;
-    }
-    if average.left_out > 0 && average.impossible.is_none() {
-        let finding = format!("{} of its samples in the run are 0 W", average.left_out);
-        to.review(SubmissionCheck::Power, &at, finding)
-            .rule("the average leaves them out: a meter that lost its reading")
-            .fix("measure again");
-    }
-    if average.longest_gap > GAP_SECONDS {
-        let finding = format!("it has no sample for {:.0} s of the run", average.longest_gap);
-        to.review(SubmissionCheck::Power, &at, finding).rule("the meter takes one each second").fix("measure again");
-    }
-    if (average.integrated_joules / average.joules - 1.0).abs() > TOLERANCE {
-        let (mean, each) = (average.joules, average.integrated_joules);
-        let finding = format!("energy is {mean:.0} J by the mean, and {each:.0} J by the time between samples");
-        to.review(SubmissionCheck::Power, &at, finding)
-            .rule("samples are evenly spread over the run, or their mean is not its power")
-            .fix("measure again");
-    }
-    if average.product_deviation > TOLERANCE {
-        let finding = format!(
-            "watts differ by up to {:.0} % from volts × amperes × power factor",
-            average.product_deviation * 100.0
-        );
-        to.review(SubmissionCheck::Power, &at, finding)
-            .rule("the meter computes one from the others")
-            .fix("measure again");
     }
     Some((window, average))
 }
 
-/// Until v5.1 the meter and its settings are described beside user.conf.
+/// Until v5.1 the meter and its settings are described beside user.conf, or in a folder above.
 fn descriptions(to: &mut SubmissionFindings, entry: &ResultEntry) {
     if entry.layout != SubmissionLayout::Split {
         return;
     }
+    // The official checker looks in the scenario's folder and in the three above it.
     let folder = entry.measurements();
-    let there = files(&folder);
+    let there: Vec<String> = folder.ancestors().take(4).flat_map(files).collect();
     for name in ["analyzer_table", "power_settings"] {
         if !there.iter().any(|file| file.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))) {
             to.refuse(SubmissionCheck::Power, &folder.join(format!("{name}.md")), "it is missing")
-                .rule("the meter and its settings are described")
+                .rule("the meter and its settings are described, for a scenario, a benchmark, a system or a submitter")
                 .fix("write it");
         }
     }
@@ -233,21 +226,18 @@ pub(super) fn check_sessions(to: &mut SubmissionFindings, above: &Path) {
     let [client, server] = &sessions[..] else { return };
     results(to, above, client, server);
     let at = above.join("power/server.json");
-    for (of, a, b) in [
-        ("session_name", &client["session_name"], &server["session_name"]),
-        ("uuid of the client", &client["uuid"]["client"], &server["uuid"]["client"]),
-        ("uuid of the server", &client["uuid"]["server"], &server["uuid"]["server"]),
-    ] {
-        if a != b {
-            to.refuse(SubmissionCheck::Power, &at, format!("the {of} is {b}, and {a} in client.json"))
-                .rule(SAME)
-                .fix(REPACK_HINT);
-        }
-    }
-    if server.get("debug").is_some_and(|debug| *debug != Value::Bool(false)) {
-        to.refuse(SubmissionCheck::Power, &at, "`debug` is on")
-            .rule("the server measures without it")
-            .fix("measure again");
+    let is_other =
+        |name: &str, a: &Value, b: &Value| (a != b).then(|| format!("the {name} is {b}, and {a} in client.json"));
+    findings! { to;
+        FindingWeight::Refused, Power, &at,
+            is_other("session_name", &client["session_name"], &server["session_name"]), SAME, REPACK_HINT;
+        FindingWeight::Refused, Power, &at,
+            is_other("uuid of the client", &client["uuid"]["client"], &server["uuid"]["client"]), SAME, REPACK_HINT;
+        FindingWeight::Refused, Power, &at,
+            is_other("uuid of the server", &client["uuid"]["server"], &server["uuid"]["server"]), SAME, REPACK_HINT;
+        FindingWeight::Refused, Power, &at,
+            server.get("debug").filter(|debug| **debug != Value::Bool(false)).map(|_| "`debug` is on"),
+            "the server measures without it", "measure again";
     }
     for (mode, run) in [("ranging", "ranging"), ("testing", "run_1")] {
         phases(to, above, mode, run, [&client["phases"][mode], &server["phases"][mode]]);
@@ -342,25 +332,6 @@ struct PowerSample {
     product: Option<f64>,
 }
 
-/// A line that the official checker cannot read.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {fault}")]
-pub(super) struct BadSample {
-    pub line: usize,
-    pub fault: SampleFault,
-}
-
-/// What is wrong with a line.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum SampleFault {
-    #[error("`{0}` is not a time, MM-DD-YYYY HH:MM:SS.fff")]
-    Time(String),
-    #[error("`{0}` is where `Watts` is due")]
-    Field(String),
-    #[error("`{0}` is not a number of watts")]
-    Watts(String),
-}
-
 /// What the samples within a window are worth.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct PowerAverage {
@@ -383,8 +354,8 @@ pub(super) struct PowerAverage {
 }
 
 impl PowerAverage {
-    /// Of a whole spl.txt.
-    pub(super) fn parse(text: &str, window: PowerWindow) -> Result<Self, BadSample> {
+    /// Of a whole spl.txt. Err: a line that the official checker cannot read.
+    pub(super) fn parse(text: &str, window: PowerWindow) -> Result<Self, String> {
         let mut average = Self::default();
         let mut sum = 0.0;
         let mut last: Option<(DateTime, f64)> = None;
@@ -392,7 +363,7 @@ impl PowerAverage {
             if !line.starts_with("Time") {
                 continue;
             }
-            let sample = PowerSample::parse(line).map_err(|fault| BadSample { line: index + 1, fault })?;
+            let sample = PowerSample::parse(line).map_err(|fault| format!("line {}: {fault}", index + 1))?;
             if !(window.begin < sample.at && sample.at < window.end) {
                 continue;
             }
@@ -430,15 +401,15 @@ impl PowerAverage {
 }
 
 impl PowerSample {
-    fn parse(line: &str) -> Result<Self, SampleFault> {
+    fn parse(line: &str) -> Result<Self, String> {
         let fields: Vec<&str> = line.split(',').map(str::trim).collect();
         let field = |index: usize| fields.get(index).copied().unwrap_or_default();
         let number = |index: usize| field(index).parse::<f64>().ok();
-        let at = time(field(1)).ok_or_else(|| SampleFault::Time(field(1).to_owned()))?;
+        let at = time(field(1)).ok_or_else(|| format!("`{}` is not a time, MM-DD-YYYY HH:MM:SS.fff", field(1)))?;
         if field(2) != "Watts" {
-            return Err(SampleFault::Field(field(2).to_owned()));
+            return Err(format!("`{}` is where `Watts` is due", field(2)));
         }
-        let watts = number(3).ok_or_else(|| SampleFault::Watts(field(3).to_owned()))?;
+        let watts = number(3).ok_or_else(|| format!("`{}` is not a number of watts", field(3)))?;
         // Where the names `Watts` are: of the line, or of its channels.
         let names = if fields.get(12) == Some(&"Ch1") { (13..fields.len()).step_by(9).collect() } else { vec![2] };
         let product = |name: usize| match (number(name + 3), number(name + 5), number(name + 7)) {
@@ -504,8 +475,7 @@ mod tests {
 
     #[test]
     fn a_line_that_cannot_be_read_is_named() {
-        let parse_error =
-            |line: &str| PowerAverage::parse(&format!("{TEXT}{line}\n"), window()).unwrap_err().to_string();
+        let parse_error = |line: &str| PowerAverage::parse(&format!("{TEXT}{line}\n"), window()).unwrap_err();
         assert_eq!(parse_error("Time,08-24-2023 10:15:03.600,Watts,none"), "line 8: `none` is not a number of watts");
         assert_eq!(parse_error("Time,08-24-2023 10:15:03.600"), "line 8: `` is where `Watts` is due");
         assert_eq!(parse_error("Time,08-24-2023 10:15:03.600,Volts,230.0"), "line 8: `Volts` is where `Watts` is due");

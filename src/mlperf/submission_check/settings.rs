@@ -1,14 +1,15 @@
 //! user.conf, README and measurements of a result; and whether user.conf is what was in force.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings};
+use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings, findings};
+use super::system::read_fields;
 use super::tree::{ResultEntry, files};
 use crate::SubmissionLayout;
-use base::files::{read_document, read_text};
+use base::files::{is_absence, read_document, read_text};
 use base::spec::{Division, TestMode};
 use rules::log::Detail;
 use rules::{MEASUREMENT_FIELDS, MlperfScenario, Round, TestRequest, conf};
@@ -52,7 +53,14 @@ pub(super) fn check(
     }
     measurements(to, entry, &folder);
     source_of_benchmark(to, entry);
-    if let Ok(text) = read_text(folder.join("user.conf")) {
+    let at = folder.join("user.conf");
+    let read = read_text(&at);
+    findings! { to;
+        FindingWeight::Review, Unreadable, &at,
+            read.as_ref().err().filter(|error| !is_absence(error)).map(|error| format!("it cannot be read: {error}")),
+            "it has the settings that LoadGen received, as text", "pack the user.conf of the run";
+    }
+    if let Ok(text) = read {
         let none = IndexMap::new();
         let request = TestRequest {
             round: &round.name,
@@ -65,7 +73,7 @@ pub(super) fn check(
             user_conf: &none,
             dataset_samples: None,
         };
-        conf(to, &folder.join("user.conf"), &text, &request, performance);
+        conf(to, &at, &text, &request, performance);
     }
 }
 
@@ -81,14 +89,39 @@ fn source_of_benchmark(to: &mut SubmissionFindings, entry: &ResultEntry) {
     }
 }
 
-fn measurements(to: &mut SubmissionFindings, entry: &ResultEntry, folder: &Path) {
+/// The description of a result's weights.
+fn measurements_file(entry: &ResultEntry) -> Option<PathBuf> {
+    let folder = entry.measurements();
+    let is_named = |name: &String| name.starts_with(entry.system) && name.rsplit('.').next() == Some("json");
     let name = match entry.layout {
         SubmissionLayout::Single => Some("measurements.json".to_owned()).filter(|name| folder.join(name).is_file()),
-        SubmissionLayout::Split => files(folder)
-            .into_iter()
-            .find(|name| name.starts_with(entry.system) && name.rsplit('.').next() == Some("json")),
+        SubmissionLayout::Split => files(&folder).into_iter().find(is_named),
     };
-    let Some(name) = name else {
+    Some(folder.join(name?))
+}
+
+/// The scenarios of a benchmark on one system have the same weights.
+pub(super) fn one_model(to: &mut SubmissionFindings, entries: &[ResultEntry]) {
+    const FIELD: &str = "weight_data_types";
+    let types = |entry: &ResultEntry| {
+        let at = measurements_file(entry)?;
+        let fields: Value = serde_json::from_str(&read_document(&at).ok()?).ok()?;
+        Some((entry.scenario.to_owned(), fields.get(FIELD)?.as_str()?.to_owned(), at))
+    };
+    let types: Vec<_> = entries.iter().filter(|entry| entry.is_closed()).filter_map(types).collect();
+    let Some((scenario, first, _)) = types.first() else { return };
+    for (_, other, at) in &types {
+        findings! { to;
+            FindingWeight::Review, WeightTypes, at,
+                (!other.eq_ignore_ascii_case(first)).then(|| format!("`{FIELD}` is {other:?}, and {first:?} in {scenario}")),
+                "a reviewer compares the scenarios of a benchmark, which one accuracy is claimed for",
+                "correct the field, or be ready to explain that each scenario has its own weights";
+        }
+    }
+}
+
+fn measurements(to: &mut SubmissionFindings, entry: &ResultEntry, folder: &Path) {
+    let Some(at) = measurements_file(entry) else {
         let at = folder.join(entry.layout.measurements_file(entry.system, entry.scenario));
         to.refuse(SubmissionCheck::MissingFile, &at, "there is no measurements' JSON")
             .rule(match entry.layout {
@@ -98,19 +131,15 @@ fn measurements(to: &mut SubmissionFindings, entry: &ResultEntry, folder: &Path)
             .fix("pack again for this round");
         return;
     };
-    let at = folder.join(name);
-    let read = read_document(&at).map_err(|error| error.to_string());
-    let read =
-        read.and_then(|text| serde_json::from_str::<serde_json::Map<String, Value>>(&text).map_err(|e| e.to_string()));
-    let fields = match read {
-        Ok(fields) => fields,
-        Err(error) => {
-            to.refuse(SubmissionCheck::UnreadableJSON, &at, error)
-                .rule("it describes how the model was made")
-                .fix("make it a JSON object");
-            return;
-        }
-    };
+    let Some(fields) = read_fields(to, &at, "it describes how the model was made") else { return };
+    let retraining = fields.get("retraining").and_then(Value::as_str).filter(|_| entry.is_closed());
+    findings! { to;
+        FindingWeight::Review, Retraining, &at,
+            retraining.filter(|text| ["yes", "y", "true"].contains(&text.to_lowercase().as_str()))
+                .map(|text| format!("`retraining` is {text:?}")),
+            "a closed result has the reference's weights, quantized at most; retraining belongs into Open",
+            "submit it to Open, or correct the field";
+    }
     for (field, meaning, example) in MEASUREMENT_FIELDS {
         let value = fields.get(field);
         if !super::system::is_meaningful(value) {

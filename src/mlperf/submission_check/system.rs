@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings};
+use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings, findings};
 use super::tree::{Submitter, SystemTraits, files};
 use crate::SubmissionLayout;
 use base::files::read_document;
@@ -108,6 +108,28 @@ fn texts(to: &mut SubmissionFindings, at: &Path, fields: &Map<String, Value>) {
     }
 }
 
+/// The fields of a description. None: it cannot be read, which is reported, as is a field that is there twice.
+pub(super) fn read_fields(to: &mut SubmissionFindings, at: &Path, rule: &str) -> Option<Map<String, Value>> {
+    let read = read_document(at).map_err(|error| error.to_string());
+    let parsed = read.and_then(|text| Ok((serde_json::from_str(&text).map_err(|error| error.to_string())?, text)));
+    match parsed {
+        Ok((fields, text)) => {
+            // JSON is YAML, whose reader refuses a key that is there twice.
+            let error = serde_yaml::from_str::<serde_yaml::Mapping>(&text).err().map(|error| error.to_string());
+            if let Some(error) = error.filter(|error| error.contains("duplicate entry")) {
+                to.review(SubmissionCheck::DuplicateKey, at, error)
+                    .rule("readers differ in which of the two they take")
+                    .fix("keep the one that is right");
+            }
+            Some(fields)
+        }
+        Err(error) => {
+            to.refuse(SubmissionCheck::UnreadableJSON, at, error).rule(rule).fix("make it a JSON object");
+            None
+        }
+    }
+}
+
 /// None: it cannot be read.
 fn check_description(
     to: &mut SubmissionFindings,
@@ -115,18 +137,7 @@ fn check_description(
     submitter: &Submitter,
     layout: SubmissionLayout,
 ) -> Option<SystemTraits> {
-    let read = read_document(at).map_err(|error| error.to_string());
-    let read =
-        read.and_then(|text| serde_json::from_str::<Map<String, Value>>(&text).map_err(|error| error.to_string()));
-    let fields = match read {
-        Ok(fields) => fields,
-        Err(error) => {
-            to.refuse(SubmissionCheck::UnreadableJSON, at, error)
-                .rule("it describes the system")
-                .fix("make it a JSON object");
-            return None;
-        }
-    };
+    let fields = read_fields(to, at, "it describes the system")?;
     for field in &FIELDS {
         let value = fields.get(field.name);
         let finding = match value {
@@ -154,11 +165,11 @@ fn check_description(
         }
     }
     let is_network = network(to, at, &fields, layout);
-    if is_network != (submitter.division == "network") && submitter.division != "open" {
-        let finding = format!("`is_network` is {is_network} in the division {}", submitter.division);
-        to.refuse(SubmissionCheck::SystemFields, at, finding)
-            .rule("only the Network division has LoadGen on another machine")
-            .fix("pack it for the other division");
+    let is_elsewhere = is_network != (submitter.division == "network") && submitter.division != "open";
+    findings! { to;
+        FindingWeight::Refused, SystemFields, at,
+            is_elsewhere.then(|| format!("`is_network` is {is_network} in the division {}", submitter.division)),
+            "only the Network division has LoadGen on another machine", "pack it for the other division";
     }
     let system_type = fields.get("system_type").and_then(Value::as_str).unwrap_or_default().to_owned();
     Some(SystemTraits { system_type, is_network })

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings};
+use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings, findings};
 use crate::layout::scenario_titled;
 use crate::{PackageProvenance, REHEARSAL_FILE, REPORT_FOLDER, SubmissionLayout};
 use base::files::read_document;
@@ -293,37 +293,31 @@ const BESIDE: [&str; 4] = [".git", ".github", "assets", REPORT_FOLDER];
 
 /// Above the submitters: only divisions, and texts for readers.
 pub(super) fn root(to: &mut SubmissionFindings, root: &Path, layout: SubmissionLayout) {
-    let weight = FindingWeight::of_older_checker(layout);
-    let rule = "beside closed/, open/ and network/ there are texts (.md, .pdf) at most";
+    let older = FindingWeight::of_older_checker(layout);
     let is_text = |name: &str| [".md", ".pdf"].iter().any(|end| name.ends_with(end));
-    for name in files(root).iter().filter(|name| !is_text(name)) {
-        to.find(weight, SubmissionCheck::StrayFile, &root.join(name), "it is outside of every division")
-            .rule(rule)
+    let is_known = |name: &str| DIVISIONS.contains(&name) || BESIDE.contains(&name);
+    let in_divisions = DIVISIONS.iter().flat_map(|division| {
+        let below = files(&root.join(division)).into_iter().map(move |name| Path::new(division).join(name));
+        below.map(move |path| (older, path, "it is outside of every submitter's folder"))
+    });
+    let above = files(root).into_iter().filter(|name| !is_text(name));
+    let above = above.map(|name| (older, PathBuf::from(name), "it is outside of every division"));
+    let others = folders(root).into_iter().filter(|name| !is_known(name));
+    let others = others.map(|name| (FindingWeight::Review, PathBuf::from(name), "it is not a division"));
+    for (weight, below, finding) in above.chain(others).chain(in_divisions) {
+        to.find(weight, SubmissionCheck::StrayFile, &root.join(below), finding)
+            .rule("beside closed/, open/ and network/ there are texts (.md, .pdf) at most")
             .fix("take it out");
-    }
-    let is_stray = |name: &&String| !DIVISIONS.contains(&name.as_str()) && !BESIDE.contains(&name.as_str());
-    for name in folders(root).iter().filter(is_stray) {
-        to.review(SubmissionCheck::StrayFile, &root.join(name), "it is not a division").rule(rule).fix("take it out");
-    }
-    for division in DIVISIONS {
-        for name in files(&root.join(division)) {
-            let at = root.join(division).join(name);
-            to.find(weight, SubmissionCheck::StrayFile, &at, "it is outside of every submitter's folder")
-                .rule(rule)
-                .fix("take it out");
-        }
     }
 }
 
 /// A folder below a division without `results/`. The checkers until v5.1 pass it over.
 pub(super) fn no_results(to: &mut SubmissionFindings, submitter: &Submitter, layout: SubmissionLayout) {
-    if !submitter.folder.join("results").is_dir() {
-        let finding = "it has no results/, and is not a submitter's";
-        let rule =
-            "since v6.0 the official checker ends at a folder below a division without results/, and judges nothing";
-        to.find(FindingWeight::of_newer_checker(layout), SubmissionCheck::Layout, &submitter.folder, finding)
-            .rule(rule)
-            .fix("take it out");
+    findings! { to;
+        FindingWeight::of_newer_checker(layout), Layout, &submitter.folder,
+            (!submitter.folder.join("results").is_dir()).then_some("it has no results/, and is not a submitter's"),
+            "since v6.0 the official checker ends at a folder below a division without results/, and judges nothing",
+            "take it out";
     }
 }
 
@@ -331,51 +325,33 @@ pub(super) fn no_results(to: &mut SubmissionFindings, submitter: &Submitter, lay
 pub(super) fn submitter(to: &mut SubmissionFindings, submitter: &Submitter, round: &Round) {
     let layout = SubmissionLayout::for_round(&round.name);
     let source = submitter.folder.join(layout.source());
-    if files_of(&source).next().is_none() {
-        let finding = if source.is_dir() { "it is empty" } else { "it is missing" };
-        to.refuse(SubmissionCheck::Source, &source, finding)
-            .rule("the code that made the results goes with them")
-            .fix(format!("`mlperf.package.source: FOLDER`; {}/ in a folder of `assemble --logs`", layout.source()));
-    }
     let documentation = submitter.folder.join("documentation");
     // What packing puts there explains nothing.
     let is_own = |name: &str| name == REHEARSAL_FILE || PackageProvenance::is_file_name(name);
-    if files_of(&documentation).all(|name| is_own(&name)) {
-        to.review(SubmissionCheck::Documentation, &documentation, "there is none")
-            .rule("calibration and bandwidth are explained there")
-            .fix("`mlperf.package.documentation: FOLDER`");
+    let calibrations = ["calibration.md", "documentation/calibration.md"];
+    let is_calibrated = calibrations.iter().any(|name| submitter.folder.join(name).is_file());
+    findings! { to;
+        FindingWeight::Refused, Source, &source,
+            files_of(&source).next().is_none().then(|| if source.is_dir() { "it is empty" } else { "it is missing" }),
+            "the code that made the results goes with them",
+            format!("`mlperf.package.source: FOLDER`; {}/ in a folder of `assemble --logs`", layout.source());
+        FindingWeight::Review, Documentation, &documentation,
+            files_of(&documentation).all(|name| is_own(&name)).then_some("there is none"),
+            "calibration and bandwidth are explained there", "`mlperf.package.documentation: FOLDER`";
+        FindingWeight::of_older_checker(layout), Calibration, &documentation,
+            (submitter.division != "open" && !is_calibrated)
+                .then_some("there is no calibration.md, here or in the submitter's folder"),
+            "a closed result explains how its model was quantized", "write documentation/calibration.md";
     }
-    calibration(to, submitter, layout);
-    other_layout(to, submitter, round, layout);
-}
-
-/// How the model was quantized, which Closed has to explain.
-fn calibration(to: &mut SubmissionFindings, submitter: &Submitter, layout: SubmissionLayout) {
-    let names = ["calibration.md", "documentation/calibration.md"];
-    if submitter.division != "open" && !names.iter().any(|name| submitter.folder.join(name).is_file()) {
-        let finding = "there is no calibration.md, here or in the submitter's folder";
-        let at = submitter.folder.join("documentation");
-        let weight = FindingWeight::of_older_checker(layout);
-        to.find(weight, SubmissionCheck::Calibration, &at, finding)
-            .rule("a closed result explains how its model was quantized")
-            .fix("write documentation/calibration.md");
-    }
-}
-
-/// Folders that only the other layout has.
-fn other_layout(to: &mut SubmissionFindings, submitter: &Submitter, round: &Round, layout: SubmissionLayout) {
+    // Folders that only the other layout has.
     let (name, strays): (_, &[&str]) = match layout {
         SubmissionLayout::Single => ("v5.1", &["measurements", "compliance", "code"]),
         SubmissionLayout::Split => ("v6.0", &["src"]),
     };
     for stray in strays.iter().map(|name| submitter.folder.join(name)).filter(|path| path.is_dir()) {
-        let finding = format!("this folder belongs to the layout of {name}");
-        to.review(SubmissionCheck::Layout, &stray, finding)
-            .rule(format!(
-                "{} has its own layout; the official checker does not look here ({} is the source there)",
-                round.name,
-                layout.source()
-            ))
+        let rule = "has its own layout; the official checker does not look here";
+        to.review(SubmissionCheck::Layout, &stray, format!("this folder belongs to the layout of {name}"))
+            .rule(format!("{} {rule} ({} is the source there)", round.name, layout.source()))
             .fix("pack again for this round");
     }
 }

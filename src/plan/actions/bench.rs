@@ -204,9 +204,6 @@ impl Bench {
         let levels = sweep.levels()?.ascending(sweep.is_whole()).ok()?;
         Some(levels.into_iter().map(|level| self.at_level(sweep, level)).collect())
     }
-
-    /// The model where none is named.
-    pub const USUAL_MODEL: &str = "tensorrt_llm";
 }
 
 fn is_usual<T: Default + PartialEq>(value: &T) -> bool {

@@ -31,6 +31,8 @@ pub struct Detail {
     /// Keys that LoadGen writes once and this log has with several values: the first that is not the one taken. A file
     /// with two runs has many.
     pub contradictions: BTreeMap<String, Value>,
+    /// When the last line was written, milliseconds after the first by LoadGen's clock.
+    pub last_ms: Option<f64>,
     /// Lines that could not be read.
     pub unread: u64,
     /// Numbers of the first of these, counted from 1.
@@ -67,6 +69,8 @@ pub enum DetailError {
 struct Entry {
     key: String,
     value: Value,
+    #[serde(default)]
+    time_ms: Option<f64>,
     #[serde(default)]
     metadata: Metadata,
 }
@@ -115,6 +119,7 @@ impl Detail {
     }
 
     fn add(&mut self, entry: Entry) {
+        self.last_ms = entry.time_ms.or(self.last_ms);
         if entry.metadata.is_error {
             self.errors += 1;
             self.error(&entry);

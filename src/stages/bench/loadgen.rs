@@ -13,9 +13,9 @@ use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind, Verdict};
 use base::files::read_bytes;
 use base::spec::TestMode;
-use harness::{BenchSpec, Reason, RunResult, Slo, UnjudgedRun, VerdictCheck};
+use harness::{BenchSpec, Reason, RunResult, ServerIdentity, Slo, UnjudgedRun, VerdictCheck};
 use mlperf::loadgen::{ChildMessage, ChildOrders, LoadgenTest, MonotonicTime};
-use mlperf::{DatasetRecord, explain};
+use mlperf::{DatasetRecord, SIMULATED_SUT, explain};
 use plan::loadgen::test_request;
 use plan::manifest::model::{self, Bench, Loadgen};
 use rules::conf::conf;
@@ -50,10 +50,13 @@ impl LoadgenStage<'_> {
     /// One LoadGen test, its files in `out`. A server that is lost under it is a result, too: INVALID(server).
     pub async fn run_test(&self, spec: BenchSpec, out: &Path) -> Result<RunResult, Failure> {
         let Self { context, bench, .. } = *self;
-        let (test, expected) = self.test(spec, out)?;
+        let (mut test, expected) = self.test(spec, out)?;
         let spec = test.spec.clone();
-        let orders = ChildOrders::Test(Box::new(test));
         let before = identity::of_servers(&spec).await;
+        if before.iter().any(ServerIdentity::is_simulated) {
+            test.sut_name = format!("{SIMULATED_SUT} {}", test.sut_name);
+        }
+        let orders = ChildOrders::Test(Box::new(test));
         let telemetry = Box::pin(telemetry::start(context, &spec, &before, bench.telemetry)).await;
         let polled = telemetry::polled(context, &spec, &before);
         let scraper = telemetry::start_scraper(&spec, &polled)?;

@@ -223,10 +223,16 @@ fn logs_of_another_harness_are_packed() {
         write(folder.join("TEST06/accuracy/mlperf_log_accuracy.json"), audit_log(scenario));
         write(folder.join("user.conf"), user_conf(scenario));
         write(folder.join("measurements.json"), format!("{:#}", measurements()));
+        write(folder.join("mlperf.conf"), "# as LoadGen has it\n");
+        write(folder.join("dmesg.txt"), "of the machine\n");
         arguments.extend(["--logs".to_owned(), format!("crate.json:{BENCHMARK}:{scenario}=logs/{scenario}")]);
     }
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    world.good(&arguments).shows("6 results for v6.1: MLCommons would accept it");
+    let assembled = world.good(&arguments);
+    assembled.shows("6 results for v6.1: MLCommons would accept it");
+    assembled.shows("left out, since a submission has no place for it: logs/Server/dmesg.txt");
+    let conf = world.read(format!("whole/closed/Example/results/crate/{BENCHMARK}/Server/mlperf.conf"));
+    assert_eq!(conf, "# as LoadGen has it\n");
     let scores = world.read(format!("whole/closed/Example/results/crate/{BENCHMARK}/Server/accuracy/accuracy.txt"));
     assert!(scores.contains(&format!("hash={}", super::fixture::sha256(long_log("Server").as_bytes()))), "{scores}");
     if let Some(printed) = official::check(&world.path("whole"), "v6.1") {

@@ -511,10 +511,17 @@ fn section(check: SubmissionCheck) -> &'static str {
         | SubmissionCheck::TestMode
         | SubmissionCheck::WrongRun
         | SubmissionCheck::AccuracySamples
-        | SubmissionCheck::Lengths => "inference_rules, LoadGen Operation",
-        SubmissionCheck::Duration | SubmissionCheck::Rehearsal | SubmissionCheck::OfflineSamples => {
-            "inference_rules, Scenarios"
-        }
+        | SubmissionCheck::Lengths
+        | SubmissionCheck::Plausibility
+        | SubmissionCheck::Simulated
+        | SubmissionCheck::EqualIssue
+        | SubmissionCheck::TokenLatencies
+        | SubmissionCheck::Witness => "inference_rules, LoadGen Operation",
+        SubmissionCheck::Accuracy | SubmissionCheck::MissingScore => "inference_rules, Benchmarks",
+        SubmissionCheck::Duration
+        | SubmissionCheck::Rehearsal
+        | SubmissionCheck::SampleCount
+        | SubmissionCheck::OfflineSamples => "inference_rules, Scenarios",
         SubmissionCheck::Latency | SubmissionCheck::LatencyLimits | SubmissionCheck::UserConf => {
             "inference_rules, Constraints for the Closed division"
         }
@@ -536,6 +543,8 @@ fn section(check: SubmissionCheck) -> &'static str {
         | SubmissionCheck::Benchmark
         | SubmissionCheck::Layout
         | SubmissionCheck::Scenario
+        | SubmissionCheck::Hash
+        | SubmissionCheck::NotTruncated
         | SubmissionCheck::SystemName => "submission_rules, Directory structure",
         SubmissionCheck::Power => "power_measurement, LoadGen and Start/End TimeStamps",
         other => panic!("no section of the rules is named for `{other}`"),

@@ -38,20 +38,29 @@ pub(crate) fn write(path: impl AsRef<Path>, text: impl AsRef<[u8]>) {
 pub(crate) fn line(key: &str, value: &Value, is_error: bool) -> String {
     let metadata =
         json!({"is_error": is_error, "is_warning": false, "file": "results.cc", "line_no": 1, "pid": 1, "tid": 1});
-    let line = json!({"key": key, "value": value, "time_ms": 0.5, "namespace": "mlperf::logging", "event_type": "POINT_IN_TIME", "metadata": metadata});
+    let is_last = ["power_", "result_", "early_stopping_", "num_errors"].iter().any(|start| key.starts_with(start));
+    let time_ms = if is_last { 700_000.0 } else { 0.5 };
+    let line = json!({"key": key, "value": value, "time_ms": time_ms, "namespace": "mlperf::logging", "event_type": "POINT_IN_TIME", "metadata": metadata});
     format!(":::MLLOG {line}\n")
 }
 
 /// The detail log of `offline_performance` and its like.
 pub(crate) fn detail(name: &str) -> String {
     let keys = fs::read_to_string(logs().join(format!("{name}.keys"))).unwrap();
-    keys.lines()
+    let lines: String = keys
+        .lines()
         .map(|text| {
             let (key, value) = text.split_once(' ').unwrap();
             line(key, &serde_json::from_str(value).unwrap(), false)
         })
-        .collect()
+        .collect();
+    // Of the files only two, as `logs/server-valid` has them.
+    let files = json!({"/loadgen.cc": "86bc3765857092b9d1f380604b101c771679842a", "/results.cc": RESULTS_CC});
+    line("loadgen_file_sha1", &files, false) + &lines
 }
+
+/// The SHA-1 of results.cc of LoadGen 6.0.17.
+pub(crate) const RESULTS_CC: &str = "fde4e173d3ec8461dd439ff0d8e605b52c4becf5";
 
 pub(crate) fn summary(name: &str) -> String {
     fs::read_to_string(logs().join(format!("{name}.summary"))).unwrap()
@@ -135,7 +144,12 @@ pub(crate) fn good_of(round: &Round, root: &Path) -> Submission {
             let run = format!("{scenario}/{run}");
             let named = [("qsl", seeds.qsl), ("sample_index", seeds.sample_index), ("schedule", seeds.schedule)];
             for (name, seed) in named {
-                made.set(&run, &format!("effective_{name}_rng_seed"), &json!(seed));
+                for kind in ["requested", "effective"] {
+                    made.set(&run, &format!("{kind}_{name}_rng_seed"), &json!(seed));
+                }
+                if run.ends_with("run_1") {
+                    made.summary(scenario, &format!("{name}_rng_seed"), &seed.to_string());
+                }
             }
             made.set(&run, "loadgen_version", &json!(format!("{} @ 0000000000", pin.version)));
         }
@@ -326,6 +340,10 @@ impl Submission {
             for run in ["performance/run_1", "accuracy"] {
                 let run = format!("{scenario}/{run}");
                 let samples = if run.ends_with("accuracy") { 4395 } else { 6396 };
+                if run.ends_with("run_1") {
+                    self.summary(scenario, "performance_sample_count", "6396");
+                    self.summary(scenario, "accuracy_sample_count", "4395");
+                }
                 self.set(&run, "effective_performance_sample_count", &json!(6396));
                 self.set(&run, "qsl_reported_performance_count", &json!(6396));
                 self.set(&run, "qsl_reported_total_count", &json!(samples));
@@ -335,6 +353,10 @@ impl Submission {
                     "Interactive" => Some((2_000_000_000, 15_000_000)),
                     _ => None,
                 } {
+                    if run.ends_with("run_1") {
+                        self.summary(scenario, "ttft_latency (ns)", &ttft.to_string());
+                        self.summary(scenario, "tpot_latency (ns)", &tpot.to_string());
+                    }
                     self.set(&run, "requested_server_ttft_latency", &json!(ttft));
                     self.set(&run, "requested_server_tpot_latency", &json!(tpot));
                 }
@@ -546,7 +568,8 @@ pub(crate) fn audit_log(scenario: &str) -> String {
     let answers: Vec<String> = (0..100)
         .map(|n| {
             let sample = first + n;
-            format!("{{ \"seq_id\" : {n}, \"qsl_idx\" : {sample}, \"data\" : \"0500000009000000\", \"token_data\" : \"05000000\", \"token_count\" : 2 }}")
+            let last = 9 + n;
+            format!("{{ \"seq_id\" : {n}, \"qsl_idx\" : {sample}, \"data\" : \"05000000{last:02X}000000\", \"token_data\" : \"05000000\", \"token_count\" : 2 }}")
         })
         .collect();
     format!("[\n{}\n]\n", answers.join(",\n"))
@@ -558,8 +581,11 @@ pub(crate) fn long_log(scenario: &str) -> String {
     let samples: Vec<String> = (0..400)
         .map(|n| {
             let sample = first + n;
+            let last = 9 + n;
             format!(
-                "{{ \"seq_id\" : {n}, \"qsl_idx\" : {sample}, \"data\" : \"0500000009000000\", \"token_count\" : 2 }}"
+                "{{ \"seq_id\" : {n}, \"qsl_idx\" : {sample}, \"data\" : \"05000000{:02X}{:02X}0000\", \"token_count\" : 2 }}",
+                last % 256,
+                last / 256
             )
         })
         .collect();

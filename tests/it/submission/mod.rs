@@ -12,3 +12,4 @@ mod official;
 mod packing;
 mod reused_logs;
 mod standing;
+mod witnesses;

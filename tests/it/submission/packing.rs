@@ -98,8 +98,9 @@ fn older_rounds_have_their_own_layout() {
     let seeds = Round::named("v5.1").unwrap().loadgen.seeds;
     let runs = Runs::new(&folder.path().join("runs"), |test| test["round"] = json!("v5.1"));
     for scenario in SCENARIOS {
-        for name in ["performance", "accuracy", "test06"] {
-            let path = runs.of(scenario, name).join("mlperf_log_detail.txt");
+        let logs = ["mlperf_log_detail.txt", "mlperf_log_summary.txt"];
+        let runs_of = |log| ["performance", "accuracy", "test06"].map(|name| runs.of(scenario, name).join(log));
+        for path in logs.into_iter().flat_map(runs_of) {
             let text = fs::read_to_string(&path).unwrap();
             let text = text
                 .replace("6.0.17 @ d6147c7eb7", "5.1.2 @ d6147c7eb7")
@@ -237,8 +238,9 @@ fn a_package_has_results_for_99_percent_where_the_round_has_both() {
     let seeds = round.loadgen.seeds;
     let runs = Runs::new(&folder.path().join("runs"), |test| test["round"] = json!("v6.0"));
     for scenario in SCENARIOS {
-        for name in ["performance", "accuracy", "test06"] {
-            let path = runs.of(scenario, name).join("mlperf_log_detail.txt");
+        let logs = ["mlperf_log_detail.txt", "mlperf_log_summary.txt"];
+        let runs_of = |log| ["performance", "accuracy", "test06"].map(|name| runs.of(scenario, name).join(log));
+        for path in logs.into_iter().flat_map(runs_of) {
             let text = fs::read_to_string(&path).unwrap();
             let text = text
                 .replace("6.0.17 @ d6147c7eb7", "6.0.15 @ d6147c7eb7")

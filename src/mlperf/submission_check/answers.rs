@@ -1,0 +1,65 @@
+//! The answers in an accuracy log, as far as a submission has them: of a truncated log, those of both of its ends.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings, findings};
+use crate::truncate_accuracy_log::{CUT, LONGEST};
+use base::files::read_bytes;
+use rules::log::{AnswerLog, LogError, LoggedAnswer};
+
+/// Fewer answers may be alike by chance.
+const FEWEST_ANSWERS: usize = 8;
+const FIX: &str = "pack the log of the run again, as LoadGen wrote it";
+
+/// Looks at each answer. `samples`: of the data set, where it is the benchmark's.
+pub(super) fn check(to: &mut SubmissionFindings, at: &Path, samples: Option<u64>) {
+    let Ok(bytes) = read_bytes(at) else { return };
+    let (mut answers, error) = read(&bytes);
+    let limit = samples.unwrap_or(u64::MAX);
+    answers.sort_by_key(|answer| answer.qsl_idx);
+    let outside = answers.iter().find(|answer| answer.qsl_idx >= limit || answer.seq_id >= limit);
+    let twice = answers.windows(2).find(|pair| pair[0].qsl_idx == pair[1].qsl_idx);
+    findings! { to;
+        FindingWeight::Review, Unreadable, at, error.map(|error| error.to_string()),
+            "the answers are what the accuracy is computed from; LoadGen writes them as hexadecimal digits", FIX;
+        FindingWeight::Review, SampleIndex, at,
+            outside.map(|answer| {
+                format!("sample {} (query {}): the data set has {limit}", answer.qsl_idx, answer.seq_id)
+            }),
+            "samples are counted from 0", FIX;
+        FindingWeight::Review, SampleIndex, at,
+            twice.map(|pair| format!("sample {} is answered twice", pair[0].qsl_idx)),
+            "an accuracy run issues each sample once", FIX;
+    }
+    repeated(to, at, answers.len(), answers.iter().map(|answer| &answer.data).collect::<BTreeSet<_>>().len());
+}
+
+/// Reports a log in which most answers are copies.
+pub(super) fn repeated(to: &mut SubmissionFindings, at: &Path, answers: usize, different: usize) {
+    if answers >= FEWEST_ANSWERS && different * 2 < answers {
+        let finding = format!("{different} of {answers} answers differ");
+        to.review(SubmissionCheck::RepeatedAnswers, at, finding)
+            .rule("each sample is another prompt, and has an answer of its own")
+            .fix("look whether the system generates its answers; run again");
+    }
+}
+
+/// The answers at the beginning and at the end, and the first that is not LoadGen's.
+fn read(bytes: &[u8]) -> (Vec<LoggedAnswer>, Option<LogError>) {
+    let cut = bytes.windows(CUT.len()).position(|part| part == CUT).filter(|_| bytes.len() as u64 <= LONGEST);
+    let (head, tail) = cut.map_or((bytes, &bytes[..0]), |at| (&bytes[..at], &bytes[at + CUT.len()..]));
+    // The tail begins in the middle of an answer.
+    let tail = tail.iter().position(|byte| *byte == b'{').map(|at| [&b"["[..], &tail[at..]].concat());
+    let mut answers = Vec::new();
+    for (log, is_cut) in [(Some(head), cut.is_some()), (tail.as_deref(), false)] {
+        for answer in log.into_iter().flat_map(AnswerLog::new) {
+            match answer {
+                Ok(answer) => answers.push(answer),
+                Err(LogError::Truncated { .. }) if is_cut => break,
+                Err(error) => return (answers, Some(error)),
+            }
+        }
+    }
+    (answers, None)
+}

@@ -1,0 +1,415 @@
+//! Witnesses: what LoadGen writes twice, or writes in parts that follow from one another, as rows of tables, and the
+//! engine that compares them.
+//!
+//! | table | a row | tolerance |
+//! |---|---|---|
+//! | [`printed`] | a line of the summary, and the key of the detail log | none of counts, the printed digits of rates |
+//! | settings | a `requested_…` and the `effective_…` of its name | none |
+//! | [`ordered`] | two keys, of which the first is no larger, or no later | none; of dates, clocks and time zones |
+//! | [`derived`] | a number, and what it is by others | in the row |
+//!
+//! The outcome of a row is *checked*, *unreadable* or *absent* ([`Witnesses`]). A number that cannot be read, and one
+//! that only one of the two places has, are for review: whoever changes a number must not win by making it unreadable.
+//!
+//! Refused is what 998 published results of language models never have; for review is what follows from LoadGen's
+//! source alone, since other releases of it may round and name differently.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use jiff::civil::DateTime;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::checks::FindingWeight::{Refused, Review};
+use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings, findings};
+use base::files::read_text;
+use base::units::counted;
+use rules::log::{DETAIL_FILE, Detail, LoadgenSummary, SUMMARY_FILE};
+
+const RULE: &str = "LoadGen writes both from one measurement; a log is submitted as LoadGen wrote it";
+const FIX: &str = "pack the logs of the run again, as LoadGen wrote them";
+
+/// How many numbers of a run have a witness.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Witnesses {
+    /// Compared with their witness.
+    pub checked: u64,
+    /// There, and not readable as what LoadGen writes.
+    pub unreadable: u64,
+    /// Not logged by this LoadGen, or in this scenario.
+    pub absent: u64,
+}
+
+/// Compares everything that the logs of a performance run have twice.
+pub(super) fn check(to: &mut SubmissionFindings, folder: &Path, detail: &Detail, is_closed: bool) -> Witnesses {
+    let summary = LoadgenSummary::parse(&read_text(folder.join(SUMMARY_FILE)).unwrap_or_default());
+    let closed = if is_closed { Refused } else { Review };
+    let (outcomes, objections) = (Witnesses::default(), BTreeMap::new());
+    let mut engine = Engine { detail, summary: &summary, closed, outcomes, objections };
+    printed(detail).iter().for_each(|row| engine.printed(row));
+    for (requested, _) in detail.settings() {
+        let name = requested.strip_prefix("requested_").filter(|name| !COMPUTED.contains(name));
+        name.into_iter().for_each(|name| engine.repeated(requested, &format!("effective_{name}")));
+    }
+    engine.repeated("requested_server_target_qps", "effective_target_qps");
+    ordered(&mut engine);
+    derived(&mut engine);
+    for ((weight, check, file), texts) in engine.objections {
+        let more = if texts.len() > 3 { format!(", and {} more", texts.len() - 3) } else { String::new() };
+        let finding = format!("{}{more}", texts[..texts.len().min(3)].join("; "));
+        to.find(weight, check, &folder.join(file), finding).rule(RULE).fix(FIX);
+    }
+    engine.outcomes
+}
+
+const TOKENS: &str = "result_completed_tokens_per_second";
+const SAMPLES: &str = "result_completed_samples_per_sec";
+const SCHEDULED: &str = "result_scheduled_samples_per_sec";
+const OVERHEAD: &str = "result_token_throughput_with_loadgen_overhead";
+/// LoadGen computes it per nanosecond: the mean tokens of an answer by the mean latency.
+const THROUGHPUT: &str = "result_token_throughput";
+const MEAN: &str = "result_mean_latency_ns";
+const LONGEST: &str = "result_max_latency_ns";
+const QUERIES: &str = "generated_query_count";
+const ISSUED: &str = "generated_query_duration";
+/// Seconds between `power_begin` and `power_end`, and until the log's last line: no keys of LoadGen's.
+const WINDOW: &str = "(window)";
+const LAST_LINE: &str = "(last line)";
+/// 1 of a LoadGen that counts samples before it pads them.
+const UNPADDED: &str = "(unpadded)";
+/// Six digits are logged; this is the share that they may be off by, and a little more.
+const DIGITS: f64 = 2e-5;
+
+/// A line of the summary, and the key of the detail log with its value. Results are ranked by the first four: every
+/// LoadGen that is accepted writes both, published ones agree within 1 %, and a larger difference is refused in Closed.
+fn printed(detail: &Detail) -> Vec<(String, String)> {
+    let row = |(name, key): &(&str, &str)| ((*name).to_owned(), (*key).to_owned());
+    // Settings have their own names there: `effective_min_duration_ms` is `min_duration (ms)`.
+    let setting = |(key, _): (&str, &Value)| {
+        let name = key.strip_prefix("effective_")?;
+        let unit = ["_ms", "_ns"].into_iter().find_map(|unit| Some((name.strip_suffix(unit)?, &unit[1..])));
+        Some((unit.map_or_else(|| name.to_owned(), |(name, unit)| format!("{name} ({unit})")), key.to_owned()))
+    };
+    let latencies = LATENCIES.iter().flat_map(latencies);
+    PRINTED.iter().map(row).chain(latencies).chain(detail.settings().filter_map(setting)).collect()
+}
+
+const RANKED: usize = 4;
+const PRINTED: [(&str, &str); 18] = [
+    ("Samples per second", "result_samples_per_second"),
+    ("Completed samples per second", SAMPLES),
+    ("Tokens per second", "result_tokens_per_second"),
+    ("Completed tokens per second", TOKENS),
+    ("Result is", "result_validity"),
+    ("SUT name", "sut_name"),
+    ("Scenario", "effective_scenario"),
+    ("Mode", "effective_test_mode"),
+    ("Performance constraints satisfied", "result_perf_constraints_met"),
+    ("Min duration satisfied", "result_min_duration_met"),
+    ("Min queries satisfied", "result_min_queries_met"),
+    ("Early stopping satisfied", "early_stopping_met"),
+    ("Scheduled samples per second", SCHEDULED),
+    ("QPS w/ loadgen overhead", "result_qps_with_loadgen_overhead"),
+    ("QPS w/o loadgen overhead", "result_qps_without_loadgen_overhead"),
+    ("TPS w/ loadgen overhead", OVERHEAD),
+    ("ttft_latency (ns)", "requested_server_ttft_latency"),
+    ("tpot_latency (ns)", "requested_server_tpot_latency"),
+];
+
+/// Settings that LoadGen does not take over as it was given them: of Offline it computes them.
+const COMPUTED: [&str; 2] = ["min_query_count", "max_query_count"];
+
+const PERCENTILES: [&str; 6] = ["50.00", "90.00", "95.00", "97.00", "99.00", "99.90"];
+/// A latency in the summary and its percentiles; the keys of its extremes, and of its percentiles.
+type Latency = [[&'static str; 2]; 3];
+const LATENCIES: [Latency; 3] = [
+    [["latency (ns)", "percentile latency (ns)"], ["result_", "_latency_ns"], ["result_", "_percentile_latency_ns"]],
+    [
+        ["First Token latency (ns)", "percentile first token latency (ns)"],
+        ["result_first_token_", "_latency_ns"],
+        ["result_first_token_", "_percentile_latency_ns"],
+    ],
+    [
+        ["Time per Output Token (ns)", "percentile time to output token (ns)"],
+        ["result_time_to_output_token_", ""],
+        ["result_time_per_output_token_", "_percentile_ns"],
+    ],
+];
+
+fn latencies(&[[name, percentile], extreme, rank]: &Latency) -> Vec<(String, String)> {
+    let extremes = ["Min", "Max", "Mean"].map(|word| (format!("{word} {name}"), key(extreme, &word.to_lowercase())));
+    let percentiles = PERCENTILES.map(|of_rank| (format!("{of_rank} {percentile}"), key(rank, of_rank)));
+    extremes.into_iter().chain(percentiles).collect()
+}
+
+fn key([before, after]: [&str; 2], part: &str) -> String {
+    format!("{before}{part}{after}")
+}
+
+/// The first of two keys is no larger, or no later. Dates may differ by the hours of time zones, which they do not
+/// have.
+fn ordered(engine: &mut Engine) {
+    const A_DAY: f64 = 26.0 * 3600.0;
+    for [_, extreme, rank] in LATENCIES {
+        let keys = PERCENTILES.map(|part| key(rank, part));
+        // Of all published results of Closed.
+        let weight = engine.closed;
+        keys.windows(2).for_each(|pair| engine.ordered(&pair[0], &pair[1], 0.0, weight, SubmissionCheck::Counts));
+        let [min, max, mean] = ["min", "max", "mean"].map(|part| key(extreme, part));
+        for (first, second) in [(&min, &keys[0]), (&keys[5], &max), (&mean, &max)] {
+            engine.ordered(first, second, 0.0, Review, SubmissionCheck::Witness);
+        }
+    }
+    for part in ["99.00_percentile", "mean", "max"] {
+        let [first, whole] = ["first_token_", ""].map(|kind| format!("result_{kind}{part}_latency_ns"));
+        engine.ordered(&first, &whole, 0.0, Review, SubmissionCheck::Witness);
+    }
+    for (first, second, slack) in [
+        ("loadgen_git_commit_date", "loadgen_build_date_utc", A_DAY),
+        ("loadgen_build_date_utc", "test_datetime", A_DAY),
+        ("test_datetime", "power_begin", A_DAY),
+        ("power_begin", "power_end", 0.0),
+    ] {
+        engine.ordered(first, second, slack, Review, SubmissionCheck::Clock);
+    }
+}
+
+/// Makes a function that compares numbers with what they are by others: the names of both, the keys, and of their
+/// values the number, what it should be and the tolerance.
+macro_rules! derived {
+    ($engine:ident; $($weight:expr, $check:ident, $is:literal $relation:tt $by:literal
+        ($($name:ident : $key:expr),*) $number:expr, $expected:expr, $tolerance:expr;)*) => {
+        fn derived($engine: &mut Engine) {
+            $(if let Some(values) = $engine.values(&[$($key),*]) && let [$($name),*] = values[..] {
+                let (number, expected): (f64, f64) = ($number, $expected);
+                let (over, tolerance) = (number - expected, $tolerance);
+                if over > tolerance || stringify!($relation) == "==" && over < -tolerance {
+                    let text = format!("{} {number:.3}, {} {expected:.3}", $is, $by);
+                    $engine.object($weight, SubmissionCheck::$check, DETAIL_FILE, text);
+                }
+            })*
+        }
+    };
+}
+
+// Refused: true of all 525 published logs that have both; Closed: of all published results. The other tolerances are
+// ours: wider than LoadGen's formulas need (recorded logs are within 0.01 %), narrower than a gain of 3 %. Arrivals are
+// Poisson's: the rate of n of them has a relative deviation of 1/√n, and is within four of these. The last answers come
+// after the last query, by the longest latency at most.
+derived! { engine;
+    engine.closed, Counts, "queries" == "counted after the run"
+        (queries: QUERIES, counted: "result_query_count", samples: SAMPLES)
+        queries, counted + 0.0 * samples, 0.5;
+    engine.closed, Counts, "queries a second" == "target_qps"
+        (queries: QUERIES, lasted: ISSUED, target: "effective_target_qps", samples: SAMPLES)
+        queries / lasted * 1e9 + 0.0 * samples, target, target * 0.02_f64.max(4.0 / queries.sqrt());
+    engine.closed, Counts, "seconds until the last query" <= "until the last answer"
+        (queries: QUERIES, lasted: ISSUED, samples: SAMPLES)
+        lasted / 1e9, queries / samples, 0.02 * lasted / 1e9;
+    engine.closed, Counts, "seconds until the last answer" <= "until the last query, and the longest latency"
+        (queries: QUERIES, lasted: ISSUED, samples: SAMPLES, longest: LONGEST)
+        queries / samples, (lasted + longest) / 1e9, 0.02 * (lasted + longest) / 1e9;
+    // LoadGen of v4.1 counts samples before it pads them to whole data sets.
+    engine.closed, Counts, "seconds of Offline's samples at their rate" == "the longest latency"
+        (samples: "generated_samples_per_query", rate: "result_samples_per_second", longest: LONGEST,
+         set: "qsl_reported_performance_count", is_unpadded: UNPADDED)
+        if is_unpadded > 0.0 { (samples / set).ceil() * set / rate } else { samples / rate },
+        longest / 1e9, 0.02 * longest / 1e9;
+    Refused, Witness, "tokens/s" <= "until the last query was issued" (tokens: TOKENS, issued: OVERHEAD)
+        tokens, issued, DIGITS * issued;
+    Review, Witness, "tokens/s" == "by the rates of issue and completion"
+        (tokens: TOKENS, issued: OVERHEAD, scheduled: SCHEDULED, samples: SAMPLES)
+        tokens, issued / scheduled * samples, 0.01 * tokens;
+    Review, Witness, "tokens of an answer by the rates" == "by result_token_throughput"
+        (tokens: TOKENS, samples: SAMPLES, throughput: THROUGHPUT, mean: MEAN, queries: "result_query_count")
+        tokens / samples * (queries - 1.0) / queries,
+        // A release that computes it per second, instead.
+        throughput * mean / if throughput > 1e-3 { 1e9 } else { 1.0 },
+        0.002 * tokens / samples;
+    Review, Witness, "scheduled samples/s" == "by the queries and the time they were issued in"
+        (scheduled: SCHEDULED, queries: QUERIES, lasted: ISSUED)
+        scheduled, (queries - 1.0) / lasted * 1e9, 0.01 * scheduled;
+    Review, Witness, "scheduled samples/s" == "target_qps"
+        (scheduled: SCHEDULED, target: "effective_target_qps", queries: QUERIES)
+        scheduled, target, target * 0.02_f64.max(4.0 / queries.sqrt());
+    Review, Clock, "seconds from power_begin to power_end" == "by the rate of completion"
+        (window: WINDOW, queries: QUERIES, samples: SAMPLES)
+        window, (queries - 1.0) / samples, 5.0 + 0.02 * window;
+    Review, Clock, "seconds from power_begin to power_end" == "by the longest latency of Offline's one query"
+        (window: WINDOW, longest: LONGEST, samples: "result_samples_per_second")
+        window, longest / 1e9 + 0.0 * samples, 5.0 + 0.02 * window;
+    Review, Clock, "seconds from power_begin to power_end" <= "by the clock of the log's lines"
+        (window: WINDOW, last: LAST_LINE)
+        window, last, 1.0 + 0.01 * window;
+}
+
+/// Reads the rows, counts their outcomes and collects what is wrong.
+struct Engine<'a> {
+    detail: &'a Detail,
+    summary: &'a LoadgenSummary,
+    /// What Closed refuses is for review in Open.
+    closed: FindingWeight,
+    outcomes: Witnesses,
+    /// One finding for all rows of a weight, a check and a file.
+    objections: BTreeMap<(FindingWeight, SubmissionCheck, &'static str), Vec<String>>,
+}
+
+impl Engine<'_> {
+    fn object(&mut self, weight: FindingWeight, check: SubmissionCheck, file: &'static str, text: String) {
+        self.objections.entry((weight, check, file)).or_default().push(text);
+    }
+
+    fn unreadable(&mut self, file: &'static str, text: String) {
+        self.outcomes.unreadable += 1;
+        self.object(Review, SubmissionCheck::Unreadable, file, text);
+    }
+
+    fn printed(&mut self, (name, key): &(String, String)) {
+        let lines = self.summary.lines.iter().filter(|(line, _)| line == name).map(|(_, value)| value.as_str());
+        let lines: Vec<&str> = lines.collect();
+        let logged = self.detail.get(key).filter(|value| !value.is_null()).map(plain);
+        let is_ranked = PRINTED[..RANKED].iter().any(|(_, ranked)| ranked == key);
+        // Of SingleStream the summary prints latencies alone.
+        let is_needed = (is_ranked && self.detail.text("effective_scenario") != Some("SingleStream")
+            || key.ends_with("_rng_seed"))
+            && !self.summary.lines.is_empty();
+        match logged {
+            None if !lines.is_empty() && is_needed => {
+                self.unreadable(DETAIL_FILE, format!("it has no `{key}`, which the summary prints"));
+            }
+            Some(_) if lines.is_empty() && is_needed => {
+                self.unreadable(SUMMARY_FILE, format!("it has no line `{name}`, and the detail log has `{key}`"));
+            }
+            Some(logged) if !lines.is_empty() => {
+                self.outcomes.checked += 1;
+                let Some(printed) = lines.iter().find(|line| !is_printed_as(line, &logged)) else { return };
+                let is_far = is_ranked && !is_within(printed, &logged, 0.01, 0.01);
+                let weight = if is_far { self.closed } else { Review };
+                let weight = if key == "result_validity" { Refused } else { weight };
+                let text = format!("`{name}` is {printed}, in the detail log {logged}");
+                self.object(weight, SubmissionCheck::LogsDisagree, SUMMARY_FILE, text);
+            }
+            _ => self.outcomes.absent += 1,
+        }
+    }
+
+    fn repeated(&mut self, first: &str, second: &str) {
+        let [Some(one), Some(other)] = [first, second].map(|key| self.detail.get(key).map(plain)) else {
+            return self.outcomes.absent += 1;
+        };
+        self.outcomes.checked += 1;
+        if !is_printed_as(&one, &other) {
+            let text = format!("`{first}` is {one}, `{second}` {other}");
+            self.object(Review, SubmissionCheck::Witness, DETAIL_FILE, text);
+        }
+    }
+
+    fn ordered(&mut self, first: &str, second: &str, slack: f64, weight: FindingWeight, check: SubmissionCheck) {
+        if self.values(&[first, second]).is_some_and(|values| values[0] > values[1] + slack) {
+            let [one, other] = [first, second].map(|key| self.detail.get(key).map(plain).unwrap_or_default());
+            self.object(weight, check, DETAIL_FILE, format!("`{first}` is {one}, and `{second}` {other}"));
+        }
+    }
+
+    /// The values of keys, and counts the outcome. None: not all of them are there, or one cannot be read.
+    fn values(&mut self, keys: &[&str]) -> Option<Vec<f64>> {
+        match keys.iter().map(|key| self.value(key).transpose()).collect::<Option<Result<Vec<f64>, String>>>() {
+            None => self.outcomes.absent += 1,
+            Some(Err(text)) => self.unreadable(DETAIL_FILE, text),
+            Some(Ok(values)) => {
+                self.outcomes.checked += 1;
+                return Some(values);
+            }
+        }
+        None
+    }
+
+    /// Of a key, a time in seconds. Err: what cannot be read.
+    fn value(&self, key: &str) -> Result<Option<f64>, String> {
+        match key {
+            UNPADDED => {
+                let is_unpadded = self.detail.loadgen_version().is_some_and(|version| version.starts_with("4."));
+                return Ok(Some(f64::from(u8::from(is_unpadded))));
+            }
+            LAST_LINE => return Ok(self.detail.last_ms.map(|ms| ms / 1e3)),
+            WINDOW => {
+                let (begin, end) = (self.value("power_begin")?, self.value("power_end")?);
+                return Ok(begin.zip(end).map(|(begin, end)| end - begin));
+            }
+            _ => {}
+        }
+        let Some(value) = self.detail.get(key) else { return Ok(None) };
+        match value.as_str() {
+            // Built outside of a git work tree, it writes NA.
+            Some("NA") => Ok(None),
+            Some(text) => seconds(text).map(Some).ok_or_else(|| format!("`{key}` is not a number or time: {text:?}")),
+            None => value.as_f64().map(Some).ok_or_else(|| format!("`{key}` is not a number: {value}")),
+        }
+    }
+}
+
+/// A time of LoadGen's as seconds since 1970, as if it were of UTC.
+fn seconds(text: &str) -> Option<f64> {
+    let formats = ["%Y-%m-%dT%H:%M:%S%.fZ", "%Y-%m-%dT%H:%M:%S%.f", "%m-%d-%Y %H:%M:%S%.f"];
+    let time = formats.iter().find_map(|format| DateTime::strptime(format, text.trim()).ok())?;
+    Some(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_duration().as_secs_f64())
+}
+
+/// A value as the summary would print it.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), |text| text.trim().to_owned())
+}
+
+/// Whether two texts are one value: `Yes` and `true`, `40.61` and `40.6113`; counts, seeds and names to the last
+/// digit.
+fn is_printed_as(printed: &str, logged: &str) -> bool {
+    let flag = |text: &str| match text.to_ascii_lowercase().as_str() {
+        "yes" | "true" | "1" => Some(true),
+        "no" | "false" | "0" => Some(false),
+        _ => None,
+    };
+    let is_count = |text: &str| text.parse::<i128>().is_ok();
+    printed == logged
+        || flag(printed).is_some_and(|one| flag(logged) == Some(one))
+        // Two decimals, and of larger numbers six digits.
+        || !(is_count(printed) && is_count(logged)) && is_within(printed, logged, DIGITS, 0.0051)
+}
+
+fn is_within(one: &str, other: &str, share: f64, slack: f64) -> bool {
+    let numbers = one.parse::<f64>().ok().zip(other.parse::<f64>().ok());
+    numbers.is_some_and(|(one, other)| (one - other).abs() <= share * other.abs() + slack)
+}
+
+const UNALTERED: &str = "LoadGen must be an unaltered tagged revision; it logs the SHA-1 of each of its files";
+const REBUILD: &str = "build it unaltered, and run again";
+/// Of the files that LoadGen was built from, the one that computes its results.
+const RESULTS: &str = "/results.cc";
+
+/// The file of LoadGen that computes results, against that of its release.
+pub(super) fn files(to: &mut SubmissionFindings, at: &Path, detail: &Detail, released: &BTreeMap<String, String>) {
+    let Some(files) = detail.get("loadgen_file_sha1") else { return };
+    let sha1 = files.get(RESULTS).and_then(Value::as_str);
+    let released = detail.loadgen_version().and_then(|release| released.get(release));
+    findings! { to;
+        Review, Unreadable, at,
+            sha1.is_none().then(|| format!("`loadgen_file_sha1` has no SHA-1 of {RESULTS}")), UNALTERED, REBUILD;
+        Review, LoadGenFiles, at,
+            sha1.zip(released).filter(|(sha1, released)| sha1 != released)
+                .map(|(sha1, released)| format!("{RESULTS} of its release has the SHA-1 {released}, this one {sha1}")),
+            UNALTERED, REBUILD;
+    }
+}
+
+/// The files of LoadGen in two runs of one result.
+pub(super) fn same_files(to: &mut SubmissionFindings, at: &Path, detail: &Detail, other: &Detail) {
+    let files = |detail: &Detail| detail.get("loadgen_file_sha1").and_then(Value::as_object).cloned();
+    let (Some(files), Some(others)) = (files(detail), files(other)) else { return };
+    let names: Vec<&String> =
+        others.iter().filter(|(name, sha1)| files.get(*name) != Some(*sha1)).map(|(name, _)| name).collect();
+    if let [first, ..] = names[..] {
+        let finding =
+            format!("{} of LoadGen, {first}, differs from the performance run's", counted(names.len(), "file"));
+        to.review(SubmissionCheck::LoadGenFiles, at, finding).rule(UNALTERED).fix(REBUILD);
+    }
+}
