@@ -12,7 +12,7 @@ use crate::error::CommandError;
 use crate::project::{Project, options};
 use crate::simulate::ServedTwin;
 use crate::store;
-use base::spec::{BenchSweep, Length, LimitedMetric, Scenario, Statistic};
+use base::spec::{Length, LimitedMetric, Scenario, Statistic};
 use mlperf::dataset::{LengthDistribution, assumed_lengths};
 use plan::manifest::model::{Bench, Engine, RepeatRole};
 use plan::{MeasurementCost, Plan, Task, loadgen};
@@ -401,17 +401,7 @@ fn search(bench: &Bench) -> Option<BenchEstimate> {
 fn points(bench: &Bench) -> Option<Vec<Bench>> {
     let Some(sweep) = &bench.sweep else { return Some(vec![bench.clone()]) };
     let levels = sweep.levels()?.ascending(sweep.is_whole()).ok()?;
-    let at = |level: f64| {
-        let mut point = Bench { sweep: None, ..bench.clone() };
-        match sweep {
-            BenchSweep::Concurrency(_) => point.concurrency = Some(level as u32),
-            BenchSweep::Rate(_) | BenchSweep::Auto(_) => point.rate = Some(level),
-            BenchSweep::InputTokens(_) => point.input_tokens = Length::Fixed(level as u32),
-            BenchSweep::OutputTokens(_) => point.output_tokens = Length::Fixed(level as u32),
-        }
-        point
-    };
-    Some(levels.into_iter().map(at).collect())
+    Some(levels.into_iter().map(|level| bench.at_level(level)).collect())
 }
 
 /// Its lengths, and whether they are assumed. `None`: they are in its data.

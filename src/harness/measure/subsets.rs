@@ -7,10 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::measure::latency::{FULL, LatencyMetric, TPOT, TTFT, tpot, ttft};
 use crate::measure::metric::{MetricLabel, percentile};
 use crate::measure::steady::answered_in_order;
-use crate::transport::kserve::extra_outputs::OutputTally;
 use crate::{
-    BenchSpec, Cancellations, ExtraOutput, LatencyMetrics, Metric, Rates, RequestEnd, RequestRecord, RequestRecords,
-    ServerSide, ServerStamps, VerdictCheck,
+    BenchSpec, Cancellations, LatencyMetrics, Metric, Rates, RequestEnd, RequestRecord, RequestRecords, ServerSide,
+    ServerStamps, VerdictCheck,
 };
 use base::event::Endpoint;
 use base::stats::rank_errors_in_order;
@@ -284,11 +283,4 @@ pub(crate) fn cancellations(spec: &BenchSpec, records: &RequestRecords) -> Optio
         tokens: cancelled().map(|record| u64::from(record.tokens)).sum(),
         end_after_cancel: Metric::exact(&label, &mut ends.collect::<Vec<_>>(), 0),
     })
-}
-
-impl From<&OutputTally> for ExtraOutput {
-    fn from(tally: &OutputTally) -> Self {
-        let OutputTally { responses, bytes, misshapen, example } = tally.clone();
-        Self { responses, bytes, misshapen, example }
-    }
 }

@@ -14,10 +14,10 @@ use crate::schedule::arrivals;
 use crate::tokens::CHUNKS;
 use crate::transport::request_encoder::{CallKind, TokenCounting};
 use crate::{
-    BenchSpec, CachedInput, ClientUsage, Connections, Counts, CutInput, ExtraOutput, FailureClass, FailureCounts,
-    Goodput, LateRequests, LittlesLaw, LoadConditions, LoadPattern, Measured, Rates, RequestEnd, RequestRecord,
-    RequestRecords, RequestSchedule, Requested, RunResult, ServerFreeze, Stability, Steady, TimeSlice, TokenCounts,
-    TokenSource, Transport, Versions,
+    BenchSpec, CachedInput, ClientUsage, Connections, Counts, CutInput, FailureClass, FailureCounts, Goodput,
+    LateRequests, LittlesLaw, LoadConditions, LoadPattern, Measured, Rates, RequestEnd, RequestRecord, RequestRecords,
+    RequestSchedule, Requested, RunResult, ServerFreeze, Stability, Steady, TimeSlice, TokenCounts, TokenSource,
+    Transport, Versions,
 };
 use base::event::Verdict;
 use base::files::cores;
@@ -102,11 +102,7 @@ pub(crate) fn summarize(
         latency,
         server: server_side(spec, records),
         cancellations: cancellations(spec, records),
-        outputs: merged
-            .extra_outputs
-            .iter()
-            .map(|(name, tally)| ((*name).to_owned(), ExtraOutput::from(tally)))
-            .collect(),
+        outputs: merged.extra_outputs.iter().map(|(name, output)| ((*name).to_owned(), output.clone())).collect(),
         little: littles_law(little_area, wall_ns, records),
         client: ClientUsage {
             backlog_p99_ms: merged.backlog.percentile(0.99).map(|ns| ns as f64 / 1e6),

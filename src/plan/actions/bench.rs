@@ -164,14 +164,21 @@ impl Bench {
             // One that finds its own levels begins with one user, and arrivals at a rate are checked.
             None | Some(Err(_)) => 1.0,
         };
+        Cow::Owned(self.at_level(level))
+    }
+
+    /// A benchmark without a sweep, at one level of its own.
+    #[must_use]
+    pub fn at_level(&self, level: f64) -> Self {
         let mut point = Self { sweep: None, ..self.clone() };
-        match sweep {
-            BenchSweep::Concurrency(_) => point.concurrency = Some(level as u32),
-            BenchSweep::Rate(_) | BenchSweep::Auto(_) => point.rate = Some(level),
-            BenchSweep::InputTokens(_) => point.input_tokens = Length::Fixed(level as u32),
-            BenchSweep::OutputTokens(_) => point.output_tokens = Length::Fixed(level as u32),
+        match self.sweep {
+            Some(BenchSweep::Concurrency(_)) => point.concurrency = Some(level as u32),
+            Some(BenchSweep::Rate(_) | BenchSweep::Auto(_)) => point.rate = Some(level),
+            Some(BenchSweep::InputTokens(_)) => point.input_tokens = Length::Fixed(level as u32),
+            Some(BenchSweep::OutputTokens(_)) => point.output_tokens = Length::Fixed(level as u32),
+            None => {}
         }
-        Cow::Owned(point)
+        point
     }
 }
 

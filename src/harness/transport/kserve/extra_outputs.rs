@@ -7,23 +7,13 @@ use bytes::Bytes;
 use prost::Message;
 
 use super::grpc_messages::WireError;
-use crate::PlannedRequest;
 use crate::record::ServerStamps;
 use crate::transport::request_encoder::CallKind;
+use crate::{ExtraOutput, PlannedRequest};
 use triton::proto::inference::{ModelInferResponse, ModelStreamInferResponse};
 
-/// The counts of one output.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct OutputTally {
-    pub responses: u64,
-    pub bytes: u64,
-    pub misshapen: u64,
-    /// How the first of these was misshapen.
-    pub example: Option<String>,
-}
-
-impl OutputTally {
-    pub fn merge(&mut self, other: Self) {
+impl ExtraOutput {
+    pub(crate) fn merge(&mut self, other: Self) {
         self.responses += other.responses;
         self.bytes += other.bytes;
         self.misshapen += other.misshapen;
@@ -32,7 +22,7 @@ impl OutputTally {
 }
 
 /// By output.
-pub(crate) type OutputTallies = BTreeMap<&'static str, OutputTally>;
+pub(crate) type OutputTallies = BTreeMap<&'static str, ExtraOutput>;
 
 const SHAPED: [&str; 4] = ["cum_log_probs", "output_log_probs", "context_logits", "generation_logits"];
 
