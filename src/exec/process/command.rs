@@ -49,11 +49,11 @@ pub struct ProcessCommand {
 }
 
 impl ProcessCommand {
-    pub fn new<I, S>(argv: I, dir: impl Into<PathBuf>, log: impl Into<PathBuf>) -> Self
-    where
-        I: IntoIterator<Item = S>,
-        S: Into<OsString>,
-    {
+    pub fn new(
+        argv: impl IntoIterator<Item: Into<OsString>>,
+        dir: impl Into<PathBuf>,
+        log: impl Into<PathBuf>,
+    ) -> Self {
         Self {
             argv: argv.into_iter().map(Into::into).collect(),
             env: Vec::new(),
@@ -169,9 +169,14 @@ pub struct Leftover {
 impl Leftover {
     /// The program alone, for a message where the secrets are not known that the arguments may hold.
     pub fn program(&self) -> &str {
-        let path = self.command.split_whitespace().next().unwrap_or_default();
-        path.rsplit('/').next().unwrap_or(path)
+        program_of(&self.command)
     }
+}
+
+/// The name of the program of a command line.
+pub fn program_of(command: &str) -> &str {
+    let path = command.split_whitespace().next().unwrap_or_default();
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// Why a command could not be started.

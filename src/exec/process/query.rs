@@ -42,11 +42,7 @@ impl ProbeResult {
 }
 
 /// Sends the query. Blocks for at most `limit`.
-pub fn probe<I>(argv: I, limit: Duration) -> ProbeResult
-where
-    I: IntoIterator,
-    I::Item: AsRef<OsStr>,
-{
+pub fn probe(argv: impl IntoIterator<Item: AsRef<OsStr>>, limit: Duration) -> ProbeResult {
     match command(argv) {
         Some(question) => query(&question.stdout_capture().stderr_capture(), limit),
         None => ProbeResult::Missing,
@@ -55,20 +51,12 @@ where
 
 /// Whether the command ended well within `limit`. Its output is not read: a helper that it leaves running may hold it
 /// open.
-pub fn succeeds<I>(argv: I, limit: Duration) -> bool
-where
-    I: IntoIterator,
-    I::Item: AsRef<OsStr>,
-{
+pub fn succeeds(argv: impl IntoIterator<Item: AsRef<OsStr>>, limit: Duration) -> bool {
     let order = command(argv).map(|order| query(&order.stdout_null().stderr_null(), limit));
     matches!(order, Some(ProbeResult::Answered(ProbeOutput { code: 0, .. })))
 }
 
-fn command<I>(argv: I) -> Option<Expression>
-where
-    I: IntoIterator,
-    I::Item: AsRef<OsStr>,
-{
+fn command(argv: impl IntoIterator<Item: AsRef<OsStr>>) -> Option<Expression> {
     let mut words = argv.into_iter().map(|word| word.as_ref().to_owned());
     let program = words.next()?;
     let words: Vec<OsString> = words.collect();
