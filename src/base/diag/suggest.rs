@@ -39,8 +39,8 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     best.map(|(_, name)| name)
 }
 
-/// `did you mean `x`?`, or a list of all names, or nothing where the list is empty or no comparison is left. A letter of another alphabet is
-/// named, because it can look the same.
+/// `did you mean `x`?`, or a list of all names, or nothing where the list is empty or no comparison is left. A letter
+/// of another alphabet is named, because it can look the same.
 pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str, IntoIter: Clone>) -> Option<String> {
     if !may_suggest() {
         return None;

@@ -39,8 +39,8 @@ pub const TASK: &str = "REGATTA_TASK";
 /// From TERM to KILL, for processes without a runner.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// While hundreds of commands start each second, waking up for an order costs the runner more than the order: those that
-/// come meanwhile wait in the pipe (64 KiB, thousands of orders).
+/// While hundreds of commands start each second, waking up for an order costs the runner more than the order: orders
+/// that arrive meanwhile wait in the pipe (64 KiB, thousands of orders).
 const BETWEEN_READS: Duration = Duration::from_millis(2);
 
 /// The watchdog's whole life. Returns when the run sent `bye`, or when nothing of it is left. What a run that sends

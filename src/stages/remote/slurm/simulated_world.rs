@@ -15,8 +15,8 @@ use super::queue_interpreter::{QueueInterpreter, QueueObservation};
 use base::event::FailureKind;
 
 const USUAL_SEEDS: u64 = 2000;
-/// Seeds that have found something, which are tried first: the smallest ones that fail where a line of the interpreter is
-/// undone, and what that line is for.
+/// Seeds that have found something, which are tried first: they fail where a line of the interpreter is undone. With
+/// each is what that line is for.
 const KEPT_SEEDS: [(u64, &str); 8] = [
     (262_841, "an old view without the job is no evidence while queries fail: found here first"),
     (1066, "a reason that is shown once does not refuse a job"),
