@@ -3,7 +3,6 @@
 use std::io;
 
 use base::event::RunId;
-use base::files::read_text;
 use report::RunState;
 use runner::store::{PathError, ProjectLock, StateFolder, fold_run};
 
@@ -46,13 +45,7 @@ pub(super) fn holding_run(home: &StateFolder) -> Result<Option<RunId>, PathError
         Err(error) if error.source.kind() == io::ErrorKind::PermissionDenied => None,
         holder => holder?,
     };
-    Ok(holder.filter(|held| is_alive(held.pid)).map(|held| RunId::new(held.run)))
-}
-
-fn is_alive(pid: u32) -> bool {
-    let stat = read_text(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The state follows the name, which may hold anything but ends at the last `)`.
-    stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next()).is_some_and(|state| !"ZX".contains(state))
+    Ok(holder.filter(|held| exec::process::is_alive(held.pid.cast_signed())).map(|held| RunId::new(held.run)))
 }
 
 #[cfg(test)]

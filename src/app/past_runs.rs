@@ -271,6 +271,9 @@ fn show(home: &StateFolder, run: &RunId, log: &Path, follow: bool) -> Result<Cli
         // Check first, read after: what is written before the run ends is then always shown.
         let going_on = follow && is_held(home, run)?;
         loop {
+            // The middle of a long log is a hole.
+            let at = file.stream_position()?;
+            let _ = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(at));
             match file.read(&mut piece)? {
                 0 => break,
                 length => printer.print(&piece[..length]),

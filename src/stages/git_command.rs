@@ -94,8 +94,10 @@ pub fn list_remote(url: &str, names: &[&str], limit: Duration) -> Option<String>
 
 /// What git answers about the repository that has `folder` in it; it changes nothing there. Blocks for at most `limit`.
 pub fn query_repository(folder: &Path, words: &[&str], limit: Duration) -> Option<String> {
-    // Reading must not take the lock that another git command may need.
-    ask(folder, arguments(&[], words), &[("GIT_OPTIONAL_LOCKS", "0")], limit)
+    // Reading must not take the lock that another git command may need, nor fetch what a partial clone lacks: the
+    // repository names the program for that.
+    let env = [("GIT_OPTIONAL_LOCKS", "0"), ("GIT_ALLOW_PROTOCOL", "none")];
+    ask(folder, arguments(&[], words), &env, limit)
 }
 
 /// The commit that is checked out where `project` is, and whether tracked files differ from it; the latter is `None`
@@ -228,6 +230,45 @@ mod tests {
         let proof = folder.path().join("proof");
         let planted = repository(&[("filter.planted.clean", &format!("touch {}; cat", proof.display()))]);
         assert_eq!((changed(planted.path()), proof.exists()), (None, false));
+    }
+
+    #[test]
+    fn what_a_partial_clone_lacks_is_not_fetched_by_the_program_that_it_names() {
+        let folder = repository(&[]);
+        let proof = folder.path().join("proof");
+        let command = format!("touch {}; false", proof.display());
+        let planted = repository(&[
+            ("core.repositoryformatversion", "1"),
+            ("extensions.partialClone", "origin"),
+            ("remote.origin.promisor", "true"),
+            ("remote.origin.url", "ssh://host/x"),
+            ("protocol.ssh.allow", "always"),
+            ("core.sshCommand", &command),
+        ]);
+        let tree = query_repository(planted.path(), &["rev-parse", "HEAD^{tree}"], LIMIT).unwrap();
+        let (first, rest) = tree.trim().split_at(2);
+        fs::remove_file(planted.path().join(".git/objects").join(first).join(rest)).unwrap();
+        assert_eq!((commit_of(planted.path()).unwrap().1, proof.exists()), (None, false));
+    }
+
+    #[test]
+    fn a_filter_that_a_submodule_names_is_not_run() {
+        let (module, project) = (repository(&[]), repository(&[]));
+        let proof = project.path().join("proof");
+        let git = |folder: &Path, words: &[&str]| {
+            let person = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always"];
+            duct::cmd("git", person.iter().chain(words)).dir(folder).stdout_null().stderr_null().run().unwrap();
+        };
+        let url = module.path().display().to_string();
+        git(project.path(), &["submodule", "add", "-q", &url, "module"]);
+        git(project.path(), &["commit", "-qm", "two"]);
+        let within = project.path().join("module");
+        git(&within, &["config", "filter.planted.clean", &format!("touch {}; cat", proof.display())]);
+        let file = fs::File::options().append(true).open(within.join("file")).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH).unwrap();
+        assert_eq!((commit_of(project.path()).unwrap().1, proof.exists()), (Some(false), false));
+        git(project.path(), &["status"]);
+        assert!(proof.exists(), "git itself runs it");
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl LockedClocks {
 impl Drop for LockedClocks {
     fn drop(&mut self) {
         let Self { task, emit, lock } = self;
-        if process::remove(lock) {
+        if process::remove_all([&*lock]) == [true] {
             emit(Event::ExternalResourceRemoved { task: task.clone(), resource: lock.clone() });
             return;
         }

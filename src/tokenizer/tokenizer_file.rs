@@ -1,6 +1,10 @@
 //! The tokenizer of a file, by the library of Hugging Face.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -10,7 +14,7 @@ use base::diag::catch_panic;
 
 /// Text to token ids and back, whole: what the file says of cutting and padding for training is not done.
 #[derive(Clone, Debug)]
-pub struct Tokenizer(tokenizers::Tokenizer);
+pub struct Tokenizer(Arc<tokenizers::Tokenizer>);
 
 impl Tokenizer {
     /// `bytes` are those of a `tokenizer.json`.
@@ -24,13 +28,18 @@ impl Tokenizer {
         let mut tokenizer = read.map_err(TokenizerError::File)?;
         let _ = tokenizer.with_truncation(None);
         tokenizer.with_padding(None);
-        Ok(Self(tokenizer))
+        Ok(Self(Arc::new(tokenizer)))
     }
 
     /// `add_special` adds the tokens that mark the start and the end of a text for this model.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, TokenizerError> {
-        let encoding = called(|| self.0.encode_fast(text, add_special)).map_err(TokenizerError::Text)?;
-        Ok(encoding.get_ids().to_vec())
+        let encoding = if text.len() <= SHORT_TEXT {
+            called(|| self.0.encode_fast(text, add_special))
+        } else {
+            let (tokenizer, text) = (Arc::clone(&self.0), text.to_owned());
+            within(LONGEST, move || called(|| tokenizer.encode_fast(text, add_special)))
+        };
+        Ok(encoding.map_err(TokenizerError::Text)?.get_ids().to_vec())
     }
 
     /// `skip_special` leaves out those tokens. Ids without a token give no text.
@@ -46,6 +55,23 @@ impl Tokenizer {
     pub fn has_token(&self, id: u32) -> bool {
         self.0.id_to_token(id).is_some()
     }
+}
+
+/// Bytes of a text that any pattern divides in seconds. A pattern that looks behind itself can take hours for a longer
+/// one.
+const SHORT_TEXT: usize = 1 << 12;
+/// Real tokenizers encode megabytes in a second.
+const LONGEST: Duration = Duration::from_mins(1);
+
+/// Does this on a thread of its own, which goes on alone if it takes longer: the library cannot be interrupted.
+fn within<T: Send + 'static>(
+    longest: Duration,
+    work: impl FnOnce() -> Result<T, LibraryError> + Send + 'static,
+) -> Result<T, LibraryError> {
+    let (send, receive) = channel();
+    thread::Builder::new().name("tokenizer".to_owned()).spawn(move || drop(send.send(work())))?;
+    let slow = || format!("its patterns take more than {} s for it", longest.as_secs()).into();
+    receive.recv_timeout(longest).unwrap_or_else(|_| Err(slow()))
 }
 
 /// Those of real models make three bytes of a space.
@@ -100,6 +126,22 @@ mod tests {
         assert!(with_replacements(3).unwrap().encode("a", false).is_ok());
         let error = with_replacements(9).unwrap_err().to_string();
         assert!(error.contains("can make a text 1000000000 times as long (limit 1000)"), "{error}");
+    }
+
+    #[test]
+    fn a_pattern_that_takes_hours_for_a_long_text_is_given_up() {
+        let text = r#"{"version":"1.0","added_tokens":[],"model":{"type":"WordLevel","vocab":{"a":0},"unk_token":"a"},
+            "pre_tokenizer":{"type":"Split","pattern":{"Regex":"(?<!x)a(?=a*c|)"},"behavior":"Isolated","invert":false}}"#;
+        let tokenizer = Tokenizer::from_bytes(text.as_bytes()).unwrap();
+        // A long text is encoded as a short one is.
+        let long = "b".repeat(SHORT_TEXT + 1);
+        assert_eq!(tokenizer.encode(&long, false).unwrap(), tokenizer.encode("b", false).unwrap());
+        let hours = "a".repeat(1 << 15);
+        let begun = std::time::Instant::now();
+        let encode = move || called(|| tokenizer.0.encode_fast(hours.as_str(), false));
+        let error = within(Duration::from_millis(100), encode).unwrap_err().to_string();
+        assert_eq!(error, "its patterns take more than 0 s for it");
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::Path;
 use std::process::Stdio;
 
@@ -153,4 +155,38 @@ fn confinement_is_part_of_the_key_and_only_a_shell_can_be_confined() {
     ended.shows("1 ran");
     let ended = world.regatta(&["run", "m", "stages.a.confine=true"]);
     ended.shows("1 cached");
+}
+
+/// What Landlock holds and what it does not, as the manual's table has it. The kernel's own rule decides from when on.
+#[test]
+fn a_confined_command_reaches_no_process_outside_and_the_manual_names_what_passes() {
+    let has_scopes = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .scope(landlock::Scope::Signal | landlock::Scope::AbstractUnixSocket)
+        .is_ok_and(|ruleset| ruleset.create().is_ok());
+    let mut outside = std::process::Command::new("sleep").arg("1000").spawn().expect("a process outside");
+    let name = format!("regatta-test-{}", std::process::id());
+    let address = SocketAddr::from_abstract_name(&name).expect("an address");
+    let _listener = UnixListener::bind_addr(&address).expect("an abstract socket");
+    let connect = format!("import socket; socket.socket(socket.AF_UNIX).connect(chr(0) + '{name}')");
+    let world = World::new();
+    let file = world.path("data/other");
+    let line = format!(
+        "      kill -0 {pid} && echo signal >> all\n      python3 -c \"{connect}\" && echo socket >> all\n\
+         \x20     test -s '{file}' && echo stat >> all\n      chmod 600 '{file}' && echo chmod >> all\n\
+         \x20     touch -c -d 1970-01-02 '{file}' && echo times >> all\n      cat '{file}' && echo read >> all\n      true\n",
+        pid = outside.id(),
+        file = file.display(),
+    );
+    world.file("data/other", "2");
+    world.manifest("m", &format!("stages:\n  a:\n    confine: true\n    outputs: [all]\n    shell: |\n{line}"));
+    let ended = world.regatta(&["run", "m"]);
+    outside.kill().expect("it still runs");
+    outside.wait().expect("its end");
+    if refused_by_kernel(&ended) {
+        return;
+    }
+    assert_eq!(ended.code, 0, "{}\n{}", ended.stdout, ended.stderr);
+    let held = if has_scopes { "" } else { "signal\nsocket\n" };
+    assert_eq!(world.read("latest/a/all"), format!("{held}stat\nchmod\ntimes\n"));
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use regatta::event::{Event, RunId, Stop, TaskId};
 use regatta::exec::process::{
-    ExitKind, ProcessCommand, Running, WatchdogHandle, adopt_orphans, end_leftovers, run, sweep,
+    ExitKind, ProcessCommand, Running, WatchdogHandle, adopt_orphans, end_leftovers, mark_descendants, run, sweep,
 };
 use tempfile::TempDir;
 
@@ -291,7 +291,7 @@ fn when_the_runner_is_killed_its_watchdog_ends_everything_and_then_frees_the_loc
     until("the lock to be free", || {
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
     });
-    for name in ["registered", "unregistered", "escaped"] {
+    for name in ["registered", "unregistered", "escaped", "emptied"] {
         let pid = fs::read_to_string(dir.path().join(name)).unwrap().trim().parse().unwrap();
         assert!(!lives(pid), "{name}");
     }
@@ -310,10 +310,15 @@ async fn in_its_own_process_a_runner_waits_to_be_killed() {
     let deaf = "trap '' TERM; echo $$ > registered; while :; do sleep 1000; done";
     let registered = Running::start(command(deaf)).unwrap();
     watchdog.follow(&Event::ProcessStarted { task: TaskId::new("registered"), pgid: registered.pgid() });
+    mark_descendants(&home, &name);
+    // It left its group, its parent and its environment.
+    let emptying = "(setsid env -i sh -c 'echo $$ > emptied; exec sleep 1000' &)
+        while ! [ -s emptied ]; do sleep 0.01; done";
+    assert_eq!(Running::start(command(emptying)).unwrap().wait().await.how, ExitKind::Code(0));
     let marked =
         command("echo $$ > unregistered; (setsid sh -c 'echo $$ > escaped; exec sleep 1000' &); exec sleep 1000");
     let unregistered = Running::start(marked.set("REGATTA_RUN", name.as_str())).unwrap();
-    for file in ["registered", "unregistered", "escaped"] {
+    for file in ["registered", "unregistered", "escaped", "emptied"] {
         line_in(&home.join(file)).await;
     }
     fs::write(home.join("up"), "").unwrap();
@@ -346,4 +351,39 @@ async fn the_next_run_ends_what_a_dead_run_left() {
     assert_eq!(found.iter().map(|leftover| leftover.pid).collect::<Vec<_>>(), [pid]);
     assert_eq!(old.wait().await.how, ExitKind::Signal(15));
     assert!(tokio::time::timeout(Duration::ZERO, new.ended()).await.is_err());
+}
+
+#[test]
+fn the_next_run_ends_what_a_dead_run_left_without_an_environment() {
+    let dir = folder();
+    let output = alone("in_its_own_process_an_emptied_environment_is_left_and_ended", dir.path()).output().unwrap();
+    let text = [&output.stdout[..], &output.stderr[..]].map(String::from_utf8_lossy).concat();
+    assert!(output.status.success(), "{text}");
+}
+
+#[tokio::test]
+#[ignore = "another test runs it in a process of its own: the mark is of the whole process"]
+async fn in_its_own_process_an_emptied_environment_is_left_and_ended() {
+    let Some(folder) = alone_in() else { return };
+    let home = folder.join("state");
+    let emptied = |name: &str| {
+        let text = format!("(setsid env -i sh -c 'echo $$ > {name}; exec sleep 1000' &)");
+        ProcessCommand::new(["/bin/sh", "-c", &text], &folder, folder.join("log"))
+    };
+    let mut pids = Vec::new();
+    for (run, project) in [("old", &home), ("new", &home), ("old", &folder)] {
+        mark_descendants(project, &RunId::new(run));
+        let name = format!("{run}{}", pids.len());
+        let started = Running::start(emptied(&name)).unwrap();
+        pids.push(line_in(&folder.join(&name)).await.parse::<i32>().unwrap());
+        drop(started);
+    }
+    let ended = tokio::task::spawn_blocking(move || end_leftovers(&home, &RunId::new("new"))).await.unwrap();
+    // Neither the run itself nor a run of another project.
+    assert_eq!(ended.iter().map(|leftover| leftover.pid).collect::<Vec<_>>(), pids[..1]);
+    assert_eq!(pids.iter().map(|&pid| lives(pid)).collect::<Vec<_>>(), [false, true, true]);
+    for pid in &pids[1..] {
+        rustix::process::kill_process(rustix::process::Pid::from_raw(*pid).unwrap(), rustix::process::Signal::KILL)
+            .unwrap();
+    }
 }

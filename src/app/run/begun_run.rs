@@ -97,6 +97,7 @@ impl BegunRun {
         if let Some(left) = left {
             clean_up_after_crash(&home, left, &begun.id, &begun.cache, &begun.emit);
         }
+        process::mark_descendants(home.state(), &begun.id);
         // From here on its journals are of this machine. Without the mark the next run only removes less.
         let _ = home.mark_as_made_here();
         Ok(begun)

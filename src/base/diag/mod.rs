@@ -15,4 +15,4 @@ pub use check_formats::{CheckProblem, CheckedManifest, ProblemPlace, check_githu
 pub use diagnostic::{Diagnostic, Diagnostics, Label, MissingValue, Severity};
 pub use error_text::{ErrorText, FeatureLeftOut, error_chain, with_causes};
 pub use source::{SourceText, Span};
-pub use suggest::{did_you_mean, list_of, nearest};
+pub use suggest::{did_you_mean, list_of, may_suggest, nearest};

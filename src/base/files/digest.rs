@@ -4,7 +4,7 @@ use super::thread_pool::shared_pool;
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{BufReader, Read as _};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 use std::str::FromStr;
 use std::{fmt, io};
@@ -16,6 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
 use super::open_regular;
+use crate::units;
 
 /// 32 bytes of BLAKE3, shown as 64 lower-case hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -110,6 +111,9 @@ const PART: u64 = 1 << 20;
 /// What one core then reads and hashes at a time. Each keeps this much memory.
 const LEAF: u64 = 1 << 18;
 
+/// A larger file must have data: a digest is that of all bytes, so a hole of a terabyte takes as long as a terabyte.
+const MOST_HOLES: u64 = 1 << 36;
+
 thread_local! {
     /// A core's leaf: fresh memory would be cleared by the kernel for each.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -120,8 +124,12 @@ impl Digest {
     ///
     /// # Errors
     ///
-    /// Those of reading, and that the file has become shorter.
+    /// Those of reading, that the file has become shorter, and that it is almost nothing but holes.
     pub fn of_file(file: &File, size: u64) -> io::Result<Self> {
+        if size > MOST_HOLES && file.metadata()?.blocks() < size / 512 / 64 {
+            let text = format!("it has {} and almost no data: its holes are not read", units::size(size));
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+        }
         if size <= PART {
             return whole(file, size);
         }
@@ -231,6 +239,18 @@ mod tests {
         let (file, metadata) = open_regular(Path::new("/proc/version")).unwrap();
         assert_eq!(metadata.len(), 0);
         assert_eq!(Digest::of_file(&file, 0).unwrap(), Digest::hash(&std::fs::read("/proc/version").unwrap()));
+    }
+
+    #[test]
+    fn a_file_of_holes_is_refused_and_not_read_for_hours() {
+        let file = tempfile::tempfile().unwrap();
+        let sizes = [MOST_HOLES + 1, 1 << 40];
+        for size in sizes.into_iter().filter(|size| file.set_len(*size).is_ok()) {
+            let error = Digest::of_file(&file, size).unwrap_err().to_string();
+            assert!(error.ends_with("and almost no data: its holes are not read"), "{error}");
+        }
+        file.set_len(4 * PART).unwrap();
+        assert_eq!(Digest::of_file(&file, 4 * PART).unwrap(), Digest::hash(&vec![0; 4 * PART as usize]));
     }
 
     #[test]

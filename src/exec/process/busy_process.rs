@@ -6,6 +6,7 @@ use std::time::Instant;
 use rustix::param::clock_ticks_per_second;
 use rustix::process::{Pid, getpid};
 
+use super::command::program_of;
 use super::procfs::{all, children_of, command, ticks_with_children};
 
 /// More processes are not read: it is a note for a reader, and takes about 10 µs for each.
@@ -42,10 +43,7 @@ impl ProcessorTimes {
         let this = Pid::as_raw(Some(getpid()));
         let own: HashSet<i32> = children_of(this).into_iter().chain([this]).collect();
         let (pid, cores) = self.busiest_until(&Self::now(), &own)?;
-        let command = command(pid);
-        let program = command.split(' ').next().unwrap_or_default();
-        let program = program.rsplit('/').next().unwrap_or_default().to_owned();
-        Some(BusyProcess { pid, program, cores })
+        Some(BusyProcess { pid, program: program_of(&command(pid)).to_owned(), cores })
     }
 
     /// A process and its cores. One that is new in `now` began with nothing.

@@ -169,9 +169,14 @@ pub struct Leftover {
 impl Leftover {
     /// The program alone, for a message where the secrets are not known that the arguments may hold.
     pub fn program(&self) -> &str {
-        let path = self.command.split_whitespace().next().unwrap_or_default();
-        path.rsplit('/').next().unwrap_or(path)
+        program_of(&self.command)
     }
+}
+
+/// The name of the program of a command line.
+pub fn program_of(command: &str) -> &str {
+    let path = command.split_whitespace().next().unwrap_or_default();
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// Why a command could not be started.

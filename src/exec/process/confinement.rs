@@ -9,11 +9,13 @@ use std::{fs, io};
 
 use landlock::{
     ABI, Access as _, AccessFs, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset, RulesetAttr as _,
-    RulesetCreatedAttr as _, RulesetError, RulesetStatus,
+    RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope,
 };
 
 use base::files::SYSTEM_FOLDERS;
 
+/// The newest rights that are taken where the kernel has them.
+const NEWEST: ABI = ABI::V9;
 /// What is in it can be listed; only the devices below are open.
 const DEVICES: &str = "/dev";
 /// Devices that hold no files of a user, open for writing, too, and folders of such devices. `shm` is the exception:
@@ -99,15 +101,16 @@ impl Confinement {
     /// Restricts the calling thread, for good.
     fn enter(&self) -> Result<(), ConfinementError> {
         // Rights that Linux 5.13 knows are needed; those of later kernels (truncating, moving between folders, devices'
-        // commands) are taken where they are.
+        // commands, signals to and abstract sockets of other processes, sockets in folders) are taken where they are.
         let ruleset = Ruleset::default()
             .set_compatibility(CompatLevel::HardRequirement)
             .handle_access(AccessFs::from_all(ABI::V1))
             .map_err(|_| ConfinementError::NoLandlock)?
             .set_compatibility(CompatLevel::BestEffort)
-            .handle_access(AccessFs::from_all(ABI::V5))?;
+            .handle_access(AccessFs::from_all(NEWEST))?
+            .scope(Scope::AbstractUnixSocket | Scope::Signal)?;
         let mut ruleset = ruleset.create()?;
-        let (all, read) = (AccessFs::from_all(ABI::V5), AccessFs::from_read(ABI::V5));
+        let (all, read) = (AccessFs::from_all(NEWEST), AccessFs::from_read(NEWEST));
         // A device's commands (ioctl) are how GPUs are used.
         let use_devices = read
             | AccessFs::WriteFile
@@ -116,10 +119,10 @@ impl Confinement {
             | AccessFs::Truncate
             | AccessFs::IoctlDev;
         // Rights to a folder's entries mean nothing of a file.
-        let rights_of = |is_folder, rights| if is_folder { rights } else { rights & AccessFs::from_file(ABI::V5) };
+        let rights_of = |is_folder, rights| if is_folder { rights } else { rights & AccessFs::from_file(NEWEST) };
         for folder in SYSTEM_FOLDERS {
             let Ok(opened) = PathFd::new(folder) else { continue };
-            ruleset = ruleset.add_rule(PathBeneath::new(opened, read))?;
+            ruleset = ruleset.add_rule(PathBeneath::new(opened, read | AccessFs::ResolveUnix))?;
         }
         if let Ok(opened) = PathFd::new(DEVICES) {
             ruleset = ruleset.add_rule(PathBeneath::new(opened, AccessFs::ReadDir))?;

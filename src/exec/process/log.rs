@@ -1,13 +1,58 @@
-//! Reads the end of a log: of all of it, or of what one attempt wrote.
+//! Reads the end of a log: of all of it, or of what one attempt wrote; and bounds its size.
 
 use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Once, Weak};
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustix::fs::{FallocateFlags, fallocate};
+
+use base::units::size;
 
 /// No line is shown longer than this (bytes).
 const LINE: usize = 4096;
 /// No more than this is read from the end of a log (bytes).
 const WINDOW: u64 = 256 * 1024;
+
+/// A log keeps this much of its beginning, and of its end (bytes).
+const KEPT: u64 = 512 << 20;
+
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Keeps a log from becoming too long for as long as its command has the returned path.
+pub fn bounded(log: PathBuf) -> Arc<PathBuf> {
+    static LOGS: Mutex<Vec<Weak<PathBuf>>> = Mutex::new(Vec::new());
+    static WATCHER: Once = Once::new();
+    let watch = || {
+        loop {
+            thread::sleep(LOOK_INTERVAL);
+            LOGS.lock().retain(|log| log.strong_count() > 0);
+            let logs = LOGS.lock().clone();
+            // A filesystem without holes keeps all of it.
+            logs.iter().filter_map(Weak::upgrade).for_each(|log| drop(cut(&log, KEPT)));
+        }
+    };
+    WATCHER.call_once(|| drop(thread::Builder::new().name("logs".to_owned()).spawn(watch)));
+    let log = Arc::new(log);
+    LOGS.lock().push(Arc::downgrade(&log));
+    log
+}
+
+/// Gives the middle of a log that has become too long back to the disk, while its command goes on writing. What follows
+/// keeps its place in the file, where its readers look for it.
+fn cut(log: &Path, kept: u64) -> io::Result<()> {
+    let length = log.metadata()?.len().saturating_sub(2 * kept);
+    if length == 0 {
+        return Ok(());
+    }
+    let file = File::options().write(true).open(log)?;
+    fallocate(&file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, kept, length)?;
+    file.write_all_at(format!("\n[{} of this log were cut out here]\n", size(length)).as_bytes(), kept)
+}
 
 /// The last `n` lines of a log, without terminal escapes, each cut at 4 KiB. A log that is not there has none.
 pub fn tail(log: &Path, n: usize) -> Vec<String> {
@@ -127,6 +172,32 @@ mod tests {
         std::fs::write(&log, b"one\ntwo\n\xff three\n\n").unwrap();
         assert_eq!(tail(&log, 2), ["two", "\u{fffd} three"]);
         assert_eq!(tail(&dir.path().join("none"), 2), [""; 0]);
+    }
+
+    #[test]
+    fn a_log_without_end_keeps_its_beginning_and_its_end_and_takes_no_disk_for_the_rest() {
+        use std::io::Write as _;
+        use std::os::unix::fs::MetadataExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let mut writer = File::options().append(true).create(true).open(&path).unwrap();
+        let lines = |first: usize| (first..first + (1 << 16)).map(|n| format!("{n:031}\n")).collect::<String>();
+        writer.write_all(lines(0).as_bytes()).unwrap();
+        let kept = 1 << 16;
+        cut(&path, 1 << 30).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), lines(0).as_bytes(), "it is not too long");
+        cut(&path, kept).unwrap();
+        // Its command goes on.
+        writer.write_all(lines(1 << 16).as_bytes()).unwrap();
+        cut(&path, kept).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        let (whole, kept) = (lines(0) + &lines(1 << 16), kept as usize);
+        assert_eq!(bytes.len(), whole.len());
+        assert_eq!(bytes[..kept], whole.as_bytes()[..kept]);
+        assert_eq!(bytes[bytes.len() - kept..], whole.as_bytes()[whole.len() - kept..]);
+        assert!(bytes[kept..].starts_with(b"\n[4.1 MB of this log were cut out here]\n"));
+        assert_eq!(tail(&path, 1), [format!("{:031}", (1 << 17) - 1)]);
+        assert!(path.metadata().unwrap().blocks() * 512 < whole.len() as u64 / 4, "{:?}", path.metadata());
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! A process that leaves its group (`setsid`, a double fork) cannot be found by its group. So the runner becomes a
 //! child subreaper: whatever loses its parent below us becomes our child, and is found by the mark that every
-//! command gets in its environment.
+//! command gets in its environment. What empties its environment and outlives us, too, is found by a limit that it
+//! inherited.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -12,12 +13,13 @@ use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
-use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
+use rustix::process::{Pid, Resource, Rlimit, WaitOptions, getpid, getrlimit, set_child_subreaper, setrlimit, waitpid};
 
 use super::command::Leftover;
 use super::query::succeeds;
 use super::{process_ref, procfs};
-use base::event::{ExternalResource, GpuId};
+use base::event::{ExternalResource, GpuId, RunId};
+use base::files::Digest;
 
 /// The variable that marks everything a command started: `<our pid>.<count>`.
 pub const MARK: &str = "REGATTA_SPAWN";
@@ -34,6 +36,38 @@ pub fn adopt_orphans() -> io::Result<()> {
     set_child_subreaper(Some(getpid()))?;
     ADOPTING.store(true, Ordering::Relaxed);
     Ok(())
+}
+
+/// The project and the run that a process descends from, each as a digest. It is the soft limit of file locks, which
+/// Linux has not enforced since 2.4.25: a process inherits it whatever it does to its environment, its session and its
+/// parents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InheritedMark {
+    pub home: u32,
+    pub run: u32,
+}
+
+impl InheritedMark {
+    pub fn new(home: &str, run: &str) -> Self {
+        let [home, run] = [home, run].map(|name| {
+            let [a, b, c, d, ..] = *Digest::hash(name.as_bytes()).bytes();
+            u32::from_le_bytes([a, b, c, d])
+        });
+        Self { home, run }
+    }
+
+    pub fn read(pid: i32) -> Option<Self> {
+        let limit = procfs::lock_limit(pid)?;
+        Some(Self { home: (limit >> 32) as u32, run: limit as u32 })
+    }
+}
+
+/// Marks this process and all that it starts from now on. Where an administrator limits file locks, the marks in the
+/// environment remain.
+pub fn mark_descendants(home: &Path, run: &RunId) {
+    let InheritedMark { home, run } = InheritedMark::new(&home.to_string_lossy(), run.as_str());
+    let current = Some(u64::from(home) << 32 | u64::from(run));
+    let _ = setrlimit(Resource::Locks, Rlimit { current, ..getrlimit(Resource::Locks) });
 }
 
 /// A mark that nothing else in this process has.
@@ -82,7 +116,7 @@ fn live_orphans(mut children: Vec<i32>, dead: &mut HashSet<i32>) -> Vec<i32> {
         if awaited.contains(pid) {
             return false;
         }
-        if procfs::stat(*pid).is_some_and(|stat| !stat.zombie) {
+        if procfs::is_alive(*pid) {
             return true;
         }
         dead.insert(*pid);
@@ -127,13 +161,8 @@ fn order(program: &str, words: &[&str]) -> Vec<String> {
     std::iter::once(program).chain(words.iter().copied()).map(str::to_owned).collect()
 }
 
-/// Removes it, and returns whether there was anything. For callers without a runtime: the watchdog, and the next run.
-pub fn remove(resource: &ExternalResource) -> bool {
-    remove_by(resource, Instant::now() + COMMAND_TIMEOUT)
-}
-
 /// Removes all of them at once, and returns for each whether there was anything: a container program that does not
-/// answer holds up the others no longer than one does.
+/// answer holds up the others no longer than one does. For callers without a runtime: the watchdog, and the next run.
 pub fn remove_all<'a>(resources: impl IntoIterator<Item = &'a ExternalResource>) -> Vec<bool> {
     let deadline = Instant::now() + COMMAND_TIMEOUT;
     thread::scope(|scope| {

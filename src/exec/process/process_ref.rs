@@ -7,7 +7,7 @@ use rustix::process::{
     Pid, Signal, WaitOptions, getpid, kill_process, kill_process_group, test_kill_process_group, waitpgid,
 };
 
-use super::command::Leftover;
+use super::command::{Leftover, program_of};
 use super::{orphans, procfs};
 
 /// A process below one of ours. Identifies it reliably: a process id alone may have been reused.
@@ -25,12 +25,11 @@ impl ProcessRef {
 
     /// The name of its program.
     pub fn program(&self) -> &str {
-        let first = self.command.split(' ').next().unwrap_or_default();
-        first.rsplit('/').next().unwrap_or(first)
+        program_of(&self.command)
     }
 
     pub fn is_alive(&self) -> bool {
-        procfs::started(self.pid) == Some(self.started) && procfs::stat(self.pid).is_some_and(|stat| !stat.zombie)
+        procfs::started(self.pid) == Some(self.started) && procfs::is_alive(self.pid)
     }
 
     /// A variable of the environment that it was started with.

@@ -34,6 +34,11 @@ pub struct ProcessStat {
 const PF_EXITING: u32 = 0x4;
 const PF_KTHREAD: u32 = 0x0020_0000;
 
+/// Whether it is there and has not ended.
+pub fn is_alive(pid: i32) -> bool {
+    stat(pid).is_some_and(|stat| !stat.zombie)
+}
+
 /// Reads state, parent, process group and flags of a process.
 pub fn stat(pid: i32) -> Option<ProcessStat> {
     parse_stat(&read_text(format!("/proc/{pid}/stat")).ok()?)
@@ -157,36 +162,44 @@ fn list_in(file: &File) -> io::Result<Vec<i32>> {
     Ok(numbers(&buffer[..end]))
 }
 
+/// The soft limit of its file locks, if it has one.
+pub fn lock_limit(pid: i32) -> Option<u64> {
+    let limits = read_text(format!("/proc/{pid}/limits")).ok()?;
+    let limit = limits.lines().find_map(|line| line.strip_prefix("Max file locks"))?;
+    limit.split_ascii_whitespace().next()?.parse().ok()
+}
+
 /// When it was started, in ticks since the machine was: with its id, this names a process for good (field 22).
 pub fn started(pid: i32) -> Option<u64> {
-    let line = read_text(format!("/proc/{pid}/stat")).ok()?;
-    line.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()
+    times(pid, 19, 1)
 }
 
 /// The processor time that it has used, in ticks (fields 14 and 15).
 pub fn processor_ticks(pid: i32) -> Option<u64> {
-    sum_of_times(pid, 2)
+    times(pid, 11, 2)
 }
 
 /// Likewise, with that of its children that have ended (fields 16 and 17).
 pub fn ticks_with_children(pid: i32) -> Option<u64> {
-    sum_of_times(pid, 4)
+    times(pid, 11, 4)
 }
 
-fn sum_of_times(pid: i32, fields: usize) -> Option<u64> {
+/// The sum of so many fields after the name and `skipped` others.
+fn times(pid: i32, skipped: usize, fields: usize) -> Option<u64> {
     let line = read_text(format!("/proc/{pid}/stat")).ok()?;
-    line.rsplit_once(") ")?.1.split(' ').skip(11).take(fields).map(|time| time.parse::<u64>().ok()).sum()
+    line.rsplit_once(") ")?.1.split(' ').skip(skipped).take(fields).map(|time| time.parse::<u64>().ok()).sum()
 }
 
 /// The children of a process: each of its threads has its own.
 pub fn children_of(pid: i32) -> Vec<i32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let lists: Vec<_> = threads.flatten().filter_map(|thread| list(&thread.path().join("children")).ok()).collect();
-    if lists.is_empty() {
-        // Without `CONFIG_PROC_CHILDREN` the parent of every process is checked instead.
-        return all().into_iter().filter(|&child| stat(child).is_some_and(|stat| stat.parent == pid)).collect();
-    }
-    lists.concat()
+    if lists.is_empty() { children_by_parent(pid) } else { lists.concat() }
+}
+
+/// The parent of every process is checked: for kernels without `CONFIG_PROC_CHILDREN`.
+fn children_by_parent(pid: i32) -> Vec<i32> {
+    all().into_iter().filter(|&child| stat(child).is_some_and(|stat| stat.parent == pid)).collect()
 }
 
 /// Every process that we may look at.
@@ -196,15 +209,12 @@ pub fn all() -> Vec<i32> {
 }
 
 /// The children of our first thread. The kernel gives orphans to that thread (`find_new_reaper`), so this is one
-/// read of one small file, which stays open: it is read after each command. Without `CONFIG_PROC_CHILDREN` the parent
-/// of every process is checked instead.
+/// read of one small file, which stays open: it is read after each command.
 pub fn children() -> Vec<i32> {
     static FILE: OnceLock<Option<File>> = OnceLock::new();
     let me = Pid::as_raw(Some(getpid()));
     let file = FILE.get_or_init(|| File::open(format!("/proc/self/task/{me}/children")).ok());
-    file.as_ref()
-        .and_then(|file| list_in(file).ok())
-        .unwrap_or_else(|| all().into_iter().filter(|&pid| stat(pid).is_some_and(|stat| stat.parent == me)).collect())
+    file.as_ref().and_then(|file| list_in(file).ok()).unwrap_or_else(|| children_by_parent(me))
 }
 
 // Which process listens on a port.

@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
@@ -84,7 +85,7 @@ pub struct Running {
     /// Of its standard error, where that has a file of its own.
     error_pump: Option<Pump>,
     pipes: Option<(LineWriter, LineReader)>,
-    log: PathBuf,
+    log: Arc<PathBuf>,
     ended: Option<ExitKind>,
 }
 
@@ -166,8 +167,8 @@ impl Running {
         });
         match watched {
             Ok((group, pidfd)) => {
-                let group = ProcessGroup { group, mark };
-                Ok(Self { child, pidfd, group, started, pump, error_pump, pipes, log: command.log, ended: None })
+                let (group, log) = (ProcessGroup { group, mark }, log::bounded(command.log));
+                Ok(Self { child, pidfd, group, started, pump, error_pump, pipes, log, ended: None })
             }
             Err(source) => {
                 let _ = child.kill();

@@ -4,7 +4,8 @@
 //! hook in every child. So each run has one watchdog: a second process of our own program, in its own process group,
 //! that reads the run's process groups from a pipe. When the pipe ends without a `bye`, the runner is gone; the
 //! watchdog then ends every registered group, and everything on the machine with the run's name in its environment
-//! (that covers processes that left their group, and processes that were started but not yet registered).
+//! or its mark among its limits (that covers processes that left their group or emptied their environment, and
+//! processes that were started but not yet registered).
 //!
 //! The watchdog holds the project's lock as its standard output, so no other run starts before it is done.
 
@@ -14,7 +15,7 @@ use std::io::{BufRead, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use std::{fmt, io, thread};
 
 use parking_lot::Mutex;
@@ -23,7 +24,7 @@ use rustix::process::{Pid, getpid};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::command::Leftover;
-use super::orphans::remove_all;
+use super::orphans::{InheritedMark, remove_all};
 use super::process_ref::end_blocking;
 use super::{orphans, procfs};
 use base::event::{Event, ExternalResource, RunId};
@@ -37,6 +38,10 @@ pub const TASK: &str = "REGATTA_TASK";
 
 /// From TERM to KILL, for processes without a runner.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// While hundreds of commands start each second, waking up for an order costs the runner more than the order: orders
+/// that arrive meanwhile wait in the pipe (64 KiB, thousands of orders).
+const BETWEEN_READS: Duration = Duration::from_millis(2);
 
 /// The watchdog's whole life. Returns when the run sent `bye`, or when nothing of it is left. What a run that sends
 /// `bye` could not remove is tried once more.
@@ -81,7 +86,6 @@ struct WatchdogRegistry {
 
 fn watch(mut orders: impl BufRead) -> RunnerExit {
     let mut left = WatchdogRegistry::default();
-    let mut pauses = Pauses::new();
     // Each order is one write of a few bytes, which a pipe takes whole or not at all (PIPE_BUF, pipe(7)); a read may
     // cut it.
     let mut cut: Vec<u8> = Vec::new();
@@ -96,21 +100,25 @@ fn watch(mut orders: impl BufRead) -> RunnerExit {
         cut.extend_from_slice(read);
         orders.consume(length);
         let whole = cut.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-        let mut count = 0;
         for order in cut.drain(..whole).as_slice().split_inclusive(|&byte| byte == b'\n') {
             if order == b"bye\n" {
                 return RunnerExit::Bye(left.external_resources);
             }
             left.apply(&String::from_utf8_lossy(order));
-            count += 1;
         }
-        pauses.after_read(count);
+        thread::sleep(BETWEEN_READS);
     }
     left.apply(&String::from_utf8_lossy(&cut));
     RunnerExit::Alone(left)
 }
 
 impl WatchdogRegistry {
+    /// The orders that make it.
+    fn orders(&self) -> String {
+        let groups = self.groups.iter().map(|group| format!("+{group}\n"));
+        groups.chain(self.external_resources.iter().map(|resource| order_about('o', resource))).collect()
+    }
+
     fn apply(&mut self, order: &str) {
         let Some((order, what)) = order.trim_end_matches('\n').split_at_checked(1) else { return };
         let group = || what.parse::<i32>().ok().filter(|group| *group > 1);
@@ -125,38 +133,14 @@ impl WatchdogRegistry {
     }
 }
 
-/// While hundreds of commands start each second, waking up for an order costs the runner more than the order: then they
-/// wait in the pipe (64 KiB, thousands of orders), and the end of the runner is noticed as much later.
-struct Pauses {
-    since: Instant,
-    reads: u32,
-}
-
-impl Pauses {
-    const TIME: Duration = Duration::from_millis(20);
-    /// This many reads or orders in that time are many.
-    const MANY: u32 = 8;
-
-    fn new() -> Self {
-        Self { since: Instant::now(), reads: 0 }
-    }
-
-    fn after_read(&mut self, orders: u32) {
-        self.reads += 1;
-        if orders >= Self::MANY {
-            thread::sleep(Self::TIME);
-        } else if self.reads >= Self::MANY {
-            if self.since.elapsed() < Self::TIME {
-                thread::sleep(Self::TIME);
-            }
-            *self = Self::new();
-        }
-    }
-}
-
-/// Living processes of a registered group, or with the run in their environment.
+/// Living processes of a registered group, or with the run in their environment or in what they inherited.
 fn belonging(run: &str, groups: &BTreeSet<i32>) -> Vec<i32> {
-    live_pids(|pid, stat| groups.contains(&stat.group) || procfs::variable(pid, RUN).is_some_and(|name| name == run))
+    let marked = InheritedMark::new("", run).run;
+    live_pids(|pid, stat| {
+        groups.contains(&stat.group)
+            || procfs::variable(pid, RUN).is_some_and(|name| name == run)
+            || InheritedMark::read(pid).is_some_and(|mark| mark.run == marked)
+    })
 }
 
 fn live_pids(belongs: impl Fn(i32, procfs::ProcessStat) -> bool) -> Vec<i32> {
@@ -171,17 +155,16 @@ fn live_pids(belongs: impl Fn(i32, procfs::ProcessStat) -> bool) -> Vec<i32> {
 /// process (about 10 µs each), so call it only if the run before did not end in order.
 pub fn end_leftovers(home: &Path, run: &RunId) -> Vec<Leftover> {
     let home = home.to_string_lossy();
-    let around = std::env::var(RUN).ok();
-    let is_dead = |found: String| found != run.as_str() && Some(&found) != around.as_ref();
-    end_blocking(
-        || {
-            live_pids(|pid, _| {
-                procfs::variable(pid, HOME).is_some_and(|found| found == home)
-                    && procfs::variable(pid, RUN).is_some_and(is_dead)
-            })
-        },
-        GRACE,
-    )
+    let living = [Some(run.as_str().to_owned()), std::env::var(RUN).ok()];
+    let is_living = |name: &String| living.iter().flatten().any(|run| run == name);
+    let marks: Vec<_> = living.iter().flatten().map(|run| InheritedMark::new(&home, run)).collect();
+    let is_marked = |mark: InheritedMark| marks.iter().all(|live| live.home == mark.home && live.run != mark.run);
+    let has_dead_run = |pid, _| {
+        let is_named = procfs::variable(pid, HOME).is_some_and(|name| name == home)
+            && procfs::variable(pid, RUN).is_some_and(|name| !is_living(&name));
+        is_named || InheritedMark::read(pid).is_some_and(is_marked)
+    };
+    end_blocking(|| live_pids(has_dead_run), GRACE)
 }
 
 // The runner's side of its watchdog: starts it, keeps it informed, and starts another one if it ends too early.
@@ -205,8 +188,7 @@ struct SupervisedState {
     /// For the next one: stays open in each watchdog for as long as it lives.
     hold: Option<File>,
     /// What the watchdog has to end if the runner does not.
-    groups: BTreeSet<i32>,
-    external_resources: BTreeSet<ExternalResource>,
+    registry: WatchdogRegistry,
     restarts: u32,
     /// It is expected to end, so its end is not reported as a loss.
     is_ending: bool,
@@ -238,8 +220,7 @@ impl WatchdogHandle {
         let state = SupervisedState {
             process,
             hold: Some(hold),
-            groups: BTreeSet::new(),
-            external_resources: BTreeSet::new(),
+            registry: WatchdogRegistry::default(),
             restarts: 0,
             is_ending: false,
         };
@@ -256,26 +237,16 @@ impl WatchdogHandle {
 
     /// What a run starts and what has ended: process groups, and what has no process group.
     pub fn follow(&self, event: &Event) {
+        let order = match event {
+            Event::ProcessStarted { pgid, .. } => format!("+{pgid}\n"),
+            Event::ProcessEnded { pgid, .. } => format!("-{pgid}\n"),
+            Event::ExternalResourceStarted { resource, .. } => order_about('o', resource),
+            Event::ExternalResourceRemoved { resource, .. } => order_about('x', resource),
+            _ => return,
+        };
         let mut state = self.0.state.lock();
-        match event {
-            Event::ProcessStarted { pgid, .. } => {
-                state.groups.insert(*pgid);
-                state.process.order(&format!("+{pgid}\n"));
-            }
-            Event::ProcessEnded { pgid, .. } => {
-                state.groups.remove(pgid);
-                state.process.order(&format!("-{pgid}\n"));
-            }
-            Event::ExternalResourceStarted { resource, .. } => {
-                state.external_resources.insert(resource.clone());
-                state.process.order_about('o', resource);
-            }
-            Event::ExternalResourceRemoved { resource, .. } => {
-                state.external_resources.remove(resource);
-                state.process.order_about('x', resource);
-            }
-            _ => {}
-        }
+        state.registry.apply(&order);
+        state.process.order(&order);
     }
 
     /// The run has ended in order: the watchdog removes what is still registered beside process groups, and goes.
@@ -326,7 +297,8 @@ impl Supervised {
             let (text, is_lost) = match next {
                 Ok(process) => {
                     state.process = process;
-                    state.inform();
+                    // It knows nothing yet.
+                    state.process.order(&state.registry.orders());
                     (format!("{message}; it was started again"), false)
                 }
                 Err(error) => {
@@ -340,18 +312,6 @@ impl Supervised {
             if is_lost {
                 return;
             }
-        }
-    }
-}
-
-impl SupervisedState {
-    /// A new watchdog knows nothing yet.
-    fn inform(&mut self) {
-        for group in &self.groups {
-            self.process.order(&format!("+{group}\n"));
-        }
-        for thing in &self.external_resources {
-            self.process.order_about('o', thing);
         }
     }
 }
@@ -386,12 +346,10 @@ impl WatchdogProcess {
             let _ = pipe.write_all(order.as_bytes());
         }
     }
+}
 
-    fn order_about(&self, order: char, resource: &ExternalResource) {
-        if let Ok(text) = serde_json::to_string(resource) {
-            self.order(&format!("{order}{text}\n"));
-        }
-    }
+fn order_about(sign: char, resource: &ExternalResource) -> String {
+    format!("{sign}{}\n", serde_json::json!(resource))
 }
 
 #[cfg(test)]

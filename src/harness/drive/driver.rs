@@ -4,6 +4,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::{LocalSet, spawn_local};
@@ -125,6 +127,7 @@ async fn drive(
     let _cancel_when_dropped = cancel.clone().drop_guard();
     let lives: Vec<Arc<LiveCounts>> =
         (0..workers(spec.connections(), spec.scenario.users())).map(|_| Arc::default()).collect();
+    provide_descriptors(at_once(&spec, schedule.requests.len()), lives.len())?;
     let (inlets, mut outlets): (Vec<_>, Vec<_>) = lives.iter().map(|_| unbounded_channel()).unzip();
     let mut workers = Vec::new();
     for (number, live) in lives.iter().enumerate() {
@@ -253,6 +256,35 @@ fn connector(protocol: &Transport) -> Result<Option<Connector>, HarnessError> {
     Ok(http.tls.as_deref().map(Connector::new).transpose()?)
 }
 
+/// The connections that are open at once, as far as that is known before the first request: over HTTP each request in
+/// flight has its own.
+fn at_once(spec: &BenchSpec, requests: usize) -> usize {
+    let sent = if matches!(spec.scenario, LoadPattern::Offline) { requests } else { spec.scenario.users() };
+    let most = spec.pace.max_in_flight.map_or(usize::MAX, |most| most as usize);
+    if matches!(spec.protocol, Transport::Http(_)) { sent.min(most) } else { spec.connections() }
+}
+
+/// Raises this process's limit of descriptors, as far as its user may, where the run needs more.
+fn provide_descriptors(connections: usize, workers: usize) -> Result<(), HarnessError> {
+    /// A worker's own: its reactor, its timers, its wake-up.
+    const OF_WORKER: usize = 8;
+    let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    let needed = (open + connections + workers * OF_WORKER) as u64;
+    let limit = getrlimit(Resource::Nofile);
+    let allows = |limit: Option<u64>| limit.is_none_or(|limit| limit >= needed);
+    let raised = Rlimit { current: limit.maximum, ..limit };
+    if allows(limit.current) || allows(limit.maximum) && setrlimit(Resource::Nofile, raised).is_ok() {
+        return Ok(());
+    }
+    let most = limit.maximum.or(limit.current).unwrap_or_default();
+    Err(HarnessError::System {
+        what: format!(
+            "{needed} file descriptors are needed, {connections} of them for connections; `ulimit -n` is {most}"
+        ),
+        source: std::io::Error::from_raw_os_error(Errno::MFILE.raw_os_error()),
+    })
+}
+
 /// As many as there are cores, but every worker with equally many connections, so that servers get equal load, and none
 /// without a user.
 fn workers(connections: usize, users: usize) -> usize {
@@ -329,6 +361,13 @@ impl WorkerThread {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn descriptors_that_no_limit_allows_are_an_error_with_their_number() {
+        super::provide_descriptors(8, 1).unwrap();
+        let error = super::provide_descriptors(1 << 40, 2).unwrap_err().to_string();
+        assert!(error.contains("file descriptors are needed, 1099511627776 of them for connections; `ulimit -n` is"));
+    }
+
     #[test]
     fn workers_divide_the_connections() {
         for connections in 1..50 {

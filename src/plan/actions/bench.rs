@@ -183,17 +183,18 @@ impl Bench {
             // One that finds its own levels begins with one user, and arrivals at a rate are checked.
             None | Some(Err(_)) => 1.0,
         };
-        Cow::Owned(self.at_level(sweep, level))
+        Cow::Owned(self.at_level(level))
     }
 
-    /// One point of its sweep as a benchmark.
-    fn at_level(&self, sweep: &BenchSweep, level: f64) -> Self {
+    /// A benchmark without a sweep, at one level of its own.
+    fn at_level(&self, level: f64) -> Self {
         let mut point = Self { sweep: None, ..self.clone() };
-        match sweep {
-            BenchSweep::Concurrency(_) => point.concurrency = Some(level as u32),
-            BenchSweep::Rate(_) | BenchSweep::Auto(_) => point.rate = Some(level),
-            BenchSweep::InputTokens(_) => point.input_tokens = Length::Fixed(level as u32),
-            BenchSweep::OutputTokens(_) => point.output_tokens = Length::Fixed(level as u32),
+        match self.sweep {
+            Some(BenchSweep::Concurrency(_)) => point.concurrency = Some(level as u32),
+            Some(BenchSweep::Rate(_) | BenchSweep::Auto(_)) => point.rate = Some(level),
+            Some(BenchSweep::InputTokens(_)) => point.input_tokens = Length::Fixed(level as u32),
+            Some(BenchSweep::OutputTokens(_)) => point.output_tokens = Length::Fixed(level as u32),
+            None => {}
         }
         point
     }
@@ -202,7 +203,7 @@ impl Bench {
     pub fn points(&self) -> Option<Vec<Self>> {
         let Some(sweep) = &self.sweep else { return Some(vec![self.clone()]) };
         let levels = sweep.levels()?.ascending(sweep.is_whole()).ok()?;
-        Some(levels.into_iter().map(|level| self.at_level(sweep, level)).collect())
+        Some(levels.into_iter().map(|level| self.at_level(level)).collect())
     }
 }
 

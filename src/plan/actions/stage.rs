@@ -69,8 +69,8 @@ macro_rules! define_stage {
             #[serde(default = "super::yes")]
             pub strict: bool,
             /// true: the command of a `shell` may read its inputs, outputs of the stages that it names, and system
-            /// folders such as `/usr` and `/etc`, and write in its output folder; everything else is an error. `HOME`
-            /// and `TMPDIR` are an empty folder. Needs Linux 5.13 with Landlock.
+            /// folders such as `/usr` and `/etc`, and write in its output folder; reading and writing anything else is
+            /// an error. `HOME` and `TMPDIR` are an empty folder. Needs Linux 5.13 with Landlock.
             #[serde(default)]
             pub confine: bool,
             /// Run its programs in a container: for `shell`, `engine`, `trtllm_bench`, every `serve` that starts a

@@ -15,7 +15,7 @@ use super::expression_limits::{ExpressionProgress, LongCode, bound, check_nestin
 use super::expression_source::{self, write_value};
 use super::read::{LimitedText, MapEntry, Node, NodeValue, is_template};
 use super::value::{MAX_TEXT, NoValue, ValueBudget, is_too_deep, node_of};
-use base::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean};
+use base::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean, may_suggest};
 use base::units::{DurationError, parse_duration};
 
 /// Steps that one text may take: enough for loops over thousands of values, far from a minute.
@@ -411,9 +411,12 @@ fn call_of<'a>(method: &str, text: &'a str) -> Option<(&'a str, &'a str)> {
 }
 
 fn no_attribute(walked: &str, step: &str, value: &Value, place: Span) -> Diagnostic {
+    let is_map = value.kind() == ValueKind::Map && may_suggest();
+    let names = is_map.then(|| value.try_iter().into_iter().flatten().map(|name| name.to_string()));
+    let keys: Vec<String> = names.into_iter().flatten().collect();
+    let known = keys.iter().map(String::as_str);
     if walked == "stages" {
-        let stages: Vec<String> = value.try_iter().into_iter().flatten().map(|name| name.to_string()).collect();
-        return unknown_stage(step, place, stages.iter().map(String::as_str));
+        return unknown_stage(step, place, known);
     }
     let is_reference = matches!(value.kind(), ValueKind::String | ValueKind::Seq);
     if let Some(stage) = walked.strip_prefix("stages.").filter(|_| is_reference) {
@@ -426,18 +429,12 @@ fn no_attribute(walked: &str, step: &str, value: &Value, place: Span) -> Diagnos
                 .hint(format!("use `{{{{ {walked} }}}}`: the endpoints of its servers"))
         };
     }
-    let keys: Vec<String> = match value.kind() {
-        ValueKind::Map => value.try_iter().into_iter().flatten().map(|name| name.to_string()).collect(),
-        _ => Vec::new(),
-    };
     let label = match value.kind() {
         ValueKind::Map => "there is no such key".to_owned(),
         ValueKind::None => format!("`{walked}` is none here"),
         kind => format!("`{walked}` is a {kind}, it has no keys"),
     };
-    Diagnostic::error(format!("`{walked}` has no `{step}`"))
-        .at(place, label)
-        .maybe_hint(did_you_mean(step, keys.iter().map(String::as_str)))
+    Diagnostic::error(format!("`{walked}` has no `{step}`")).at(place, label).maybe_hint(did_you_mean(step, known))
 }
 
 /// Filters that people use in manifests: for suggestions only.

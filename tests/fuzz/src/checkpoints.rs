@@ -108,6 +108,11 @@ pub fn tokenizer(data: &[u8]) {
     let bytes = files.next().unwrap_or_default();
     if let Ok(tokenizer) = Tokenizer::from_bytes(bytes) {
         let ids = tokenizer.encode("Hello wörld, 12 ▁x", true).unwrap_or_default();
+        // A text that its patterns and its tokens fit, and one that goes the way of long texts.
+        let own = String::from_utf8_lossy(bytes);
+        for text in [&own.chars().take(2000).collect::<String>(), &"a b ".repeat(1100)] {
+            let _ = tokenizer.encode(text, false).map(|ids| tokenizer.decode(&ids, false));
+        }
         let _ = tokenizer.decode(&ids, true);
         let _ = tokenizer.decode(&[0, 1, 2, 500, u32::MAX], false);
         let _ = (tokenizer.vocabulary().len(), tokenizer.has_token(3));

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Write as _;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use super::super::remote_task::RemoteTask;
 use super::connection::host_problems;
 use crate::StageExecutor;
 use base::event::{Done, Endpoint, Event, Failure, RunId, Stop};
-use exec::process::WatchdogHandle;
+use exec::process::{WatchdogHandle, mark_descendants};
 use runner::isolate_panics;
 
 /// How long servers may drain when no run is left.
@@ -80,7 +81,9 @@ fn start_watchdog(orders: &AgentOrders, send: &Arc<dyn Fn(&AgentMessage) + Send 
     let hold = File::options().write(true).open("/dev/null").ok()?;
     let send = Arc::clone(send);
     let on_loss = move |text| send(&AgentMessage::Event(Event::Notice { task: None, text }));
-    WatchdogHandle::start(&program, &RunId::new(orders.name.clone()), hold, on_loss).ok()
+    let name = RunId::new(orders.name.clone());
+    mark_descendants(Path::new(""), &name);
+    WatchdogHandle::start(&program, &name, hold, on_loss).ok()
 }
 
 /// Its processes concern only this machine; messages for the run are passed on.

@@ -80,6 +80,12 @@ pub fn name(what: &str, salt: &str) -> String {
     format!("{PREFIX}{plain_text}-{}", Digest::hash(salt.as_bytes()).short())
 }
 
+/// Whether [`name`] has made this from the salt.
+pub fn is_name(text: &str, salt: &str) -> bool {
+    let parts = text.strip_prefix(PREFIX).and_then(|rest| rest.rsplit_once('-'));
+    parts.is_some_and(|(what, _)| name(what, salt) == text)
+}
+
 /// This program, as the nodes find it.
 pub fn program(slurm: &Slurm, project: &Path) -> std::io::Result<PathBuf> {
     match &slurm.program {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -14,7 +15,8 @@ use super::commands::{
 use super::job_files::{JobEnd, JobSpec};
 use super::run_attempt::JobAttempt;
 use super::submit_until_queued::SUBMISSION_DELAY;
-use runner::store::{JobFolder, PathError};
+use base::units::shell_word;
+use runner::store::JobFolder;
 
 /// How long a server may take to drain.
 const DRAIN: Duration = Duration::from_mins(1);
@@ -142,7 +144,11 @@ pub async fn end_abandoned_by(folders: Vec<JobFolder>, cluster: &SlurmContext) -
     let mut elements = Vec::new();
     for folder in folders {
         let spec = match folder.read::<JobSpec>() {
-            Ok(Some(spec)) => spec,
+            Ok(Some(spec)) if spec.is_made_for(&folder) => spec,
+            Ok(Some(spec)) => {
+                lines.push(foreign_job_message(&folder, &spec));
+                continue;
+            }
             // A run that died before it wrote it: nothing was submitted.
             Ok(None) => {
                 let _ = folder.remove();
@@ -151,7 +157,7 @@ pub async fn end_abandoned_by(folders: Vec<JobFolder>, cluster: &SlurmContext) -
             // Of another version, or damaged: without its name the job cannot be cancelled from here.
             Err(error) => {
                 let number = folder.claimant().ok().flatten().or_else(|| folder.number());
-                lines.push(unreadable_job_message(&folder, number.as_deref(), &error));
+                lines.push(unusable_job_message(&folder, number, &error));
                 continue;
             }
         };
@@ -191,12 +197,18 @@ enum AbandonedEnd {
     Gone,
 }
 
-fn unreadable_job_message(folder: &JobFolder, number: Option<&str>, error: &PathError) -> String {
-    let end = match number {
-        Some(number) => format!("end the job with `scancel {number}`"),
+/// Of a folder that was not made for this job: it may have come with an archive.
+pub fn foreign_job_message(folder: &JobFolder, spec: &JobSpec) -> String {
+    let reason = "its job was made in another place, or by an older program";
+    unusable_job_message(folder, Some(format!("--name={}", shell_word(&spec.name))), &reason)
+}
+
+fn unusable_job_message(folder: &JobFolder, job: Option<String>, reason: &dyn Display) -> String {
+    let end = match job {
+        Some(job) => format!("if it is yours, end the job with `scancel {job}`"),
         None => "no job is known for it".to_owned(),
     };
-    format!("{error}; {end}, and remove {}", folder.path().display())
+    format!("{reason}; {end}, and remove {}", folder.path().display())
 }
 
 /// Elements of arrays: the queue knows their numbers, and the array's name is that of others, too. Returns the end of
@@ -358,5 +370,40 @@ mod tests {
         let gone = format!("the job {name} of it, which an earlier run left behind, is gone already");
         assert_eq!(message(AbandonedEnd::Gone), Some(gone));
         assert_eq!(message(AbandonedEnd::Cancelled), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_job_that_came_with_an_archive_is_not_cancelled() {
+        let slurm = StandIn::new(&[]);
+        let lease = slurm.lease(Lifetime::Step);
+        let attempt = slurm.attempt(&lease, Slurm::default()).await;
+        assert!(attempt.spec.is_made_for(&attempt.folder));
+        let plant = |name: &str, spec: &JobSpec| {
+            let folder = JobFolder::at(slurm.path("unpacked/.regatta/jobs").join(name));
+            folder.write(spec, None).unwrap();
+            folder
+        };
+        // The file of another project as it is, and files made up for a name.
+        let state = slurm.path("unpacked/.regatta/out/0123-0").display().to_string();
+        let named = |name: &str, salt: &str| JobSpec { name: name.into(), salt: salt.into(), ..attempt.spec.clone() };
+        let digest = base::files::Digest::hash(state.as_bytes()).short();
+        let planted = [
+            plant("other", &attempt.spec),
+            plant("named", &named("train", &state)),
+            plant("prefixed", &named("regatta-train-0123456789abcdef", &state)),
+            plant("listed", &named(&format!("regatta-a,train,b-{digest}"), &state)),
+            plant("unsalted", &named(&attempt.spec.name, "")),
+        ];
+        let lines = end_abandoned_by(planted.to_vec(), &slurm.cluster).await;
+        assert_eq!(lines.len(), planted.len(), "{lines:?}");
+        for (line, folder) in lines.iter().zip(&planted) {
+            assert!(
+                line.contains("was made in another place") && line.contains("end the job with `scancel --name="),
+                "{line}"
+            );
+            assert!(!folder.is_cancelled() && folder.path().exists());
+        }
+        let ours = plant("ours", &named(&format!("regatta-it-{digest}"), &state));
+        assert!(ours.read::<JobSpec>().unwrap().unwrap().is_made_for(&ours));
     }
 }

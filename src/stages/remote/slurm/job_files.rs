@@ -16,9 +16,8 @@ use plan::manifest::model::Slurm;
 use runner::store::{JobFolder, LineFile, PathError, WithPath as _};
 use runner::{BatchSlot, Lease, UpstreamProvenance};
 
-/// The array's name and its place there, for a task of a batch; `None` where it is a job of its own.
+/// What makes the array's name unique and the place there, for a task of a batch; `None` where it is a job of its own.
 pub async fn place(
-    lease: &Lease,
     slurm: &Slurm,
     batch_slot: Option<&BatchSlot>,
     folder: &JobFolder,
@@ -32,8 +31,7 @@ pub async fn place(
     }
     let most = *cluster.max_array_size.get_or_init(|| max_array_size(&env)).await;
     let (array, element) = (batch_slot.ix.checked_div(most)?, batch_slot.ix % most);
-    let salt = format!("{} {} {array}", folder.arrays().folder().display(), batch_slot.name());
-    Some((batch_script::name(&lease.task.stage, &salt), element))
+    Some((format!("{} {} {array}", folder.arrays().folder().display(), batch_slot.name()), element))
 }
 
 /// The attempt's own log, beside that of its task: both names in one, unless a filesystem takes no name of that length.
@@ -53,18 +51,19 @@ pub async fn write_job_spec(
     place: Option<(String, u32)>,
     manifest: &str,
 ) -> Result<JobSpec, PathError> {
-    let salt = format!("{} {:?} {}", lease.out.display(), std::time::SystemTime::now(), std::process::id());
     // Only a package records its origins, and computing them reads many records.
     let writes_them = lease.task.kind.facts().writes_provenance;
     let origins = if writes_them { (lease.origins)() } else { UpstreamProvenance::default() };
     let output_name = lease.out.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let (name, element) = match place {
-        Some((name, element)) => (name, Some(element)),
-        None => (batch_script::name(&lease.task.id.file_name(), &salt), None),
+    let own_salt = || format!("{} {:?} {}", folder.path().display(), std::time::SystemTime::now(), std::process::id());
+    let (label, salt, element) = match place {
+        Some((salt, element)) => (lease.task.stage.clone(), salt, Some(element)),
+        None => (lease.task.id.file_name(), own_salt(), None),
     };
     let spec = JobSpec {
         work: RemoteTask::new(lease, origins, lease.out.clone(), own_log(&lease.log, &output_name)),
-        name,
+        name: batch_script::name(&label, &salt),
+        salt,
         element,
         manifest: manifest.to_owned(),
         slurm,
@@ -88,6 +87,9 @@ pub struct JobSpec {
     pub work: RemoteTask,
     /// The job's name: nothing else has it.
     pub name: String,
+    /// What the name ends with the digest of: it begins with the state folder. Empty in files of an older program.
+    #[serde(default)]
+    pub salt: String,
     /// Its index, when it is an element of an array: then all elements have the name.
     pub element: Option<u32>,
     /// The manifest's name. Empty in files of an older program, and of a whole run.
@@ -99,6 +101,13 @@ pub struct JobSpec {
 }
 
 impl JobSpec {
+    /// Whether its name was made for this folder. The file of one that came with an archive could name any job.
+    pub fn is_made_for(&self, folder: &JobFolder) -> bool {
+        let state = folder.path().ancestors().nth(2).unwrap_or(folder.path());
+        let below = self.salt.strip_prefix(&*state.to_string_lossy());
+        below.is_some_and(|rest| rest.starts_with('/')) && batch_script::is_name(&self.name, &self.salt)
+    }
+
     pub fn job(&self) -> SlurmJob {
         SlurmJob { name: self.name.clone(), element: self.element }
     }

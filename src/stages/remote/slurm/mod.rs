@@ -27,6 +27,8 @@ mod node_worker;
 mod queue_interpreter;
 mod run_attempt;
 #[cfg(test)]
+mod simulated_world;
+#[cfg(test)]
 mod stand_in;
 mod submit_until_queued;
 

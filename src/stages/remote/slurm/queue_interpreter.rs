@@ -172,7 +172,9 @@ impl QueueInterpreter {
             self.missing_views = 0;
             return QueueObservation::Wait("submitted".to_owned());
         }
-        if now - *self.missing.get_or_insert(now) < MISSING_TIMEOUT || self.missing_views < 2 {
+        // While queries fail, an old view is no evidence either.
+        let is_long = now - *self.missing.get_or_insert(now) >= MISSING_TIMEOUT;
+        if !is_long || self.missing_views < 2 || view.silent > 0 {
             return QueueObservation::Wait("the queue does not show its job".to_owned());
         }
         let job = claimant.map_or_else(|| "its job".to_owned(), |number| format!("its job {number}"));

@@ -68,11 +68,14 @@ pub async fn run_attempt(
         Ok(found) => found,
         Err(error) => return (Err(error.into()), false),
     };
+    if let Some(spec) = job_spec.as_ref().filter(|spec| !spec.is_made_for(folder)) {
+        return (Err(Failure::refused(cancel_jobs::foreign_job_message(folder, spec))), false);
+    }
     let adopted = job_spec.is_some();
     let spec = if let Some(spec) = job_spec {
         spec
     } else {
-        let place = place(lease, &slurm, batch_slot.as_ref(), folder, cluster).await;
+        let place = place(&slurm, batch_slot.as_ref(), folder, cluster).await;
         match write_job_spec(lease, slurm, words, folder, place, &cluster.manifest).await {
             Ok(spec) => spec,
             Err(error) => return (Err(error.into()), false),
