@@ -183,10 +183,10 @@ impl DrawnMarks {
             (x + 8.0, y + 4.0, Anchor::Start, x + 8.0),
             (x, y + 17.0, Anchor::Middle, x - width / 2.0),
             (x - 8.0, y + 4.0, Anchor::End, x - 8.0 - width),
-            (x - 6.0, y - 8.0, Anchor::End, x - 6.0 - width),
-            (x + 6.0, y + 15.0, Anchor::Start, x + 6.0),
-            (x + 6.0, y - 8.0, Anchor::Start, x + 6.0),
-            (x - 6.0, y + 15.0, Anchor::End, x - 6.0 - width),
+            (x - 6.0, y - 9.0, Anchor::End, x - 6.0 - width),
+            (x + 6.0, y + 17.0, Anchor::Start, x + 6.0),
+            (x + 6.0, y - 9.0, Anchor::Start, x + 6.0),
+            (x - 6.0, y + 17.0, Anchor::End, x - 6.0 - width),
         ];
         let free: Vec<_> = places.into_iter().filter(|(_, at, _, left)| self.is_free(*left, width, *at)).collect();
         let best = free.iter().find(|(_, at, _, left)| !self.is_crossed(*left, width, *at)).or_else(|| free.first());
