@@ -19,7 +19,7 @@ use crate::error::CommandError;
 use crate::store;
 use base::event::{Done, RunId, TaskId};
 use base::files::{is_absence, read_text};
-use harness::{GatheredResult, RESULT, SWEEP, SweepReport, gather_sweeps};
+use harness::{GatheredResult, RESULT, SWEEP, SweepReport, first_requests, gather_sweeps};
 use interop::MeasuredResult;
 use plan::Plan;
 use report::{PageResult, RunState};
@@ -339,15 +339,19 @@ fn kept_by_failed(run_state: &RunState) -> impl Iterator<Item = (TaskId, PathBuf
 
 /// The benchmarks of a stage that a `foreach` made, as sweeps.
 fn gathered(results: &[PageResult], folders: &BTreeMap<TaskId, PathBuf>) -> Vec<(String, SweepReport)> {
-    let measured = |one: &PageResult| {
-        Some((one.task.as_str().to_owned(), folders.get(&one.task)?.clone(), one.result.own()?.clone()))
-    };
-    let measurements: Vec<_> = results.iter().filter_map(measured).collect();
-    let gathered: Vec<_> = measurements
-        .iter()
-        .map(|(task, folder, result)| GatheredResult { task, folder: folder.clone(), result })
-        .collect();
-    gather_sweeps(&gathered)
+    let gathered = results.iter().filter_map(|page| {
+        let folder = folders.get(&page.task)?.clone();
+        Some(GatheredResult { task: page.task.as_str(), folder, result: page.result.own()? })
+    });
+    gather_sweeps(&gathered.collect::<Vec<_>>())
+}
+
+/// The result in a folder. A search keeps the result of its best probe; the other probes are in a file in the same
+/// folder. If this version cannot read that file, it is left out, and the result is shown all the same.
+fn page_result(task: TaskId, folder: &Path) -> Option<PageResult> {
+    let result = MeasuredResult::read(&read_text(folder.join(RESULT)).ok()?).ok()?;
+    let requests = first_requests(folder, PageResult::REQUESTS);
+    Some(PageResult { search: search_in(folder), requests, ..PageResult::new(task, result) })
 }
 
 /// Writes the page of a run, with the results of all its benchmarks, cached ones too. `measured`: the output folders
@@ -365,17 +369,16 @@ pub(super) fn write_report(
     for (task, out) in measured.iter().cloned().chain(kept_by_failed(run_state)) {
         // One that this version cannot read is left out.
         if let Ok(sweep) = SweepReport::read(&out.join(SWEEP)) {
+            let points = sweep.points.iter().filter(|point| !point.folder.as_os_str().is_empty());
+            results.extend(points.take(PageResult::DETAILED).filter_map(|point| {
+                let level = TaskId::new(point.level.to_string());
+                Some(PageResult { sweep: Some(task.to_string()), ..page_result(level, &out.join(&point.folder))? })
+            }));
             sweeps.push((task.to_string(), sweep));
         }
-        if let Ok(text) = read_text(out.join(RESULT))
-            && let Ok(result) = MeasuredResult::read(&text)
-        {
-            // A search keeps the result of its best probe; the other probes are in a file in the same folder. If this
-            // version cannot read that file, it is left out, and the result is shown all the same.
-            let search = search_in(&out);
-            folders.insert(task.clone(), out);
-            results.push(PageResult { task, result, search });
-        }
+        results.extend(page_result(task.clone(), &out).inspect(|_| {
+            folders.insert(task, out);
+        }));
     }
     let of_stages = gathered(&results, &folders);
     for (name, sweep) in &of_stages {

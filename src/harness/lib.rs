@@ -68,7 +68,8 @@ pub use measure::result::{
     TimeSlice, TokenCounts, Versions, WHOLE_ANSWERS,
 };
 pub use measure::result_files::{
-    GPU_READINGS, REQUESTS, RESULT, RUN_FILES, amend, read_records, read_result, result_schema, write, write_result,
+    GPU_READINGS, REQUESTS, RESULT, RUN_FILES, amend, first_requests, read_records, read_result, result_schema, write,
+    write_result,
 };
 pub use measure::stability::Stability;
 pub use measure::steady::Steady;

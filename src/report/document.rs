@@ -309,6 +309,8 @@ pub struct Cell {
     number: Option<f64>,
     /// What it refers to.
     marks: Vec<String>,
+    /// Its definition: a terminal has it below the row, a page behind a `?`.
+    help: String,
     svg: Option<String>,
 }
 
@@ -377,26 +379,20 @@ impl Cell {
     }
 
     #[must_use]
+    pub(crate) fn help(mut self, help: String) -> Self {
+        self.help = help;
+        self
+    }
+
+    #[must_use]
     pub(crate) fn marks(mut self, marks: Vec<String>) -> Self {
         self.marks = marks;
         self
     }
 }
 
-impl From<String> for Cell {
-    fn from(text: String) -> Self {
-        Self::new(TextRole::Plain, text)
-    }
-}
-
-impl From<&String> for Cell {
-    fn from(text: &String) -> Self {
-        Self::new(TextRole::Plain, text)
-    }
-}
-
-impl From<&str> for Cell {
-    fn from(text: &str) -> Self {
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
         Self::new(TextRole::Plain, text)
     }
 }
@@ -532,6 +528,8 @@ impl Table {
                 (cell.role, text)
             };
             rows.push(cells.map(text).collect());
+            let help = row.cells.first().map(|cell| &cell.help).filter(|help| !help.is_empty());
+            rows.extend(help.map(|help| vec![(TextRole::Plain, String::new()), (TextRole::Quiet, clean(help))]));
         }
         rows
     }

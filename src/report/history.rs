@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
-use crate::chart::{TrendPlot, TrendPoint};
+use crate::chart::{ChartPoint, PointKind, TrendPlot};
 use crate::compare::{ComparedResult, FOUND_RATE};
 use crate::document::{Badge, Block, Cell, Document, Item, Section, Table, TableColumn};
 use crate::styler::{TextRole, cut, signed_percent, to_the_second};
@@ -365,7 +365,8 @@ fn plot(series: &HistorySeries, metric: &MetricHistory) -> Option<String> {
     let points = series.points.iter().enumerate().filter_map(|(place, point)| {
         let (value, shown) = (point.value(&metric.key)?, point.value_text(&metric.key, three_digits)?);
         let hint = format!("{shown} {}, run {}, {}", metric.unit, point.run, to_the_second(&point.started));
-        Some(TrendPoint { place, value, is_invalid: !point.is_valid(), label: point.tags_text(), hint })
+        let kind = if point.is_valid() { PointKind::Valid } else { PointKind::Invalid };
+        Some(ChartPoint { x: place as f64, y: value, kind, label: point.tags_text(), hint, ..ChartPoint::default() })
     });
     let title = format!("{}, {}", metric.key, metric.unit);
     let changes = metric.changes.iter().map(|shift| (shift.point, shift.percent_text(), metric.is_better(shift)));

@@ -1,7 +1,7 @@
 //! What machines did during a measurement: the GPUs, the servers' own metrics, and what was tried before it on the
 //! client.
 
-use crate::chart::{Plot, number};
+use crate::chart::{OverlayCurve, course, held, number};
 use crate::metric_row::cell;
 use crate::result_sections::{ResultBlock, percent};
 use harness::gpu::{GpuUsage, GpusUsage};
@@ -97,7 +97,7 @@ fn gpu_plots(series: &BTreeMap<String, Vec<(f64, f64)>>) -> Vec<String> {
     for (key, title) in GPU_CURVES {
         let lines = series.iter().filter_map(|(name, line)| Some((name.strip_prefix(key)?, line)));
         for (gpu, line) in lines.take(PICTURES) {
-            let top = key.starts_with("utilization").then_some(100.0);
+            let top = if key.starts_with("utilization") { 100.0 } else { 0.0 };
             plots.extend(over_time(&format!("{title}{gpu}"), "seconds from the start", line, top));
         }
     }
@@ -105,9 +105,9 @@ fn gpu_plots(series: &BTreeMap<String, Vec<(f64, f64)>>) -> Vec<String> {
 }
 
 /// Samples of a number; the picture begins with the run.
-fn over_time(title: &str, across: &str, line: &[(f64, f64)], top: Option<f64>) -> Option<String> {
+fn over_time(title: &str, across: &str, line: &[(f64, f64)], top: f64) -> Option<String> {
     let points: Vec<(f64, f64)> = line.iter().copied().filter(|(at, _)| *at >= 0.0).collect();
-    Plot { title, across, points: &points, top, marks: &[], is_sampled: true }.draw()
+    course(title, across, top, &[OverlayCurve { place: 0, points: held(&points) }])
 }
 
 /// At most this many rows; the file has all.
@@ -205,7 +205,7 @@ fn server_plots(server_metrics: &ServerMetrics) -> Vec<String> {
                 .and_then(|(_, rest)| rest.split('"').next());
             let title = model.map_or_else(|| title.to_owned(), |model| format!("{title}: {model}"));
             let across = "seconds from the start, as the server counts";
-            plots.extend(over_time(&title, across, line, None));
+            plots.extend(over_time(&title, across, line, 0.0));
         }
     }
     plots

@@ -12,20 +12,17 @@ pub(crate) struct MetricRow {
     pub unit: String,
     pub n: String,
     pub cells: Vec<String>,
-    /// Intervals from this run, or why they are missing.
-    pub interval: String,
-    pub population: String,
-    pub zero_point: String,
-    pub token_source: String,
-    pub window: String,
-    pub rule: String,
-    pub excluded: String,
+    /// From when it counts, and of which requests.
+    pub meaning: String,
+    /// The window, who counted tokens, the rule of percentiles, and intervals or why there are none: other metrics may
+    /// have the same.
+    pub method: Vec<String>,
 }
 
 /// The columns of [`MetricRow::cells`].
 pub(crate) const COLUMNS: [&str; 8] = ["mean", "p50", "p75", "p90", "p95", "p99", "min", "max"];
 
-/// The metrics that have a value, each with what it means below it; and those that have none.
+/// The metrics that have a value, each with what it means; and those that have none.
 pub(crate) fn metric_blocks(rows: &[MetricRow]) -> Vec<Block> {
     let priority = |name| match name {
         "p75" => 4,
@@ -40,9 +37,8 @@ pub(crate) fn metric_blocks(rows: &[MetricRow]) -> Vec<Block> {
     let mut table = Table::new("metrics", columns).look("");
     let (with, without): (Vec<&MetricRow>, Vec<_>) = rows.iter().partition(|row| row.n != "0");
     for row in with {
-        let cells = [Cell::name(format!("{} {}", row.name, row.unit)), (&row.n).into()];
-        table.row_like("has-def", cells.into_iter().chain(stated.iter().map(|at| Cell::from(&row.cells[*at]))));
-        table.row_like("def", [Cell::default(), Cell::quiet(row.definition())]);
+        let name = Cell::name(format!("{} {}", row.name, row.unit)).help(row.definition());
+        table.row([name, (&row.n).into()].into_iter().chain(stated.iter().map(|at| Cell::from(&row.cells[*at]))));
     }
     let names: Vec<&str> = without.iter().map(|row| row.name.as_str()).collect();
     let table = (!table.is_empty()).then(|| Block::table(table));
@@ -52,18 +48,8 @@ pub(crate) fn metric_blocks(rows: &[MetricRow]) -> Vec<Block> {
 
 impl MetricRow {
     fn definition(&self) -> String {
-        let part = |name: &str, text: &String| (!text.is_empty()).then(|| format!("{name}{text}"));
-        let is_any_excluded = !["", "0"].contains(&self.excluded.as_str());
-        let excluded = if is_any_excluded { format!(" ({} excluded)", self.excluded) } else { String::new() };
-        let parts = [
-            part("from ", &self.zero_point),
-            part("", &self.population).map(|population| population + &excluded),
-            part("window: ", &self.window),
-            part("tokens: ", &self.token_source),
-            part("", &self.interval),
-            part("percentiles: ", &self.rule),
-        ];
-        parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
+        let parts: Vec<&str> = std::iter::once(&self.meaning).chain(&self.method).map(String::as_str).collect();
+        parts.join(" · ")
     }
 
     /// `None`: the result does not have it.
@@ -74,16 +60,16 @@ impl MetricRow {
             unit: metric.unit.clone(),
             n: number(metric.n as f64),
             cells: [mean, p50, p75, p90, p95, p99, min, max].map(cell).to_vec(),
-            interval: interval(metric).unwrap_or_default(),
-            population: match &metric.absent {
-                Some(why) => format!("left out: {why}"),
-                None => metric.population.clone(),
+            meaning: match &metric.absent {
+                Some(why) => meaning(&metric.zero_point, &format!("left out: {why}"), metric.excluded),
+                None => meaning(&metric.zero_point, &metric.population, metric.excluded),
             },
-            zero_point: zero_point_text(&metric.zero_point),
-            token_source: metric.token_source.clone(),
-            window: metric.window.clone(),
-            rule: metric.percentile_rule.clone(),
-            excluded: number(metric.excluded as f64),
+            method: method([
+                ("window: ", &metric.window),
+                ("tokens: ", &metric.token_source),
+                ("percentiles: ", &metric.percentile_rule),
+                ("", &interval(metric).unwrap_or_default()),
+            ]),
         })
     }
 
@@ -95,15 +81,26 @@ impl MetricRow {
             unit: metric.unit.clone(),
             n: metric.n.map(|n| number(n as f64)).unwrap_or_default(),
             cells: [mean, p50, None, p90, p95, p99, min, max].map(cell).to_vec(),
-            interval: String::new(),
-            population: metric.population.clone(),
-            zero_point: zero_point_text(&metric.zero_point),
-            token_source: metric.token_source.clone(),
-            window: metric.window.clone(),
-            rule: metric.percentile_rule.clone(),
-            excluded: String::new(),
+            meaning: meaning(&metric.zero_point, &metric.population, 0),
+            method: method([
+                ("window: ", &metric.window),
+                ("tokens: ", &metric.token_source),
+                ("percentiles: ", &metric.percentile_rule),
+            ]),
         }
     }
+}
+
+fn meaning(zero_point: &str, population: &str, excluded: u64) -> String {
+    let excluded = if excluded == 0 { String::new() } else { format!(" ({} excluded)", number(excluded as f64)) };
+    let from = zero_point_text(zero_point);
+    method([("from ", &from), ("", &format!("{population}{excluded}"))]).join(" · ")
+}
+
+/// Those that have a text.
+fn method<const N: usize>(parts: [(&str, &String); N]) -> Vec<String> {
+    let stated = parts.into_iter().filter(|(_, text)| !text.is_empty());
+    stated.map(|(name, text)| format!("{name}{text}")).collect()
 }
 
 /// A number as tables show it.

@@ -1,18 +1,21 @@
 //! One benchmark on the page of a run: verdict, numbers, metrics with their definitions, curves.
 
-use crate::chart::{Plot, SecondValue, StepPlot, number};
+use crate::chart::run::requests as request_timeline;
+use crate::chart::{OverlayCurve, SecondValue, StepPlot, number, spread};
 use crate::document::{Block, Document, Fact, Item, Section};
 use crate::machine_sections::server;
-use crate::metric_row::{COLUMNS, MetricRow, cell, metric_blocks, title};
+use crate::metric_row::{MetricRow, cell, metric_blocks, title};
 use crate::result_sections::{ResultBlock, SECTION_KEYS, sections};
-use crate::run_page::PageTop;
+use crate::run_page::{PageResult, PageTop};
 use crate::search::{self, FoundHead};
 use crate::styler::TextRole;
+use crate::sweep_charts::limit_lines;
 use base::event::TaskId;
+use base::spec::LimitedMetric;
 use base::units::counted;
 use harness::{
     Connections, Counts, FinishReason, LoadPattern, LoadgenResult, Metric, Rates, Reason, ReasonSeverity, RunIdentity,
-    RunResult, SearchReport, TimeSlice, Violation, WHOLE_ANSWERS, zero_point_text,
+    RunResult, TimeSlice, Violation, WHOLE_ANSWERS, zero_point_text,
 };
 use interop::MeasuredResult;
 use serde::Serialize;
@@ -31,6 +34,8 @@ pub(crate) struct ResultSection {
     pub remark: Option<String>,
     /// The same as sentences, with LoadGen's own result and what the search found.
     pub about: Vec<String>,
+    /// The server and the load.
+    pub workload: Option<String>,
     /// What was measured, in a line and in full; nothing in files of older programs.
     pub identity: Option<String>,
     pub identity_entries: Vec<(String, String)>,
@@ -44,8 +49,8 @@ pub(crate) struct ResultSection {
     /// What the head of the page has of it.
     #[serde(skip)]
     pub top: Option<PageTop>,
-    /// Further single values: name, value.
-    pub facts: Vec<(String, String)>,
+    /// JSON of what the rest does not show.
+    pub others: String,
     pub metrics: Vec<Block>,
     /// What holds for all of them.
     pub shared: Vec<String>,
@@ -57,17 +62,18 @@ pub(crate) struct ResultSection {
 
 /// The result of one benchmark on a terminal: what the page of its run has, without pictures.
 pub fn result(task: &TaskId, result: &MeasuredResult) -> Document {
-    let section = section(task, result, None);
-    let ResultSection { verdict, identity, reasons, numbers, metrics, shared, sections, about, .. } = section;
+    let section = section(&PageResult::new(task.clone(), result.clone()));
+    let ResultSection { verdict, workload, identity, reasons, numbers, metrics, shared, sections, about, .. } = section;
     let latencies = Section::new("Latencies").with(metrics).with(Block::notes(shared));
     let verdict = Section::new(verdict.unwrap_or_else(|| "no verdict".to_owned()));
-    let verdict = verdict.with(Block::notes(about.into_iter().chain(identity))).with([reasons]);
+    let verdict = verdict.with(Block::notes(workload.into_iter().chain(about).chain(identity))).with([reasons]);
     let numbers = Section::new("Numbers").with([numbers]);
     Document::of_sections([latencies, numbers].into_iter().chain(sections).chain([verdict]))
 }
 
-/// `search`: what a search found, whose best probe this is.
-pub(crate) fn section(task: &TaskId, result: &MeasuredResult, search: Option<&SearchReport>) -> ResultSection {
+pub(crate) fn section(page: &PageResult) -> ResultSection {
+    let PageResult { task, result, search, requests, .. } = page;
+    let search = search.as_ref();
     let identity = result.identity();
     let tone = result.verdict().map_or(TextRole::Plain, TextRole::from);
     let run = result.own();
@@ -75,12 +81,12 @@ pub(crate) fn section(task: &TaskId, result: &MeasuredResult, search: Option<&Se
     let mut metrics = metrics(result);
     let mut shared = shared(&mut metrics);
     shared.extend(run.filter(|run| run.has_silently_whole_answers()).map(|_| WHOLE_ANSWERS.to_owned()));
-    let mut plots = run.map(|run| distributions(&run.curves, &metrics)).unwrap_or_default();
+    let mut plots = run.map(distributions).unwrap_or_default();
     plots.extend(run.map(series).unwrap_or_default());
+    plots.extend(run.and_then(|run| request_timeline(requests, run.counts.scheduled)));
     let mut blocks = run.map(|run| sections(run, search)).unwrap_or_default();
     blocks.extend(run.and_then(|run| run.server_metrics.as_ref()).map(server));
     let head = search.map(search::head);
-    let workload = run.map(|run| run.workload().to_string()).into_iter();
     let remarks = [loadgen.map(loadgen_mode), head.as_ref().map(|head| format!("{} of a search", head.probe))];
     let remarks: Vec<String> = remarks.into_iter().flatten().collect();
     let top = run.map(|run| match &head {
@@ -93,7 +99,8 @@ pub(crate) fn section(task: &TaskId, result: &MeasuredResult, search: Option<&Se
         simulated: identity.is_some_and(|identity| identity.simulated),
         rehearsal: run.is_some_and(RunResult::is_rehearsal),
         remark: (!remarks.is_empty()).then(|| remarks.join(", ")),
-        about: workload.chain(head.into_iter().map(|head| head.note)).chain(loadgen.map(loadgen_note)).collect(),
+        workload: run.map(|run| run.workload().to_string()),
+        about: head.into_iter().map(|head| head.note).chain(loadgen.map(loadgen_note)).collect(),
         identity: identity.map(RunIdentity::line),
         identity_entries: identity.map(RunIdentity::entries).unwrap_or_default(),
         tone,
@@ -102,7 +109,7 @@ pub(crate) fn section(task: &TaskId, result: &MeasuredResult, search: Option<&Se
         numbers: Block::facts(first(result)),
         row: row(result),
         top,
-        facts: facts(result),
+        others: other_values(result),
         metrics: metric_blocks(&metrics),
         plots,
         sections: blocks.into_iter().map(Section::from).collect(),
@@ -242,20 +249,23 @@ fn top(result: &RunResult, plots: &[String]) -> PageTop {
         sentence: headline.split(" (").next().unwrap_or(&headline).to_owned(),
         numbers,
         picture: picture.filter(|_| loadgen.is_none_or(|loadgen| !loadgen.is_accuracy())).cloned(),
+        ..PageTop::default()
     }
 }
 
 /// The rate that a search found and its picture; the numbers of the run are those of one probe, and named so.
 fn top_of_search(result: &RunResult, of_run: PageTop, found: &FoundHead, blocks: &[ResultBlock]) -> PageTop {
-    let of_probe =
-        of_run.numbers.into_iter().map(|[name, value, what]| [format!("{name} of {}", found.probe), value, what]);
+    let of_probe = of_run
+        .numbers
+        .iter()
+        .map(|[name, value, about]| [format!("{name} of {}", found.probe), value.clone(), about.clone()]);
+    let of_search =
+        blocks.iter().find_map(|block| block.plots.first().cloned().filter(|_| block.title == search::TITLE));
     PageTop {
         sentence: format!("{}  {}", result.verdict_text(), found.sentence),
         numbers: std::iter::once(found.number.clone()).chain(of_probe.take(2)).collect(),
-        picture: blocks
-            .iter()
-            .find_map(|block| block.plots.first().cloned().filter(|_| block.title == search::TITLE))
-            .or(of_run.picture),
+        picture: of_search.or_else(|| of_run.picture.clone()),
+        ..of_run
     }
 }
 
@@ -290,26 +300,17 @@ fn metrics(result: &MeasuredResult) -> Vec<MetricRow> {
     }
 }
 
-/// What all metrics have in common appears once, above them.
+/// What metrics have in common with the first appears once, above them.
 fn shared(metrics: &mut [MetricRow]) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut hoist = |name: &str, field: fn(&mut MetricRow) -> &mut String| {
-        let Some(common) = metrics.first_mut().map(|metric| field(metric).clone()).filter(|text| !text.is_empty())
-        else {
-            return;
-        };
-        let same = metrics.iter_mut().filter_map(|metric| (*field(metric) == common).then_some(())).count();
-        if same < 2 {
-            return;
+    for part in metrics.first().map(|first| first.method.clone()).unwrap_or_default() {
+        let count = metrics.iter().filter(|metric| metric.method.contains(&part)).count();
+        if count > 1 {
+            metrics.iter_mut().for_each(|metric| metric.method.retain(|other| *other != part));
+            let others = if count < metrics.len() { ", unless stated otherwise below" } else { "" };
+            lines.push(part + others);
         }
-        let others = if same < metrics.len() { ", unless stated otherwise below" } else { "" };
-        lines.push(format!("{name}{common}{others}"));
-        metrics.iter_mut().map(field).filter(|text| **text == common).for_each(String::clear);
-    };
-    hoist("window: ", |metric| &mut metric.window);
-    hoist("tokens: ", |metric| &mut metric.token_source);
-    hoist("percentiles: ", |metric| &mut metric.rule);
-    hoist("", |metric| &mut metric.interval);
+    }
     lines
 }
 
@@ -328,34 +329,34 @@ fn first(result: &MeasuredResult) -> Vec<Fact> {
         "" => String::new(),
         source => format!("; tokens from {source}"),
     };
-    let rows: [(&str, Option<f64>, String); 9] = [
-        (
+    let rows = [
+        fact(
             "output tokens per second",
             rate("output_tokens", |rates| rates.output_tokens),
-            format!("of successful requests, over the window{tokens}"),
+            &format!("of successful requests, over the window{tokens}"),
         ),
-        (
+        fact(
             "requests per second",
             rate("requests_full", |rates| rates.requests_full),
-            "successful requests over the window".to_owned(),
+            "successful requests over the window",
         ),
-        (
+        fact(
             "offered per second",
             run.and_then(|run| run.rates.offered),
-            "N − 1 over the time from first to last intended arrival".to_owned(),
+            "N − 1 over the time from first to last intended arrival",
         ),
-        ("window, seconds", window, "schedule start to the end of the last successful request".to_owned()),
-        ("requests scheduled", count(|counts| counts.scheduled), "whether or not they were sent".to_owned()),
-        ("ok", result.ok(), "successful requests".to_owned()),
-        ("failed", failed, "sent, and ended with an error".to_owned()),
-        ("not sent", count(|counts| counts.not_sent), "because the run was stopped".to_owned()),
-        ("output tokens", result.tokens()[1], format!("of successful requests{tokens}")),
+        fact("window, seconds", window, "schedule start to the end of the last successful request"),
+        fact("requests scheduled", count(|counts| counts.scheduled), "whether or not they were sent"),
+        fact("ok", result.ok(), "successful requests"),
+        fact("failed", failed, "sent, and ended with an error"),
+        fact("not sent", count(|counts| counts.not_sent), "because the run was stopped"),
+        fact("output tokens", result.tokens()[1], &format!("of successful requests{tokens}")),
     ];
-    rows.into_iter().filter_map(fact).chain(run.map(course_facts).unwrap_or_default()).collect()
+    rows.into_iter().flatten().chain(run.map(course_facts).unwrap_or_default()).collect()
 }
 
-fn fact((name, value, about): (&str, Option<f64>, String)) -> Option<Fact> {
-    Some([name.to_owned(), number(value?), about])
+fn fact(name: &str, value: Option<f64>, about: &str) -> Option<Fact> {
+    Some([name.to_owned(), number(value?), about.to_owned()])
 }
 
 /// How answers ended, and what the connections and the client did.
@@ -365,12 +366,12 @@ fn course_facts(run: &RunResult) -> Vec<Fact> {
     let Connections { count, reconnects, idle_closed, resent, .. } = &run.connections;
     let idle = format!("{idle_closed} closed by the server while idle, {} sent again", counted(*resent, "request"));
     let rows = [
-        ("finish reasons", ends, reasons),
-        ("protocol violations", violations, format!("{classes}; in no number")),
-        ("connections", Some(*count as f64), format!("{reconnects} reconnected; {idle}")),
-        ("client CPU", run.client.cpu_ms_per_1000_chunks, "ms for 1,000 chunks".to_owned()),
+        fact("finish reasons", ends, &reasons),
+        fact("protocol violations", violations, &format!("{classes}; in no number")),
+        fact("connections", Some(*count as f64), &format!("{reconnects} reconnected; {idle}")),
+        fact("client CPU", run.client.cpu_ms_per_1000_chunks, "ms for 1,000 chunks"),
     ];
-    rows.into_iter().filter_map(fact).collect()
+    rows.into_iter().flatten().collect()
 }
 
 /// How many in all, and how many of each kind. `None`: nothing was counted.
@@ -379,76 +380,34 @@ fn sum<K: Copy>(counts: &BTreeMap<K, u64>, name: fn(K) -> &'static str) -> (Opti
     ((!each.is_empty()).then(|| counts.values().sum::<u64>() as f64), each.join(", "))
 }
 
-/// Every single value of the file that no other part of the page shows, under its place. It reads the file's own
-/// form, because a value needs no more to be shown; that includes what this version does not know.
-fn facts(result: &MeasuredResult) -> Vec<(String, String)> {
-    let mut facts = Vec::new();
-    walk(&serde_json::to_value(result).unwrap_or_default(), &mut Vec::new(), &mut facts);
-    facts
+/// What no other part of the page shows, in the file's own form; that includes what this version does not know.
+fn other_values(result: &MeasuredResult) -> String {
+    let shown = ["verdict", "reasons", "headline", "identity", "server_metrics", "latency", "curves", "slices"];
+    let mut value = serde_json::to_value(result).unwrap_or_default();
+    if let Value::Object(fields) = &mut value {
+        fields.retain(|key, _| !shown.iter().chain(&SECTION_KEYS).any(|text| text == key));
+    }
+    serde_json::to_string_pretty(&value).unwrap_or_default()
 }
 
-fn walk(value: &Value, path: &mut Vec<String>, facts: &mut Vec<(String, String)>) {
-    let Value::Object(fields) = value else { return };
-    // A metric has a row of its own.
-    if fields.contains_key("percentile_rule") {
-        return;
-    }
-    for (key, value) in fields {
-        let elsewhere = ["verdict", "reasons", "headline", "identity", "server_metrics"];
-        if path.is_empty() && elsewhere.iter().chain(&SECTION_KEYS).any(|text| text == key) {
-            continue;
-        }
-        // That a metric is a latency adds nothing to its name.
-        let named = key != "latency";
-        if named {
-            path.push(key.clone());
-        }
-        match value {
-            Value::Object(_) => walk(value, path, facts),
-            Value::Number(_) | Value::String(_) | Value::Bool(_) => {
-                let name = path.join(" ").replace('_', " ");
-                facts.push((name, scalar(value)));
-            }
-            Value::Null | Value::Array(_) => {}
-        }
-        if named {
-            path.pop();
-        }
-    }
-}
-
-/// The distribution of each latency that has one: points of (ms, share) under its name.
-fn distributions(curves: &BTreeMap<String, Vec<(f64, f64)>>, metrics: &[MetricRow]) -> Vec<String> {
-    let mut plots = Vec::new();
-    for (name, points) in curves {
-        let name = title(name);
-        let metric = metrics.iter().find(|metric| metric.name == name);
+/// The distribution of each latency that has one, with its limits.
+fn distributions(run: &RunResult) -> Vec<String> {
+    let requested = &run.requested;
+    let usual = [requested.ttft_p99_limit_ms, requested.tpot_p99_limit_ms];
+    let plot = |(key, points): (&String, &Vec<(f64, f64)>)| {
+        let metric = run.latency.each().find(|(name, _)| name == key).map(|(_, metric)| metric);
         let unit = metric.map_or("ms", |metric| metric.unit.as_str());
-        let marks: Vec<(f64, String)> = metric
-            .map(|metric| {
-                let mark = |column: &str| {
-                    let at = COLUMNS.iter().position(|name| *name == column)?;
-                    let value: f64 = metric.cells.get(at)?.replace(',', "").parse().ok()?;
-                    Some((value, format!("{column} {} {unit}", number(value))))
-                };
-                ["p50", "p99"].into_iter().filter_map(mark).collect()
-            })
-            .unwrap_or_default();
-        let percent: Vec<(f64, f64)> = points.iter().map(|(x, fraction)| (*x, fraction * 100.0)).collect();
-        let heading = format!("{name}: % of requests at most …");
-        plots.extend(
-            Plot {
-                title: &heading,
-                across: unit,
-                points: &percent,
-                top: Some(100.0),
-                marks: &marks,
-                is_sampled: false,
-            }
-            .draw(),
-        );
-    }
-    plots
+        let statistics = metric.map(|metric| [("p50", metric.p50), ("p99", metric.p99)]).into_iter().flatten();
+        let statistics =
+            statistics.filter_map(|(name, value)| Some((value?, "mark", format!("{name}: {} {unit}", number(value?)))));
+        let limited = LimitedMetric::ALL.iter().find(|metric| metric.as_str() == key.trim_end_matches("_token"));
+        let limits = limited.map(|metric| limit_lines(*metric, usual, &requested.further_limits, &requested.slo));
+        let limits = limits.into_iter().flatten().map(|(value, name)| (value, "limit", name));
+        let points = points.iter().map(|(x, fraction)| (*x, fraction * 100.0)).collect();
+        let heading = format!("{}: % of requests at most …", title(key));
+        spread(&heading, unit, &[OverlayCurve { place: 0, points }], &statistics.chain(limits).collect::<Vec<_>>())
+    };
+    run.curves.iter().filter_map(plot).collect()
 }
 
 /// What happened in each second of the run: a step for each, the last one as long as it was.
@@ -489,13 +448,4 @@ pub(crate) fn second_series(has_chunks: bool, has_peaks: bool) -> [SecondSeries;
         },
         ("Mean TTFT of each second's first tokens, ms", |slice| slice.ttft_ms, SecondValue::Mean),
     ]
-}
-
-pub(crate) fn scalar(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        // Whole numbers may be seeds, which are never rounded.
-        Value::Number(n) if n.is_f64() => n.as_f64().map(number).unwrap_or_default(),
-        other => other.to_string(),
-    }
 }

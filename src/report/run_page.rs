@@ -1,6 +1,6 @@
 //! The page of a run: the values for its template.
 
-use crate::chart::{number, run};
+use crate::chart::run;
 use crate::command_tables::run_word;
 use crate::document::Fact;
 use crate::page_template::render_page;
@@ -8,24 +8,21 @@ use crate::result_page::{self, ResultSection};
 use crate::run_state::{RunState, TaskPhase, TaskState};
 use crate::styler::{TextRole, as_typed, clean, clean_lines, duration_text, to_the_second};
 use crate::summary::{failure_lines, failure_text, failure_word, reasons_of};
-use crate::sweep::{self, SweepSection};
+use crate::sweep::{self, HIGHEST, SweepSection};
 use crate::sweep_charts::{NamedSweep, draw};
 use base::event::TaskId;
 use base::units::counted;
-use harness::{SearchReport, SweepReport};
+use harness::{LoadPattern, RequestRecord, SearchReport, SweepReport};
 use interop::MeasuredResult;
 use minijinja::value::Serde;
 use minijinja::{Value, context};
 use plan::{ActionKind, Plan, Task};
 use serde::Serialize;
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 const PAGE: &str = include_str!("../../templates/report/page.html");
 /// The most rows that a table of tasks has; the page shows how many there are.
 const ROWS: usize = 1000;
-/// The most benchmarks that have all their numbers on the page; the table of results has them all.
-const DETAILED: usize = 16;
 
 /// The result of one benchmark of a run.
 #[derive(Clone, Debug)]
@@ -34,6 +31,22 @@ pub struct PageResult {
     pub result: MeasuredResult,
     /// The `search.json` of the same folder, where it is the best probe of a search.
     pub search: Option<SearchReport>,
+    /// The first of its requests, for their timeline: at most [`REQUESTS`](Self::REQUESTS).
+    pub requests: Vec<RequestRecord>,
+    /// Of a point of a sweep, whose task is its level: the name of the sweep.
+    pub sweep: Option<String>,
+}
+
+impl PageResult {
+    /// A page shows the timeline of as many requests.
+    pub const REQUESTS: usize = 200;
+    /// The most benchmarks, and points of a sweep, that have all their numbers on the page; a table has them all.
+    pub const DETAILED: usize = 16;
+
+    /// A result alone.
+    pub const fn new(task: TaskId, result: MeasuredResult) -> Self {
+        Self { task, result, search: None, requests: Vec::new(), sweep: None }
+    }
 }
 
 /// The whole page. `results` are those of the benchmarks, `sweeps` those of benchmarks at several levels, by name.
@@ -43,26 +56,32 @@ pub fn run_page(
     sweeps: &[(String, SweepReport)],
     plan: &Plan,
 ) -> Result<String, minijinja::Error> {
-    let mut results: Vec<&PageResult> = results.iter().collect();
+    let (points, mut results): (Vec<&PageResult>, Vec<&PageResult>) =
+        results.iter().partition(|page| page.sweep.is_some());
     // What is judged by its speed comes first, and is at the top of the page.
     let is_beside = |page: &PageResult| page.result.own().is_some_and(|result| !result.is_of_speed());
-    results
-        .sort_by(|a, b| is_beside(a).cmp(&is_beside(b)).then_with(|| natural_order(a.task.as_str(), b.task.as_str())));
+    results.sort_by_cached_key(|page| (is_beside(page), natural_key(page.task.as_str())));
     let mut sweeps = sweeps.to_vec();
-    sweeps.sort_by(|a, b| natural_order(&a.0, &b.0));
-    let mut sections: Vec<_> =
-        sweeps.iter().zip(1..).map(|((name, report), place)| sweep::section(name, report, place)).collect();
-    let benches: Vec<_> =
-        results.iter().map(|page| result_page::section(&page.task, &page.result, page.search.as_ref())).collect();
-    let (gantt, left_out) = run::timeline(run_state).unzip();
+    sweeps.sort_by(|a, b| natural_key(&a.0).cmp(&natural_key(&b.0)));
+    let section = |((name, report), place): (&(String, SweepReport), usize)| {
+        let points = points.iter().copied().filter(|page| page.sweep.as_ref() == Some(name));
+        sweep::section(name, report, place, &points.collect::<Vec<_>>())
+    };
+    let mut sections: Vec<_> = sweeps.iter().zip(1..).map(section).collect();
+    let benches: Vec<_> = results.iter().map(|page| result_page::section(page)).collect();
+    // One task has no order and no needs.
+    let is_pipeline = plan.tasks.len() > 1;
+    let (gantt, left_out) = is_pipeline.then(|| run::timeline(run_state)).flatten().unzip();
     let (tone, word) = run_word(run_state, false);
     let word = word.split(';').next();
     let total = plan.tasks.len().max(run_state.total);
     // After the end, the rest are servers that no task needed, and stages that were not selected.
     let not_needed =
         if run_state.finished.is_some_and(|end| end.exit == 0) { total.saturating_sub(run_state.done()) } else { 0 };
-    let top = PageTop::of_sweeps(&sweeps, &sections).or_else(|| benches.first()?.top.clone());
-    let top_task = benches.first().filter(|_| sections.is_empty() && benches.len() > 1).map(|bench| &bench.task);
+    let tops = match PageTop::of_sweeps(&sweeps, &sections) {
+        Some(top) => vec![top],
+        None => PageTop::of_benches(&results, &benches),
+    };
     // The picture of a single sweep is at the top already.
     if let [section] = sections.as_mut_slice() {
         section.plots.drain(..section.plots.len().min(1));
@@ -76,9 +95,9 @@ pub fn run_page(
             tone => Serde(tone), word,
             simulated => benches.iter().any(|bench| bench.simulated) || sections.iter().any(|sweep| sweep.simulated),
             rehearsal => benches.iter().any(|bench| bench.rehearsal),
+            workloads => workloads(&benches, &sections),
             measured => measured(&benches, &sections),
-            top => Serde(top),
-            top_task,
+            tops => Serde(tops),
             compared => Serde(compared(run_state, plan)),
             verdicts => Serde(verdicts(&benches, &sections)),
             overlaid => overlaid(&sweeps),
@@ -89,11 +108,11 @@ pub fn run_page(
             total => counted(total, "task"),
             not_needed,
             benches => Serde(&benches),
-            detailed => DETAILED,
+            detailed => PageResult::DETAILED,
             troubles => failures(run_state),
             gantt,
             left_out => left_out.unwrap_or(0),
-            network => run::network(plan, run_state),
+            network => is_pipeline.then(|| run::network(plan, run_state)).flatten(),
             rows => rows(run_state, |state| state != TaskPhase::Cached),
             rows_total => run_state.tasks.iter().filter(|(_, entry)| entry.state != TaskPhase::Cached).count(),
             cached => rows(run_state, |state| state == TaskPhase::Cached),
@@ -119,12 +138,8 @@ fn notices(run_state: &RunState) -> Vec<String> {
 
 /// What comparisons of this run found: for each its task, and its line.
 fn compared<'a>(run_state: &'a RunState, plan: &'a Plan) -> Vec<(&'a str, &'a str)> {
-    let line = |task: &'a Task| {
-        (task.kind == ActionKind::Compare)
-            .then(|| Some((task.id.as_str(), run_state.tasks.get(&task.id)?.headline.as_deref()?)))
-            .flatten()
-    };
-    plan.tasks.iter().filter_map(line).collect()
+    let line = |task: &'a Task| Some((task.id.as_str(), run_state.tasks.get(&task.id)?.headline.as_deref()?));
+    plan.tasks.iter().filter(|task| task.kind == ActionKind::Compare).filter_map(line).collect()
 }
 
 /// Several sweeps over each other.
@@ -150,11 +165,20 @@ fn verdicts(benches: &[ResultSection], sweeps: &[SweepSection]) -> Vec<(TextRole
     counts.into_iter().map(text).collect()
 }
 
+/// The servers and the loads, each once; of many the first.
+fn workloads(benches: &[ResultSection], sweeps: &[SweepSection]) -> Vec<String> {
+    let workloads = sweeps.iter().map(|sweep| &sweep.workload).chain(benches.iter().map(|bench| &bench.workload));
+    distinct(workloads).into_iter().take(4).collect()
+}
+
 /// What was measured, each different line once.
 fn measured(benches: &[ResultSection], sweeps: &[SweepSection]) -> Vec<String> {
+    distinct(benches.iter().map(|bench| &bench.identity).chain(sweeps.iter().map(|sweep| &sweep.identity)))
+}
+
+fn distinct<'a>(texts: impl Iterator<Item = &'a Option<String>>) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    let identities = benches.iter().filter_map(|bench| bench.identity.as_ref());
-    for line in identities.chain(sweeps.iter().filter_map(|sweep| sweep.identity.as_ref())) {
+    for line in texts.flatten() {
         if !lines.contains(line) {
             lines.push(line.clone());
         }
@@ -210,8 +234,10 @@ fn failures(run_state: &RunState) -> Vec<Value> {
 }
 
 /// The head of a page.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct PageTop {
+    /// Which of several benchmarks it is of.
+    pub task: String,
     pub sentence: String,
     pub numbers: Vec<Fact>,
     /// SVG.
@@ -219,6 +245,22 @@ pub(crate) struct PageTop {
 }
 
 impl PageTop {
+    /// Of the first benchmark, and of the first one with the other kind of load: Offline has throughput, Server has
+    /// latencies.
+    fn of_benches(results: &[&PageResult], benches: &[ResultSection]) -> Vec<Self> {
+        let is_offline = |page: &PageResult| {
+            let run = page.result.own().filter(|run| run.is_of_speed())?;
+            Some(matches!(run.requested.scenario, LoadPattern::Offline))
+        };
+        let first = results.first().map(|page| is_offline(page));
+        let other = results.iter().position(|page| is_offline(page).is_some() && Some(is_offline(page)) != first);
+        let named = |bench: &ResultSection| {
+            let task = if benches.len() > 1 { bench.task.clone() } else { String::new() };
+            Some(Self { task, ..bench.top.clone()? })
+        };
+        benches.first().into_iter().chain(other.map(|at| &benches[at])).filter_map(named).collect()
+    }
+
     /// Of one sweep: its own; of several: the best of each of the first three, and all over each other.
     fn of_sweeps(sweeps: &[(String, SweepReport)], sections: &[SweepSection]) -> Option<Self> {
         if let [section] = sections {
@@ -226,54 +268,31 @@ impl PageTop {
                 sentence: section.sentence.clone(),
                 numbers: section.numbers.clone(),
                 picture: section.plots.first().cloned(),
+                ..Self::default()
             });
         }
         let named: Vec<NamedSweep<'_>> =
             sweeps.iter().map(|(name, report)| NamedSweep { name: name.clone(), report }).collect();
-        let best = |(name, report): &(String, SweepReport)| {
-            let best = report.best()?;
-            let rate = best.output_tokens_per_s.map(number)?;
-            Some([
-                name.clone(),
-                format!("{rate} tok/s"),
-                format!("highest throughput of its valid points, at {}", best.level),
-            ])
+        let best = |section: &SweepSection| {
+            let [name, rate, about] = section.numbers.first()?;
+            (name == HIGHEST).then(|| [section.name.clone(), rate.clone(), about.clone()])
         };
         let points: usize = sweeps.iter().map(|(_, report)| report.points.len()).sum();
         (!sweeps.is_empty()).then(|| Self {
             sentence: format!("{} with {}.", counted(sweeps.len(), "sweep"), counted(points, "point")),
-            numbers: sweeps.iter().filter_map(best).take(3).collect(),
+            numbers: sections.iter().filter_map(best).take(3).collect(),
             picture: draw(&named).into_iter().next(),
+            ..Self::default()
         })
     }
 }
 
-/// Compares two names, runs of digits by their number: `load/2` before `load/10`.
-fn natural_order(a: &str, b: &str) -> Ordering {
-    let (a_parts, b_parts) = (parts(a), parts(b));
-    for (a_part, b_part) in a_parts.iter().zip(&b_parts) {
-        let order = match (a_part.parse::<u64>(), b_part.parse::<u64>()) {
-            (Ok(a), Ok(b)) => a.cmp(&b),
-            _ => a_part.cmp(b_part),
-        };
-        if order != Ordering::Equal {
-            return order;
-        }
-    }
-    a_parts.len().cmp(&b_parts.len()).then_with(|| a.cmp(b))
-}
-
-/// A name cut where digits begin and end.
-fn parts(name: &str) -> Vec<&str> {
-    let mut parts = Vec::new();
-    let mut rest = name;
-    while let Some(first) = rest.chars().next() {
-        let is_digit = first.is_ascii_digit();
-        let end = rest.find(|c: char| c.is_ascii_digit() != is_digit).unwrap_or(rest.len());
-        parts.push(&rest[..end]);
-        rest = &rest[end..];
-    }
-    parts
+/// Orders names with their runs of digits by number: `load/2` before `load/10`.
+fn natural_key(name: &str) -> Vec<(u64, &str)> {
+    let runs = name.as_bytes().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit());
+    // Each run ends where a digit begins or ends, which is between characters.
+    let texts = runs.map(|run| std::str::from_utf8(run).unwrap_or_default());
+    texts.map(|text| (text.parse().unwrap_or_default(), text)).collect()
 }
 
 #[cfg(test)]

@@ -3,15 +3,13 @@
 //! between probes where they do not show the rate well enough for one; by LoadGen's rules it lies between a test that
 //! was VALID and one that was not.
 
-use crate::chart::{Anchor, AxisScale, Frame, SMALL, number};
+use crate::chart::{Chart, ChartPoint, ChartSeries, PointKind, number};
 use crate::result_sections::ResultBlock;
 use base::stats::RateEstimate;
 use base::units::counted;
 use harness::{FoundRate, LimitSearch, LoadgenJudgement, ProbeJudgement, SearchProbe, SearchReport, SearchRules};
 
 pub(crate) const TITLE: &str = "The search for the highest rate";
-/// Probes far beyond the limit would flatten all others: they are at the upper edge with their number.
-const HIGHEST: f64 = 3.0;
 
 /// A latency that is drawn: its name, its limit and how a probe has it.
 type LimitedLatency = (&'static str, Option<f64>, fn(&SearchProbe) -> Option<f64>);
@@ -176,34 +174,27 @@ fn about_limits(estimate: Option<&RateEstimate>, report: &SearchReport) -> Strin
 }
 
 fn draw(name: &str, points: &[(f64, f64, bool)], limit: f64, found: &FoundRate, is_estimated: bool) -> Option<String> {
-    let widest = points.iter().map(|point| point.0).fold(0.0, f64::max);
-    let largest = points.iter().map(|point| point.1).fold(0.0, f64::max);
-    if points.is_empty() || widest <= 0.0 || limit <= 0.0 {
-        return None;
-    }
-    let across = AxisScale::linear(widest, 6);
-    let upright = AxisScale::linear(largest.clamp(limit * 1.2, limit * HIGHEST), 4);
-    let (right, top) = (across.ticks().last().copied()?, upright.ticks().last().copied()?);
-    let frame = Frame { room: SMALL, across, upright };
-    let mut picture = frame.draw(&format!("{name} p99 of each probe, ms"), "requests per second", "");
-    let (low, high) = (found.at_least, found.below.unwrap_or(right));
+    let highest = points.iter().map(|point| point.0).fold(0.0, f64::max);
     let kind = if is_estimated { "95 % interval" } else { "found" };
-    let between = format!("{kind}: {} – {} req/s", number(low), found.below.map_or_else(|| "more".to_owned(), number));
-    let (from, to) = (frame.x(low), frame.x(high));
-    picture.rect((from, SMALL.top), ((to - from).max(1.5), SMALL.floor() - SMALL.top), "found", &between);
-    frame.limit(&mut picture, limit, &format!("limit {} ms", number(limit)));
-    // Where the interval ends, above the picture, so that no probe hides it.
-    let middle = frame.x(low.midpoint(high)).clamp(SMALL.left + 60.0, SMALL.end() - 60.0);
-    picture.text(middle, SMALL.top - 8.0, "tick", Anchor::Middle, &between);
-    for (rate, ms, met) in points {
-        let class = if *met { "held" } else { "missed" };
-        let hint = format!("{} req/s: {name} p99 {} ms", number(*rate), number(*ms));
-        let (x, y) = (frame.x(*rate), frame.y(*ms));
-        if *ms > top {
-            picture.text(x, SMALL.top + 9.0, class, Anchor::Middle, &format!("▲ {}", number(*ms)));
-        } else {
-            picture.rect((x - 3.5, y - 3.5), (7.0, 7.0), class, &hint);
-        }
+    let upper = found.below.map_or_else(|| "more".to_owned(), number);
+    let between = format!("{kind}: {} – {upper} req/s", number(found.at_least));
+    let point = |(rate, ms, met): &(f64, f64, bool)| ChartPoint {
+        x: *rate,
+        y: *ms,
+        hint: format!("{} req/s: {name} p99 {} ms", number(*rate), number(*ms)),
+        kind: if *met { PointKind::Valid } else { PointKind::OverLimit },
+        ..ChartPoint::default()
+    };
+    // Probes are in the order in which they were tried: no line leads through them.
+    let probes = ChartSeries { points: points.iter().map(point).collect(), is_front: true, ..ChartSeries::default() };
+    Chart {
+        title: &format!("{name} p99 of each probe, ms; {between}"),
+        across: "requests per second",
+        upright: "ms",
+        series: vec![probes],
+        limits: vec![(limit, format!("limit {} ms", number(limit)))],
+        found: Some((found.at_least, found.below.unwrap_or(highest))),
+        ..Chart::default()
     }
-    Some(picture.finish())
+    .draw()
 }

@@ -6,13 +6,15 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::document::{Badge, Block, Cell, Document, Fact, Item, Section, Table, TableColumn};
+use crate::result_page::{self, ResultSection};
+use crate::run_page::PageResult;
 use crate::styler::{TextRole, mean_text};
 use crate::sweep_charts::{NamedSweep, draw};
 use base::event::Verdict;
 use base::units::{counted, three_digits};
 use harness::{
     KneeState, LatencySummary, MeasuredNumber, ReasonSeverity, RunIdentity, SweepOrigin, SweepPoint, SweepReport,
-    zero_point_text,
+    Workload, zero_point_text,
 };
 
 /// A sweep on the page of a run.
@@ -25,6 +27,8 @@ pub(crate) struct SweepSection {
     pub tone: TextRole,
     pub simulated: bool,
     pub identity: Option<String>,
+    /// The server and the loads.
+    pub workload: Option<String>,
     pub sentence: String,
     pub numbers: Vec<Fact>,
     pub points: usize,
@@ -32,9 +36,12 @@ pub(crate) struct SweepSection {
     pub blocks: Vec<Block>,
     /// SVG. The first is the picture of the head.
     pub plots: Vec<String>,
+    /// All numbers of single points, as far as they are in files of their own.
+    pub benches: Vec<ResultSection>,
 }
 
-pub(crate) fn section(name: &str, report: &SweepReport, place: usize) -> SweepSection {
+/// `details`: the results of its points.
+pub(crate) fn section(name: &str, report: &SweepReport, place: usize, details: &[&PageResult]) -> SweepSection {
     let simulated = if report.is_simulated() { " SIMULATED" } else { "" };
     SweepSection {
         name: name.to_owned(),
@@ -43,17 +50,27 @@ pub(crate) fn section(name: &str, report: &SweepReport, place: usize) -> SweepSe
         tone: tone(report),
         simulated: report.is_simulated(),
         identity: report.identity.as_ref().map(RunIdentity::line),
+        workload: workload(report, details),
         sentence: sentence(report),
         numbers: numbers(report),
         points: report.points.len(),
         blocks: [Block::table(points(report))].into_iter().chain(notes(report)).chain(reasons(report)).collect(),
         plots: draw(&[NamedSweep { name: name.to_owned(), report }]),
+        benches: details.iter().map(|page| result_page::section(page)).collect(),
     }
+}
+
+/// That of its first point, with the levels of all.
+fn workload(report: &SweepReport, details: &[&PageResult]) -> Option<String> {
+    let first = details.iter().find_map(|page| page.result.own())?.workload();
+    let (low, high) = (report.points.first()?, report.points.last()?);
+    let load = format!("{} levels, {} … {}", report.points.len(), low.level.amount(), high.level);
+    Some(Workload { load, extent: None, ..first }.to_string())
 }
 
 /// One sweep alone.
 pub fn sweep(name: &str, report: &SweepReport) -> Document {
-    let section = section(name, report, 0);
+    let section = section(name, report, 0, &[]);
     let mut plots = section.plots.into_iter();
     let picture = plots.next();
     Document {
@@ -183,12 +200,15 @@ fn sentence(report: &SweepReport) -> String {
     text
 }
 
+/// The first number of a sweep, where a point has one.
+pub(crate) const HIGHEST: &str = "highest throughput";
+
 fn numbers(report: &SweepReport) -> Vec<Fact> {
     let mut facts = Vec::new();
     if let Some(best) = report.best() {
         let gpu = best.tokens_per_s_per_gpu.map(|rate| format!(", {} per GPU", three_digits(rate))).unwrap_or_default();
         facts.push([
-            "highest throughput".to_owned(),
+            HIGHEST.to_owned(),
             format!("{} tok/s", cell(best.output_tokens_per_s)),
             format!("output tokens of successful requests, valid points without overload only; at {}{gpu}", best.level),
         ]);

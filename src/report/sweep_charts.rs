@@ -2,7 +2,7 @@
 
 use crate::chart::{Chart, ChartPoint, ChartSeries, PointKind, number};
 use base::spec::LimitedMetric;
-use harness::{KneeState, LatencySummary, MeasuredNumber, SweepLevel, SweepPoint, SweepReport};
+use harness::{FurtherLimits, KneeState, LatencySummary, MeasuredNumber, Slo, SweepLevel, SweepPoint, SweepReport};
 
 /// A sweep with the name that a legend has.
 pub(crate) struct NamedSweep<'a> {
@@ -33,10 +33,8 @@ fn front(sweeps: &[NamedSweep<'_>]) -> Option<String> {
             Some((x, y, None, format!("{} tok/s/user, {} {unit}{front}", number(x), number(y))))
         }),
     });
-    let title = format!(
-        "{} over interactivity (line: Pareto front)",
-        if is_per_gpu { "Throughput per GPU" } else { "Throughput" }
-    );
+    let throughput = if is_per_gpu { "Throughput per GPU" } else { "Throughput" };
+    let title = format!("{throughput} over interactivity (line: Pareto front)");
     Chart {
         title: &title,
         across: "tok/s/user: 1,000 / TPOT p50",
@@ -59,9 +57,15 @@ fn latencies(sweeps: &[NamedSweep<'_>], is_load: bool) -> Vec<Option<String>> {
         ("TPOT", |point| &point.tpot, LimitedMetric::Tpot),
         ("E2E", |point| &point.e2e, LimitedMetric::E2e),
     ];
+    let Some(NamedSweep { report, .. }) = sweeps.first() else { return Vec::new() };
+    let usual = [report.ttft_p99_limit_ms, report.tpot_p99_limit_ms];
+    let across_label = if is_load { LOAD } else { unit(sweeps) };
+    let chart = |title: &str, series, limits| {
+        Chart { title, across: across_label, upright: "ms", series, limits, ..Chart::default() }.draw()
+    };
     let mut charts = Vec::new();
     for (name, latency, metric) in latencies {
-        let limits = sweeps.first().map(|sweep| limits(sweep.report, metric)).unwrap_or_default();
+        let limits = limit_lines(metric, usual, &report.further_limits, &report.slo);
         let series = |place: usize, sweep: &NamedSweep<'_>, label: &str, stat: &str, pick: Pick| ChartSeries {
             place,
             name: label.to_owned(),
@@ -85,29 +89,35 @@ fn latencies(sweeps: &[NamedSweep<'_>], is_load: bool) -> Vec<Option<String>> {
                 }
                 series
             });
-            charts.push(chart(&title, sweeps, is_load, series.collect(), limits));
+            charts.push(chart(&title, series.collect(), limits));
         } else {
             for (stat, pick) in &STATS[..2] {
                 let title = format!("{name} {stat}, ms");
                 let series =
                     sweeps.iter().enumerate().map(|(place, sweep)| series(place, sweep, &sweep.name, stat, *pick));
                 let limits = if *stat == "p99" { limits.clone() } else { Vec::new() };
-                charts.push(chart(&title, sweeps, is_load, series.collect(), limits));
+                charts.push(chart(&title, series.collect(), limits));
             }
         }
     }
     charts
 }
 
-/// Limits of the run and of single requests, each at its height.
-fn limits(report: &SweepReport, metric: LimitedMetric) -> Vec<(f64, String)> {
+/// Limits of a run and of single requests, each with its height; `usual` are those of the 99th percentiles of TTFT
+/// and TPOT.
+pub(crate) fn limit_lines(
+    metric: LimitedMetric,
+    usual: [Option<f64>; 2],
+    further: &FurtherLimits,
+    slo: &Slo,
+) -> Vec<(f64, String)> {
     let (p99, slo) = match metric {
-        LimitedMetric::Ttft => (report.ttft_p99_limit_ms, report.slo.ttft_ms),
-        LimitedMetric::Tpot => (report.tpot_p99_limit_ms, report.slo.tpot_ms),
-        LimitedMetric::E2e => (None, report.slo.e2e_ms),
+        LimitedMetric::Ttft => (usual[0], slo.ttft_ms),
+        LimitedMetric::Tpot => (usual[1], slo.tpot_ms),
+        LimitedMetric::E2e => (None, slo.e2e_ms),
         _ => (None, None),
     };
-    let further = report.further_limits.latency.iter().filter(|limit| limit.metric == metric);
+    let further = further.latency.iter().filter(|limit| limit.metric == metric);
     let mut lines: Vec<(f64, String)> =
         p99.map(|limit| (limit, format!("limit of p99: {} ms", number(limit)))).into_iter().collect();
     lines.extend(further.map(|limit| (limit.ms, format!("limit {}: {} ms", limit.key(), number(limit.ms)))));
@@ -115,17 +125,6 @@ fn limits(report: &SweepReport, metric: LimitedMetric) -> Vec<(f64, String)> {
     let slo = slo.filter(|slo| lines.iter().all(|(limit, _)| (limit - slo).abs() > 1e-9));
     lines.extend(slo.map(|slo| (slo, format!("SLO of each request: {} ms", number(slo)))));
     lines
-}
-
-fn chart(
-    title: &str,
-    sweeps: &[NamedSweep<'_>],
-    is_load: bool,
-    series: Vec<ChartSeries>,
-    limits: Vec<(f64, String)>,
-) -> Option<String> {
-    let across = if is_load { LOAD } else { unit(sweeps) };
-    Chart { title, across, upright: "ms", series, limits, ..Chart::default() }.draw()
 }
 
 /// Output tokens per second over the level.
@@ -142,10 +141,9 @@ fn throughput(sweeps: &[NamedSweep<'_>]) -> Option<String> {
             Some((x, y, interval, format!("{} tok/s{}", number(y), ends(interval))))
         }),
     });
-    let series = series.collect();
-    let title = "Output tokens per second";
+    let (title, series) = ("Output tokens per second", series.collect());
     // Other plots have the answered ones.
-    let across = if first == SweepLevel::Rate(0.0).unit() { "requests per second, offered" } else { first };
+    let across = if first == SweepLevel::Rate(0.0).unit() { "req/s, offered" } else { first };
     if is_one { Chart { title, across, upright: "tok/s", series, ..Chart::default() }.draw() } else { None }
 }
 
@@ -170,7 +168,7 @@ fn goodput(sweeps: &[NamedSweep<'_>], is_load: bool) -> Option<String> {
 }
 
 /// The abscissa where levels are loads.
-const LOAD: &str = "requests per second: offered, in a closed loop answered";
+const LOAD: &str = "req/s: offered; in a closed loop answered";
 
 fn unit<'a>(sweeps: &'a [NamedSweep<'_>]) -> &'a str {
     sweeps.iter().find_map(|sweep| Some(sweep.report.points.first()?.level.unit())).unwrap_or_default()

@@ -59,7 +59,8 @@ pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExi
     let mut rows = answer(&questions, request.requests as usize, request.html.is_some());
     mark_best(&mut rows);
     let goal_text = request.goal.as_deref().unwrap_or_default();
-    let document = report::what_if(&rows, goal_text, &goal.unwrap_or_default(), &own_command(request));
+    let limits = questions.iter().map(|question| &*question.limits).find(|limits| !limits.is_empty());
+    let document = report::what_if(&rows, goal_text, limits.unwrap_or_default(), &own_command(request));
     write_page(request.html.as_deref(), &document)?;
     print_as(global.styler(), request.json, || what_if_json(&rows, goal_text), |styler| document.terminal(styler));
     if !splits.is_empty() && !request.json {

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::schedule::plan;
 use crate::schedule::plan::PLAN;
-use crate::{HarnessError, Measured, ResultFormatError, RunResult};
+use crate::{HarnessError, Measured, RequestRecord, ResultFormatError, RunResult};
 use base::files::{open_regular, read_document};
 use base::spec::schema_id;
 
@@ -107,6 +107,13 @@ pub fn read_records<T: DeserializeOwned>(path: &Path, mut take: impl FnMut(T)) -
             None => return Ok(()),
         }
     }
+}
+
+/// The first `count` request records beside a result; none where they cannot be read.
+pub fn first_requests(folder: &Path, count: usize) -> Vec<RequestRecord> {
+    let Ok((file, _)) = open_regular(&folder.join(REQUESTS)) else { return Vec::new() };
+    let lines = BufReader::new(file.take(LONGEST_LINE)).lines();
+    lines.take(count).map_while(|line| serde_json::from_str(&line.ok()?).ok()).collect()
 }
 
 /// The JSON Schema of `result.json` as this version writes it; it reads less, for results of other versions.

@@ -2,76 +2,24 @@
 
 use super::color;
 use super::frame::{Anchor, AxisScale, Frame, SMALL, WIDE, number};
+use super::points::{ChartPoint, PointKind};
 use crate::styler::cut;
 
-/// One curve over numbers, in the units it is shown in.
-pub(crate) struct Plot<'a> {
-    pub title: &'a str,
-    /// Below the axis, with its unit.
-    pub across: &'a str,
-    pub points: &'a [(f64, f64)],
-    /// Where the upright axis ends; `None` takes the largest value.
-    pub top: Option<f64>,
-    /// Upright marks across the picture: where, and what to write there.
-    pub marks: &'a [(f64, String)],
-    /// The points are samples over time: each value holds until the next, and the area below is filled.
-    pub is_sampled: bool,
-}
-
-impl Plot<'_> {
-    /// `None` where there are fewer than two points.
-    pub fn draw(&self) -> Option<String> {
-        let points: Vec<(f64, f64)> =
-            self.points.iter().copied().filter(|(x, y)| x.is_finite() && y.is_finite()).collect();
-        if points.len() < 2 {
-            return None;
-        }
-        let most = |pick: fn(&(f64, f64)) -> f64| points.iter().map(pick).fold(0.0, f64::max);
-        let widest = most(|point| point.0);
-        let frame = Frame::of_curves(widest, self.top.unwrap_or_else(|| most(|point| point.1)));
-        let mut picture = frame.draw(self.title, self.across, "");
-        let mut drawn = thinned(&points);
-        if self.is_sampled {
-            drawn = held(&drawn);
-            let first = drawn.first().map(|point| (point.0, 0.0));
-            let last = drawn.last().map(|point| (point.0, 0.0));
-            let outline = first.into_iter().chain(drawn.iter().copied()).chain(last);
-            picture.curve(outline.map(|(a, b)| (frame.x(a), frame.y(b))), "area");
-        }
-        picture.curve(drawn.iter().map(|&(a, b)| (frame.x(a), frame.y(b))), "curve");
-        // Labels stand above the picture, where no curve is; from right to left, so that close ones do not overlap.
-        let mut free = SMALL.size.0 - 2.0;
-        // A mark is a rounded number, and may lie just beyond the largest value.
-        for (value, label) in self.marks.iter().rev().filter(|mark| mark.0 <= widest * 1.01) {
-            let at = frame.x(*value);
-            picture.line((at, frame.y(0.0)), (at, SMALL.top - 4.0), "mark");
-            let half = label.chars().count() as f64 * 3.2;
-            let middle = at.min(free - half);
-            free = middle - half - 8.0;
-            picture.text(middle, SMALL.top - 8.0, "marked", Anchor::Middle, label);
-        }
-        Some(picture.finish())
-    }
-}
-
 /// Each sample until the time of the next one.
-fn held(samples: &[(f64, f64)]) -> Vec<(f64, f64)> {
+pub(crate) fn held(samples: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let steps = samples.windows(2).flat_map(|pair| [pair[0], (pair[1].0, pair[0].1)]);
     steps.chain(samples.last().copied()).collect()
 }
 
-/// At most about a thousand points, ends included: more would only make the file bigger.
+/// At most about five hundred points, ends included: more would only make the file bigger.
 pub(crate) fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let every = points.len().div_ceil(1000).max(1);
+    let every = points.len().div_ceil(500).max(1);
     let mut kept: Vec<_> = points.iter().copied().step_by(every).collect();
     if let Some(last) = points.last().filter(|last| Some(*last) != kept.last()) {
         kept.push(*last);
     }
     kept
 }
-
-/// A tail beyond the p99 of all that is longer than this, against it, would press the rest flat.
-const TAIL: f64 = 1.6;
 
 /// One result's curve.
 pub(crate) struct OverlayCurve {
@@ -80,53 +28,51 @@ pub(crate) struct OverlayCurve {
     pub points: Vec<(f64, f64)>,
 }
 
-/// The share of values at most as large, in percent; `title` names the metric, `unit` what is below the axis.
-/// `None` where no result has two values.
-pub(crate) fn spread(title: &str, unit: &str, all: &[(usize, Vec<f64>)]) -> Option<String> {
-    let mut curves: Vec<OverlayCurve> = Vec::new();
-    let (mut widest, mut p99) = (0.0_f64, 0.0_f64);
-    for (place, values) in all {
-        let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
-        sorted.sort_by(f64::total_cmp);
-        let n = sorted.len();
-        let (Some(last), true) = (sorted.last().copied(), n > 1) else { continue };
-        widest = widest.max(last);
-        p99 = p99.max(sorted[n * 99 / 100]);
-        let points = sorted.iter().enumerate().map(|(at, value)| (*value, (at + 1) as f64 / n as f64 * 100.0));
-        curves.push(OverlayCurve { place: *place, points: points.collect() });
-    }
-    if curves.is_empty() {
-        return None;
-    }
-    let end = if widest > p99 * TAIL && p99 > 0.0 { p99 * 1.2 } else { widest };
-    let frame = Frame::of_curves(end, 100.0);
+/// A distribution as a curve: each value, and the percentage of values that are at most as large.
+pub(crate) fn cumulative(place: usize, values: impl IntoIterator<Item = f64>) -> OverlayCurve {
+    let mut sorted: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    let share = |at: usize| (at + 1) as f64 / sorted.len() as f64 * 100.0;
+    OverlayCurve { place, points: sorted.iter().enumerate().map(|(at, value)| (*value, share(at))).collect() }
+}
+
+/// An upright line in a distribution: its value, its class and its name.
+pub(crate) type Mark = (f64, &'static str, String);
+
+/// Distributions over a logarithmic axis, on which body and tail are both to be seen; `title` names the metric, `unit`
+/// what is below the axis. `None` where no curve has two values.
+pub(crate) fn spread(title: &str, unit: &str, curves: &[OverlayCurve], marks: &[Mark]) -> Option<String> {
+    let curves: Vec<&OverlayCurve> = curves.iter().filter(|curve| curve.points.len() > 1).collect();
+    let mut values: Vec<f64> = curves.iter().flat_map(|curve| &curve.points).map(|point| point.0).collect();
+    values.sort_by(f64::total_cmp);
+    let (least, most) = (*values.first()?, *values.last()?);
+    // A limit far from all values is in the legend alone rather than pressing them together.
+    values.extend(marks.iter().map(|mark| mark.0).filter(|at| (least / 3.0..most * 3.0).contains(at)));
+    values.sort_by(f64::total_cmp);
+    let across = AxisScale::log_fitting(*values.first()?, *values.last()?);
+    let frame = Frame { room: SMALL, across, upright: AxisScale::linear(100.0, 4) };
     let mut picture = frame.draw(title, unit, "");
-    for curve in &curves {
+    for curve in curves {
         let drawn = thinned(&curve.points);
-        // It begins on the floor, and ends at the edge where its tail is longer than the picture.
-        let first = drawn.first().map(|point| (point.0, 0.0));
-        let inside: Vec<(f64, f64)> =
-            first.into_iter().chain(drawn.iter().copied()).take_while(|point| point.0 <= end).collect();
-        let beyond = drawn.len() + 1 > inside.len();
-        let edge = inside.last().filter(|_| beyond).map(|last| (end, last.1));
-        let line = inside.iter().copied().chain(edge).map(|(a, b)| (frame.x(a), frame.y(b)));
-        picture.curve(line, &format!("curve {}", color(curve.place)));
+        // It begins on the floor.
+        let line = drawn.first().map(|point| (point.0, 0.0)).into_iter().chain(drawn.iter().copied());
+        picture.curve(line.map(|(a, b)| (frame.x(a), frame.y(b))), &format!("curve {}", color(curve.place)));
     }
-    if end < widest {
-        let text = format!("the tail continues to {}", number(widest));
-        picture.text(SMALL.end(), SMALL.top - 8.0, "tick", Anchor::End, &text);
+    for (at, class, _) in marks.iter().filter(|mark| frame.across.contains(mark.0)) {
+        picture.line((frame.x(*at), frame.y(0.0)), (frame.x(*at), SMALL.top), class);
     }
+    picture.legend(marks.iter().map(|(at, class, name)| ((*class).to_owned(), frame.across.label(*at, name))));
     Some(picture.finish())
 }
 
-/// What happened over time. `None` where no result has two points.
-pub(crate) fn course(title: &str, across: &str, all: &[OverlayCurve]) -> Option<String> {
+/// What happened over time; the upright axis ends at `top` or above. `None` where no result has two points.
+pub(crate) fn course(title: &str, across: &str, top: f64, all: &[OverlayCurve]) -> Option<String> {
     let drawn: Vec<&OverlayCurve> = all.iter().filter(|series| series.points.len() > 1).collect();
     if drawn.is_empty() {
         return None;
     }
     let most = |pick: fn(&(f64, f64)) -> f64| drawn.iter().flat_map(|s| s.points.iter().map(pick)).fold(0.0, f64::max);
-    let frame = Frame::of_curves(most(|point| point.0), most(|point| point.1));
+    let frame = Frame::of_curves(most(|point| point.0), most(|point| point.1).max(top));
     let mut picture = frame.draw(title, across, "");
     for series in drawn {
         let line = thinned(&series.points).into_iter().map(|(a, b)| (frame.x(a), frame.y(b)));
@@ -200,7 +146,7 @@ impl StepPlot<'_> {
                 "partial",
                 &hint,
             );
-            picture.text(SMALL.end(), SMALL.top - 8.0, "tick", Anchor::End, "shaded: partial second");
+            picture.text(SMALL.end(), SMALL.top - 9.0, "tick", Anchor::End, "shaded: partial second");
         }
         if points.len() <= READABLE {
             for step in &steps {
@@ -243,33 +189,21 @@ fn binned(seconds: &[(f64, f64)], end: f64, kind: SecondValue) -> Vec<Step> {
 /// level, and where the level changes.
 pub(crate) struct TrendPlot<'a> {
     pub title: &'a str,
-    pub points: Vec<TrendPoint>,
+    /// Each at its place in the order of the measurements, from 0; what is written above it are its tags.
+    pub points: Vec<ChartPoint>,
     /// The first and the last point of each level, and its mean.
     pub levels: Vec<(usize, usize, f64)>,
     /// The first point of a new level, what to write there, and whether it is better, if that is judged.
     pub changes: Vec<(usize, String, Option<bool>)>,
 }
 
-/// One measurement.
-pub(crate) struct TrendPoint {
-    /// In the order of the measurements, from 0.
-    pub place: usize,
-    pub value: f64,
-    /// Not a measurement of the server: shown, and in no level.
-    pub is_invalid: bool,
-    /// Its tags, written above it.
-    pub label: String,
-    /// The text that shows when the pointer rests on it.
-    pub hint: String,
-}
-
 impl TrendPlot<'_> {
     /// `None` without points.
     pub fn draw(&self) -> Option<String> {
-        let points = || self.points.iter().filter(|point| point.value.is_finite());
-        let most = points().map(|point| point.place).max()?;
-        let values: Vec<f64> = points().map(|point| point.value).collect();
-        let (across, upright) = (AxisScale::places(most + 1), AxisScale::close(&values, 4));
+        let points = || self.points.iter().filter(|point| point.y.is_finite());
+        let values: Vec<f64> = points().map(|point| point.y).collect();
+        let count = points().map(|point| point.x as usize + 1).max()?;
+        let (across, upright) = (AxisScale::places(count), AxisScale::close(&values, 4));
         let frame = Frame { room: WIDE, across, upright };
         let mut picture = frame.draw(self.title, "measurement, by its start", "");
         // Places begin at 0, and are numbered from 1.
@@ -288,8 +222,8 @@ impl TrendPlot<'_> {
             picture.line((x(*from as f64 - 0.4), y(*mean)), (x(*to as f64 + 0.4), y(*mean)), "curve c0");
         }
         for point in points() {
-            let at = (x(point.place as f64), y(point.value));
-            if point.is_invalid {
+            let at = (x(point.x), y(point.y));
+            if point.kind == PointKind::Invalid {
                 picture.cross(at, 4.5, "invalid", &point.hint);
             } else {
                 picture.circle(at, 3.5, "dot c0", &point.hint);
@@ -309,22 +243,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_tail_is_cut_and_said() {
-        let mut values: Vec<f64> = (0..1000).map(f64::from).collect();
-        let whole = spread("TTFT", "ms", &[(0, values.clone())]).expect("a picture");
-        assert!(!whole.contains("the tail continues"));
-        values.push(90_000.0);
-        let cut = spread("TTFT", "ms", &[(0, values)]).expect("a picture");
-        assert!(cut.contains("the tail continues to 90,000"), "{cut}");
+    fn body_and_tail_are_on_a_logarithmic_axis_and_limits_are_marked() {
+        let values: Vec<f64> = (1..1000).map(f64::from).chain([90_000.0]).collect();
+        let mark = |value: f64| (value, "limit", format!("limit {value} ms"));
+        let curves = [cumulative(0, values)];
+        let picture = spread("TTFT", "ms", &curves, &[mark(450.0), mark(1e9)]).expect("a picture");
+        assert!(picture.contains("ms (log scale)") && picture.contains(">100,000</text>"), "{picture}");
+        assert!(picture.contains("</svg>limit 450 ms</span>"), "{picture}");
+        assert!(picture.contains("</svg>limit 1000000000 ms (beyond this picture)</span>"), "{picture}");
+        // Two in the legend, and one line.
+        assert_eq!(picture.matches(r#"class="limit""#).count(), 3, "{picture}");
+        // Close values have ticks between powers of ten, and a value of 0 has no logarithm.
+        let close = spread("TPOT", "ms", &[cumulative(0, [18.8, 19.0, 20.4])], &[]).expect("a picture");
+        assert!(close.contains(">19</text>") && close.contains("log scale"), "{close}");
+        let zero = spread("TPOT", "ms", &[cumulative(0, [0.0, 19.0])], &[]).expect("a picture");
+        assert!(!zero.contains("log scale"), "{zero}");
     }
 
     #[test]
     fn each_result_has_its_color_and_one_value_is_no_curve() {
-        let picture = spread("TTFT", "ms", &[(0, vec![1.0, 2.0]), (1, vec![5.0]), (9, vec![1.0, 3.0])]).expect("two");
+        let curves = [cumulative(0, [1.0, 2.0]), cumulative(1, [5.0]), cumulative(9, [1.0, 3.0])];
+        let picture = spread("TTFT", "ms", &curves, &[]).expect("two");
         assert!(picture.contains(r#"class="curve c0""#) && picture.contains(r#"class="curve c1""#));
         assert_eq!(picture.matches("<path").count(), 2);
-        assert_eq!(spread("TTFT", "ms", &[(0, vec![1.0])]), None);
-        assert_eq!(course("x", "s", &[OverlayCurve { place: 0, points: vec![(0.0, 1.0)] }]), None);
+        assert_eq!(spread("TTFT", "ms", &[cumulative(0, [1.0])], &[]), None);
+        assert_eq!(course("x", "s", 0.0, &[OverlayCurve { place: 0, points: vec![(0.0, 1.0)] }]), None);
     }
 
     fn plot(seconds: &[(f64, f64)], end: f64, kind: SecondValue) -> String {
@@ -372,12 +315,13 @@ mod tests {
 
     #[test]
     fn levels_changes_and_invalid_points_are_drawn() {
-        let point = |place: usize| TrendPoint {
-            place,
-            value: if place < 10 { 100.0 } else { 108.0 },
-            is_invalid: place == 3,
+        let point = |place: usize| ChartPoint {
+            x: place as f64,
+            y: if place < 10 { 100.0 } else { 108.0 },
+            kind: if place == 3 { PointKind::Invalid } else { PointKind::Valid },
             label: if place == 5 { "v1.2".to_owned() } else { String::new() },
             hint: format!("run {place} <b>"),
+            ..ChartPoint::default()
         };
         let plot = TrendPlot {
             title: "ttft_p99, ms",

@@ -3,16 +3,18 @@
 //! script of several hundred kilobytes, and those that draw SVG are larger than the few elements that a chart has.
 
 use crate::page_template::escape;
-use crate::styler::cut;
 use base::units::grouped;
 use std::fmt::Write as _;
 
 /// A picture being drawn. Colors come from the page's classes, so that dark and print need no second drawing.
 pub(crate) struct SvgCanvas {
     body: String,
-    width: f64,
+    /// `None`: as wide as the page gives it room, and numbers across are in percent of that.
+    width: Option<f64>,
     height: f64,
     title: String,
+    /// HTML above the picture, where letters have the size of the page's: the title, and what each curve is.
+    caption: Option<String>,
 }
 
 /// The position of a text relative to its point.
@@ -26,7 +28,29 @@ pub(crate) enum Anchor {
 impl SvgCanvas {
     /// `title` is for screen readers.
     pub fn new(width: f64, height: f64, title: &str) -> Self {
-        Self { body: String::new(), width, height, title: title.to_owned() }
+        Self { body: String::new(), width: Some(width), height, title: title.to_owned(), caption: None }
+    }
+
+    /// As wide as there is room, with letters that are never scaled. Only straight elements fit in: a path knows no
+    /// percent.
+    pub fn fluid(height: f64, title: &str) -> Self {
+        Self { width: None, ..Self::new(0.0, height, title) }
+    }
+
+    /// The name of each line with a piece of it, below the title: the class and the name.
+    pub fn legend(&mut self, lines: impl IntoIterator<Item = (String, String)>) {
+        let Some(caption) = &mut self.caption else { return };
+        caption.push_str(r#"<span class="legend">"#);
+        for (class, name) in lines {
+            let line = format!(r#"<line y1="4" x2="20" y2="4" class="{class}"/>"#);
+            let name = escape(&name);
+            let _ = write!(caption, r#"<span><svg viewBox="0 0 20 8" class="key">{line}</svg>{name}</span>"#);
+        }
+        caption.push_str("</span>");
+    }
+
+    const fn unit(&self) -> &'static str {
+        if self.width.is_none() { "%" } else { "" }
     }
 
     pub fn text(&mut self, x: f64, y: f64, class: &str, anchor: Anchor, text: &str) {
@@ -35,19 +59,21 @@ impl SvgCanvas {
             Anchor::Middle => "middle",
             Anchor::End => "end",
         };
-        let text = escape(text);
-        let _ =
-            write!(self.body, r#"<text x="{x:.1}" y="{y:.1}" class="{class}" text-anchor="{anchor}">{text}</text>"#);
+        let (text, unit) = (escape(text), self.unit());
+        let place = format!(r#"x="{x:.1}{unit}" y="{y:.1}""#);
+        let _ = write!(self.body, r#"<text {place} class="{class}" text-anchor="{anchor}">{text}</text>"#);
     }
 
     pub fn line(&mut self, from: (f64, f64), to: (f64, f64), class: &str) {
-        let ((x1, y1), (x2, y2)) = (from, to);
-        let _ = write!(self.body, r#"<line x1="{x1:.1}" y1="{y1:.1}" x2="{x2:.1}" y2="{y2:.1}" class="{class}"/>"#);
+        let ((x1, y1), (x2, y2), unit) = (from, to, self.unit());
+        let ends = format!(r#"x1="{x1:.1}{unit}" y1="{y1:.1}" x2="{x2:.1}{unit}" y2="{y2:.1}""#);
+        let _ = write!(self.body, r#"<line {ends} class="{class}"/>"#);
     }
 
     /// A box with a text that shows when the pointer rests on it.
     pub fn rect(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), class: &str, hint: &str) {
-        let place = format!(r#"x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{height:.1}" rx="3""#);
+        let unit = self.unit();
+        let place = format!(r#"x="{x:.1}{unit}" y="{y:.1}" width="{width:.1}{unit}" height="{height:.1}" rx="3""#);
         self.hinted("rect", &place, class, hint);
     }
 
@@ -89,10 +115,17 @@ impl SvgCanvas {
     }
 
     pub fn finish(self) -> String {
-        let Self { body, width, height, title } = self;
+        let Self { body, width, height, title, caption } = self;
         let title = escape(&title);
-        let svg = format!(r#"<svg viewBox="0 0 {width:.0} {height:.0}" role="img" aria-label="{title}""#);
-        format!(r#"{svg} xmlns="http://www.w3.org/2000/svg">{body}</svg>"#)
+        let size = match width {
+            Some(width) => format!(r#"width="{width:.0}" height="{height:.0}" viewBox="0 0 {width:.0} {height:.0}""#),
+            None => format!(r#"height="{height:.0}""#),
+        };
+        let svg = format!(r#"<svg {size} role="img" aria-label="{title}" xmlns="http://www.w3.org/2000/svg">{body}"#);
+        match caption {
+            Some(caption) => format!("<figure><figcaption>{caption}</figcaption>{svg}</svg></figure>"),
+            None => format!("{svg}</svg>"),
+        }
     }
 }
 
@@ -131,6 +164,9 @@ pub(crate) fn number(x: f64) -> String {
 
 /// Numbers further apart than this, the largest against the smallest, are drawn on a logarithmic axis.
 const FAR_APART: f64 = 25.0;
+
+/// Numbers closer to each other than this have no power of ten between them, and the ticks of a linear axis.
+const NARROW: f64 = 4.0;
 
 /// The scale of an axis, from its first to its last number.
 pub(crate) enum AxisScale {
@@ -180,7 +216,18 @@ impl AxisScale {
         if is_wide { Self::log(least, most) } else { Self::linear(most, count) }
     }
 
+    /// Logarithmic from the least value to the largest, if they can be on one.
+    pub fn log_fitting(least: f64, most: f64) -> Self {
+        if least >= f64::MIN_POSITIVE && most <= LARGEST { Self::log(least, most) } else { Self::filled(most) }
+    }
+
     fn log(least: f64, most: f64) -> Self {
+        if most < least * NARROW
+            && let Self::Linear { least: low, most: high, ticks } = Self::close(&[least, most], 5)
+            && low > 0.0
+        {
+            return Self::Log { low, high, ticks };
+        }
         let round = |value: f64, up: bool| {
             let decade = 10f64.powf(value.log10().floor());
             let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * decade);
@@ -211,6 +258,23 @@ impl AxisScale {
         matches!(self, Self::Log { .. })
     }
 
+    /// Where the axis begins instead of at 0. Places and logarithms have no 0.
+    fn cut(&self) -> Option<f64> {
+        let Self::Linear { least, ticks, .. } = self else { return None };
+        ticks.first().copied().filter(|first| *least > 0.0 && first == least)
+    }
+
+    /// The name of a number for a legend, which says where it is beyond the ends.
+    pub fn label(&self, value: f64, name: &str) -> String {
+        if self.contains(value) { name.to_owned() } else { format!("{name} (beyond this picture)") }
+    }
+
+    /// Whether it reaches as far as this number.
+    pub fn contains(&self, value: f64) -> bool {
+        let (Self::Linear { least: low, most: high, .. } | Self::Log { low, high, .. }) = self;
+        (low * 0.999_999..=high * 1.000_001).contains(&value)
+    }
+
     /// Its place, from 0 to 1; values beyond the ends are at the ends.
     pub fn share(&self, value: f64) -> f64 {
         let share = match self {
@@ -237,9 +301,11 @@ pub(crate) struct Room {
 }
 
 /// For curves: distributions, and what happened over time.
-pub(crate) const SMALL: Room = Room { size: (470.0, 240.0), left: 52.0, right: 22.0, top: 40.0, bottom: 40.0 };
+pub(crate) const SMALL: Room = Room { size: (400.0, 226.0), left: 54.0, right: 20.0, top: 26.0, bottom: 42.0 };
 /// For points with labels.
-pub(crate) const WIDE: Room = Room { size: (560.0, 320.0), left: 80.0, right: 26.0, top: 54.0, bottom: 44.0 };
+pub(crate) const WIDE: Room = Room { size: (400.0, 280.0), left: 74.0, right: 20.0, top: 30.0, bottom: 44.0 };
+/// About the width of a letter: a picture is hardly scaled on a phone, so that it has the same room everywhere.
+pub(crate) const CHARACTER: f64 = 7.4;
 
 impl Room {
     /// Where the axis across ends.
@@ -279,30 +345,54 @@ impl Frame {
         let Room { size, left, top, .. } = self.room;
         let (end, floor) = (self.room.end(), self.room.floor());
         let mut picture = SvgCanvas::new(size.0, size.1, title);
-        // A letter of a title has eight pixels on a phone.
-        picture.text(2.0, 14.0, "title", Anchor::Start, &cut(title, (size.0 / 8.0) as usize));
+        picture.caption = Some(escape(title));
         for value in self.upright.ticks() {
             picture.line((left, self.y(*value)), (end, self.y(*value)), "grid");
             picture.text(left - 7.0, self.y(*value) + 4.0, "tick", Anchor::End, &number(*value));
         }
         for value in self.across.ticks() {
             picture.line((self.x(*value), floor), (self.x(*value), floor + 4.0), "axis");
-            picture.text(self.x(*value), floor + 17.0, "tick", Anchor::Middle, &number(*value));
         }
+        self.numbers_across(&mut picture);
         picture.line((left, floor), (end, floor), "axis");
-        let label = |text: &str, axis: &AxisScale| format!("{text}{}", if axis.is_log() { " (log scale)" } else { "" });
+        self.breaks(&mut picture);
+        let label = |text: &str, axis: &AxisScale| match axis.cut() {
+            _ if axis.is_log() => format!("{text} (log scale)"),
+            Some(first) => format!("{text} (axis begins at {})", number(first)),
+            None => text.to_owned(),
+        };
         picture.text(left.midpoint(end), size.1 - 6.0, "tick", Anchor::Middle, &label(across, &self.across));
+        let upright = label(upright, &self.upright);
         if !upright.is_empty() {
-            picture.upright_text(12.0, top.midpoint(floor), "tick", &label(upright, &self.upright));
+            picture.upright_text(12.0, top.midpoint(floor), "tick", upright.trim_start());
         }
         picture
     }
 
-    /// A height that must not be exceeded.
-    pub fn limit(&self, picture: &mut SvgCanvas, height: f64, text: &str) {
-        let (y, end) = (self.y(height), self.room.end());
-        picture.line((self.room.left, y), (end, y), "limit");
-        picture.text(end, y - 5.0, "over", Anchor::End, text);
+    /// Of ticks too close to each other, the later ones have no number.
+    fn numbers_across(&self, picture: &mut SvgCanvas) {
+        let mut free = 0.0;
+        for value in self.across.ticks() {
+            let text = number(*value);
+            let half = text.chars().count() as f64 * CHARACTER / 2.0;
+            let middle = self.x(*value).min(self.room.size.0 - half);
+            if middle - half >= free {
+                picture.text(middle, self.room.floor() + 18.0, "tick", Anchor::Middle, &text);
+                free = middle + half + 4.0;
+            }
+        }
+    }
+
+    /// A zigzag at the corner of an axis that does not begin at 0.
+    fn breaks(&self, picture: &mut SvgCanvas) {
+        let (left, floor) = (self.room.left, self.room.floor());
+        let steps = [(0.0, -4.0), (3.0, 4.0), (6.0, -4.0), (9.0, 4.0)];
+        if self.across.cut().is_some() {
+            picture.curve(steps.map(|(along, off)| (left + along, floor + off)), "axis-break");
+        }
+        if self.upright.cut().is_some() {
+            picture.curve(steps.map(|(along, off)| (left + off, floor - along)), "axis-break");
+        }
     }
 }
 

@@ -5,8 +5,8 @@ mod frame;
 mod points;
 pub(crate) mod run;
 
-pub(crate) use curves::{OverlayCurve, Plot, SecondValue, StepPlot, TrendPlot, TrendPoint, course, spread};
-pub(crate) use frame::{Anchor, AxisScale, Frame, SMALL, SvgCanvas, number};
+pub(crate) use curves::{OverlayCurve, SecondValue, StepPlot, TrendPlot, course, cumulative, held, spread};
+pub(crate) use frame::{SvgCanvas, number};
 pub(crate) use points::{Chart, ChartPoint, ChartSeries, PointKind};
 
 /// As many have a color of their own; more begin again.

@@ -1,13 +1,8 @@
 //! Points over two numbers: curves of sweeps, with intervals, limits, a front, and a value to read at every point.
 
 use super::color;
-use super::frame::{Anchor, AxisScale, Frame, SvgCanvas, WIDE};
-use crate::styler::cut;
+use super::frame::{Anchor, AxisScale, CHARACTER, Frame, SvgCanvas, WIDE};
 
-/// Of a text with 11 px, about.
-const CHARACTER: f64 = 6.3;
-/// On a phone letters are larger, and names in the legend must not run into each other.
-const LEGEND_CHARACTER: f64 = 9.0;
 /// More points of a curve than this have no labels.
 const LABELED: usize = 24;
 
@@ -22,6 +17,8 @@ pub(crate) struct Chart<'a> {
     pub series: Vec<ChartSeries>,
     /// Heights that must not be exceeded, and what to write there.
     pub limits: Vec<(f64, String)>,
+    /// From where to where on the axis across a search found its result.
+    pub found: Option<(f64, f64)>,
     /// Begin the axis across below the lowest value instead of at 0.
     pub is_close: bool,
 }
@@ -73,17 +70,23 @@ impl Chart<'_> {
             return None;
         }
         ys.extend(points().filter_map(|point| point.interval.map(|ends| ends.1)));
-        // A limit far above all points is out of the picture rather than pressing them flat.
+        // A limit far above all points is in the legend alone rather than pressing them flat.
         let highest = ys.iter().copied().fold(0.0, f64::max);
         ys.extend(self.limits.iter().map(|limit| limit.0).filter(|limit| *limit <= highest * 3.0));
         let across = if self.is_close { AxisScale::close(&xs, 6) } else { AxisScale::fitting(&xs, 6) };
         let upright = AxisScale::fitting(&ys, 4);
         let frame = Frame { room: WIDE, across, upright };
         let mut picture = frame.draw(self.title, self.across, self.upright);
-        self.legend(&mut picture);
-        let limits = || self.limits.iter().filter(|limit| limit.0 <= highest * 3.0);
-        for (limit, text) in limits() {
-            frame.limit(&mut picture, *limit, text);
+        if let Some((from, to)) = self.found.map(|(from, to)| (frame.x(from), frame.x(to))) {
+            picture.rect((from, WIDE.top), ((to - from).max(1.5), WIDE.floor() - WIDE.top), "found", "found");
+        }
+        // A single curve needs no name.
+        let named = self.series.iter().filter(|_| self.series.len() > 1);
+        let curves = named.map(|series| (format!("curve {}", color(series.place)), series.name.clone()));
+        let limits = self.limits.iter().map(|(at, text)| ("limit".to_owned(), frame.upright.label(*at, text)));
+        picture.legend(curves.chain(limits));
+        for (at, _) in self.limits.iter().filter(|(at, _)| frame.upright.contains(*at)) {
+            picture.line((WIDE.left, frame.y(*at)), (WIDE.end(), frame.y(*at)), "limit");
         }
         for series in &self.series {
             draw_series(&frame, series, &mut picture);
@@ -96,13 +99,9 @@ impl Chart<'_> {
             let (x, y, reach) = (frame.x(point.x), frame.y(point.y), if point.is_knee { 9.0 } else { 4.0 });
             (x - reach, x + reach, y + 4.0)
         };
-        let limit = |(at, text): &(f64, String)| {
-            let right = WIDE.end();
-            (right - text.chars().count() as f64 * CHARACTER, right, frame.y(*at) - 5.0)
-        };
         let points = labeled().flat_map(|series| &series.points).filter(is_drawn).map(dot);
         let mut drawn = DrawnMarks {
-            texts: points.chain(limits().map(limit)).collect(),
+            texts: points.collect(),
             lines: self.series.iter().flat_map(|series| lines(&frame, series)).collect(),
         };
         for series in &self.series {
@@ -116,22 +115,6 @@ impl Chart<'_> {
             }
         }
         Some(picture.finish())
-    }
-
-    /// The name of each curve with a piece of it; a single curve needs none.
-    fn legend(&self, picture: &mut SvgCanvas) {
-        if self.series.len() < 2 {
-            return;
-        }
-        let room = (WIDE.end() - WIDE.left) / self.series.len() as f64;
-        let longest = ((room - 36.0) / LEGEND_CHARACTER).max(4.0) as usize;
-        let mut x = WIDE.left;
-        for series in &self.series {
-            let name = cut(&series.name, longest);
-            picture.line((x, 32.0), (x + 20.0, 32.0), &format!("curve {}", color(series.place)));
-            picture.text(x + 25.0, 36.0, "tick", Anchor::Start, &name);
-            x += 36.0 + name.chars().count() as f64 * LEGEND_CHARACTER;
-        }
     }
 }
 
@@ -200,10 +183,10 @@ impl DrawnMarks {
             (x + 8.0, y + 4.0, Anchor::Start, x + 8.0),
             (x, y + 17.0, Anchor::Middle, x - width / 2.0),
             (x - 8.0, y + 4.0, Anchor::End, x - 8.0 - width),
-            (x - 6.0, y - 8.0, Anchor::End, x - 6.0 - width),
-            (x + 6.0, y + 15.0, Anchor::Start, x + 6.0),
-            (x + 6.0, y - 8.0, Anchor::Start, x + 6.0),
-            (x - 6.0, y + 15.0, Anchor::End, x - 6.0 - width),
+            (x - 6.0, y - 9.0, Anchor::End, x - 6.0 - width),
+            (x + 6.0, y + 17.0, Anchor::Start, x + 6.0),
+            (x + 6.0, y - 9.0, Anchor::Start, x + 6.0),
+            (x - 6.0, y + 17.0, Anchor::End, x - 6.0 - width),
         ];
         let free: Vec<_> = places.into_iter().filter(|(_, at, _, left)| self.is_free(*left, width, *at)).collect();
         let best = free.iter().find(|(_, at, _, left)| !self.is_crossed(*left, width, *at)).or_else(|| free.first());
@@ -215,16 +198,16 @@ impl DrawnMarks {
 
     fn is_free(&self, left: f64, width: f64, at: f64) -> bool {
         let is_inside =
-            left >= WIDE.left - 4.0 && left + width <= WIDE.size.0 && at > WIDE.top - 12.0 && at < WIDE.floor() - 2.0;
+            left >= WIDE.left - 4.0 && left + width <= WIDE.size.0 && at > WIDE.top - 14.0 && at < WIDE.floor() - 2.0;
         let is_apart = |other: &(f64, f64, f64)| {
-            left + width < other.0 - 3.0 || left > other.1 + 3.0 || (at - other.2).abs() > 11.0
+            left + width < other.0 - 3.0 || left > other.1 + 3.0 || (at - other.2).abs() > 12.5
         };
         is_inside && self.texts.iter().all(is_apart)
     }
 
     /// Whether a line goes through the box of a text.
     fn is_crossed(&self, left: f64, width: f64, at: f64) -> bool {
-        let (right, top) = (left + width, at - 9.0);
+        let (right, top) = (left + width, at - 10.0);
         let crosses = |[(x0, y0), (x1, y1)]: &[(f64, f64); 2]| {
             if x0.max(*x1) < left || x0.min(*x1) > right {
                 return false;
@@ -264,6 +247,7 @@ mod tests {
             upright: "ms",
             series: vec![series],
             limits: vec![(450.0, "limit".to_owned())],
+            found: None,
             is_close: false,
         }
     }
@@ -277,7 +261,7 @@ mod tests {
         assert_eq!(curve.split('"').next().map(|d| d.matches('L').count()), Some(2), "{curve}");
         assert_eq!((picture.matches("invalid").count(), picture.matches("over-limit").count()), (1, 1));
         assert_eq!(picture.matches("<title>").count(), 4, "a value at every point");
-        assert!(picture.contains("users &lt;b&gt;") && picture.contains(">limit<"), "{picture}");
+        assert!(picture.contains("users &lt;b&gt;") && picture.contains("</svg>limit</span>"), "{picture}");
     }
 
     #[test]

@@ -1,14 +1,15 @@
-//! Pictures of a run: when each task ran, a bar for each; and the plan, a column for each depth and an arrow for each
-//! need.
+//! Pictures of a run: when each task ran, a bar for each; what became of the first requests of a benchmark; and the
+//! plan, a column for each depth and an arrow for each need.
 
-use super::frame::{Anchor, SvgCanvas, number, steps};
+use super::frame::{Anchor, AxisScale, Frame, Room, SMALL, SvgCanvas, number, steps};
 use crate::run_state::{RunState, TaskPhase, TaskState};
 use crate::styler::duration_text;
+use harness::RequestRecord;
 use plan::{Lifetime, Plan};
 use std::fmt::Write as _;
 
-const WIDTH: f64 = 960.0;
-const ROW: f64 = 24.0;
+/// The name of a task, and its bar below.
+const ROW: f64 = 34.0;
 const TOP: f64 = 26.0;
 /// A picture with more rows than this is not readable; the longest tasks are kept.
 const ROWS: usize = 60;
@@ -43,33 +44,80 @@ pub(crate) fn timeline(run_state: &RunState) -> Option<(String, usize)> {
         ("s", 1.0)
     };
     let ticks = steps(most / scale, 8);
-    let longest = rows.iter().map(|row| row.0.chars().count()).max().unwrap_or(0);
-    let left = (longest as f64 * 7.0 + 16.0).clamp(80.0, 320.0);
-    let right = 78.0;
-    let end = ticks.last().copied().unwrap_or(1.0).min(most / scale * 1.02).max(most / scale) * scale;
-    let x = |seconds: f64| left + seconds / end * (WIDTH - left - right);
+    // In percent of the width; the last tick keeps room for its text.
+    let x = |seconds: f64| seconds / most * 97.0;
     let height = TOP + rows.len() as f64 * ROW + 6.0;
 
-    let mut picture = SvgCanvas::new(WIDTH, height, "timeline of the tasks");
-    for tick in ticks.iter().filter(|tick| **tick * scale <= end) {
-        let at = x(tick * scale);
+    let mut picture = SvgCanvas::fluid(height, "timeline of the tasks");
+    for tick in ticks.iter().filter(|tick| **tick * scale <= most) {
+        let (at, anchor) = (x(tick * scale), if *tick > 0.0 { Anchor::Middle } else { Anchor::Start });
         picture.line((at, TOP - 4.0), (at, height - 4.0), "grid");
-        picture.text(at, TOP - 10.0, "tick", Anchor::Middle, &format!("{} {unit}", number(*tick)));
+        picture.text(at, TOP - 10.0, "tick", anchor, &format!("{} {unit}", number(*tick)));
     }
     for (row, (name, entry, from, to)) in rows.iter().enumerate() {
         let y = TOP + row as f64 * ROW;
-        picture.text(left - 10.0, y + 15.5, "name", Anchor::End, &shortened(name, 44));
         let took = duration_text(entry.seconds.unwrap_or(to - from));
         let hint = format!("{name}: {} for {took}, from {}", entry.state.as_str(), duration_text(*from));
-        let wide = (x(*to) - x(*from)).max(2.0);
-        picture.rect((x(*from), y + 4.0), (wide, ROW - 8.0), class(entry), &hint);
+        picture.text(0.0, y + 14.0, "name halo", Anchor::Start, &format!("{} · {took}", shortened(name, 36)));
+        let bar = (y + 20.0, 10.0);
+        let wide = (x(*to) - x(*from)).max(0.4);
+        picture.rect((x(*from), bar.0), (wide, bar.1), class(entry), &hint);
         if let Some(ready) = entry.ready.filter(|ready| *ready < to - from) {
             // Until it was ready, a service was only starting.
-            picture.rect((x(*from), y + 4.0), ((x(from + ready) - x(*from)).max(1.0), ROW - 8.0), "starting", &hint);
+            picture.rect((x(*from), bar.0), ((x(from + ready) - x(*from)).max(0.2), bar.1), "starting", &hint);
         }
-        picture.text(x(*from) + wide + 6.0, y + 15.5, "took", Anchor::Start, &took);
     }
     Some((picture.finish(), count - rows.len()))
+}
+
+/// When a part of a request began and ended, ns; none where it has no such part.
+type PartOfRequest = fn(&RequestRecord) -> Option<(u64, u64)>;
+
+/// The parts with their classes and names.
+const REQUEST_PARTS: [(&str, &str, PartOfRequest); 4] = [
+    ("waiting", "due, not sent yet", |request| Some((request.t_sched, request.t_issue))),
+    ("prefill", "sent, no token yet: queue and prefill", |request| {
+        request.is_ok().then(|| (request.t_issue, request.t_first.unwrap_or(request.t_end)))
+    }),
+    ("decode", "first to last token: decode", |request| {
+        request.t_first.filter(|_| request.is_ok()).map(|first| (first, request.t_last.unwrap_or(request.t_end)))
+    }),
+    ("failed", "failed", |request| (!request.is_ok()).then_some((request.t_issue, request.t_end))),
+];
+
+/// A part of each request that is wide enough to be seen, as a path; `pitch`: from one request to the next.
+fn bars(frame: &Frame, records: &[RequestRecord], pitch: f64, part: PartOfRequest) -> String {
+    let bar = |(row, request): (usize, &RequestRecord)| {
+        let [from, to] = part(request).map(|(from, to)| [from, to].map(|ns| frame.x(seconds(ns))))?;
+        let (top, wide, high) = (SMALL.top + row as f64 * pitch, to - from, pitch * 0.8);
+        (wide >= 0.1).then(|| format!("M{from:.1} {top:.1}h{wide:.1}v{high:.1}h-{wide:.1}z"))
+    };
+    records.iter().enumerate().filter_map(bar).collect()
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// A line for each of the first requests, in the order of their schedule; `total`: how many the benchmark has.
+/// `None` below two.
+pub(crate) fn requests(records: &[RequestRecord], total: u64) -> Option<String> {
+    if records.len() < 2 {
+        return None;
+    }
+    let pitch = (320.0 / records.len() as f64).clamp(1.6, 9.0);
+    let size = (SMALL.size.0, SMALL.top + pitch * records.len() as f64 + SMALL.bottom);
+    let across = AxisScale::filled(records.iter().map(|request| seconds(request.t_end)).fold(0.0, f64::max));
+    let rows = AxisScale::Linear { least: 0.0, most: 1.0, ticks: Vec::new() };
+    let frame = Frame { room: Room { size, left: 12.0, ..SMALL }, across, upright: rows };
+    let which = if records.len() as u64 == total { "all" } else { "the first" };
+    let title = format!("Requests by schedule, a line for each: {which} {} of {}", records.len(), number(total as f64));
+    let mut picture = frame.draw(&title, "seconds from the start", "");
+    let parts = REQUEST_PARTS.map(|(class, name, part)| (class, name, bars(&frame, records, pitch, part)));
+    let drawn = || parts.iter().filter(|(.., bars)| !bars.is_empty());
+    drawn().for_each(|(class, _, bars)| picture.path(bars, class));
+    picture.legend(drawn().map(|(class, name, _)| (format!("curve {class}"), (*name).to_owned())));
+    Some(picture.finish())
 }
 
 const fn class(entry: &TaskState) -> &'static str {
@@ -129,7 +177,7 @@ pub(crate) fn network(plan: &Plan, run_state: &RunState) -> Option<String> {
     };
     let width = 4.0 + left(heights.len()) - GAP.0;
     let height = 8.0 + tallest as f64 * (HEIGHT + GAP.1) - GAP.1;
-    let mut picture = SvgCanvas::new(width.max(960.0), height, "graph of the tasks");
+    let mut picture = SvgCanvas::new(width, height, "graph of the tasks");
     for (at, task) in plan.tasks.iter().enumerate() {
         let (x, y) = corner(places[at]);
         for need in &task.needs {

@@ -2,8 +2,8 @@
 //! series over each other, and how each result was measured.
 
 use super::fail_condition::has_one_definition;
-use super::{ComparedResult, Comparison, Delta, FOUND_RATE, Judgement, RowFamily, RunSet};
-use crate::chart::{OverlayCurve, SvgCanvas, color, course, spread};
+use super::{ComparedResult, Comparison, Delta, FOUND_RATE, Judgement, Measure, RowFamily, RunSet};
+use crate::chart::{OverlayCurve, SvgCanvas, color, course, cumulative, spread};
 use crate::document::{Badge, Block, Cell, Document, Figure, Item, Section, Table, TableColumn};
 use crate::result_page::second_series;
 use crate::styler::{TextRole, clean, signed_percent, to_the_second};
@@ -457,11 +457,9 @@ fn spreads(sheets: &[&ComparedResult]) -> Vec<Figure> {
             let differences = first.meaning.differences(&other.meaning).into_iter();
             differences.map(|why| format!("≠ not the same by definition, {}: {why}", letter(*place)))
         });
-        let values: Vec<_> = measures
-            .iter()
-            .map(|(place, measure)| (*place, measure.values.iter().map(|(_, value)| *value).collect()))
-            .collect();
-        let svg = spread(&format!("{name}: % of requests at most …"), first.unit, &values)?;
+        let curve = |(place, measure): &(usize, &Measure)| cumulative(*place, measure.values.iter().map(|(_, ms)| *ms));
+        let curves: Vec<_> = measures.iter().map(curve).collect();
+        let svg = spread(&format!("{name}: % of requests at most …"), first.unit, &curves, &[])?;
         Some(Figure { svg, notes: notes.collect() })
     };
     SPREAD.into_iter().filter_map(figure).collect()
@@ -484,7 +482,7 @@ fn courses(measured_runs: &[MeasuredRun]) -> Vec<String> {
     let has_peaks = measured_runs.iter().flat_map(|run| run.result.slices()).all(|slice| slice.in_flight_max.is_some());
     let of_slices = second_series(is_of_chunks, has_peaks).map(|(title, value, _)| (title, series(&slices(value))));
     let curves = [("Requests sent in each second", series(&sent))].into_iter().chain(of_slices);
-    curves.filter_map(|(title, curves)| course(title, across, &curves)).collect()
+    curves.filter_map(|(title, curves)| course(title, across, 0.0, &curves)).collect()
 }
 
 /// How many were sent in each second after the first was due or sent.

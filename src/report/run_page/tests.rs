@@ -54,7 +54,7 @@ fn result() -> PageResult {
         "slices": slices.collect::<Vec<_>>(),
         "curves": { "ttft": curve(1.0), "tpot": curve(0.1), "e2e": curve(9.0) },
     }));
-    PageResult { task: TaskId::new("load/server"), result, search: None }
+    PageResult::new(TaskId::new("load/server"), result)
 }
 
 fn page(name: &str, events: &[base::event::Event], results: &[PageResult]) -> String {
@@ -92,16 +92,15 @@ fn a_page_has_verdict_metrics_definitions_curves_and_origin() {
 
 #[test]
 fn a_run_of_loadgen_shows_its_numbers_and_comes_before_its_accuracy_run() {
-    let loadgen_result = |task: &str, mode: &str, metrics: Value| PageResult {
-        task: TaskId::new(task),
-        result: test_runs::result_of(json!({
+    let loadgen_result = |task: &str, mode: &str, metrics: Value| {
+        let result = test_runs::result_of(json!({
             "requested": { "scenario": "offline" }, "counts": { "scheduled": 256, "ok": 256 },
             "rates": { "window_s": 62.4, "requests_full": 9.4, "output_tokens": 32_711.0 },
             "latency": { "ttft": metric("schedule", 1.0) },
             "loadgen": { "scenario": "Offline", "mode": mode, "rehearsal": true, "result": "VALID",
                 "headline": "132261.00 tok/s", "metrics": metrics },
-        })),
-        search: None,
+        }));
+        PageResult::new(TaskId::new(task), result)
     };
     let metrics = json!([
         { "metric": "result_tokens_per_second", "unit": "1/s", "loadgen": 132_261.0 },
@@ -194,6 +193,33 @@ fn a_sweep_is_a_sentence_three_numbers_a_picture_and_one_table() {
     assert!(levels.is_sorted(), "in numeric order");
 }
 
+/// A page of one benchmark has no order and no needs to show.
+#[test]
+fn one_task_is_no_pipeline() {
+    let mut plan = test_runs::plan();
+    plan.tasks.truncate(1);
+    let run_state = folded_state(&test_runs::valid(), &[0.0]);
+    let page = |plan: &Plan| run_page(&run_state, &[result()], &[], plan).expect("a page");
+    let sections = |page: &str| [r#"id="timeline""#, r#"id="pipeline""#].map(|section| page.contains(section));
+    assert_eq!((sections(&page(&plan)), sections(&page(&test_runs::plan()))), ([false; 2], [true; 2]));
+}
+
+#[test]
+fn each_point_of_a_sweep_has_all_its_numbers_and_one_is_shown() {
+    let sweeps = [("bench".to_owned(), sweep(1.0))];
+    let point = |level: &str| PageResult {
+        sweep: Some("bench".to_owned()),
+        ..PageResult::new(TaskId::new(level), result().result)
+    };
+    let results = [point("1 user"), point("2 users")];
+    let page = run_page(&folded_state(&test_runs::valid(), &[0.0]), &results, &sweeps, &test_runs::plan());
+    let page = page.expect("a page");
+    assert_eq!(page.matches(r#"<details class="card" name="sweep-1">"#).count(), 2, "{page}");
+    assert!(page.contains(r##"href="#sweep-1-2">2 users</a>"##) && page.contains(r#"id="sweep-1-2""#), "{page}");
+    assert!(page.contains("the others are in their folders") && !page.contains("id=\"results\""), "{page}");
+    assert!(page.contains("8 levels, 1 … 128 users"), "{page}");
+}
+
 #[test]
 fn several_sweeps_are_drawn_over_each_other() {
     let page = sweep_page("sweeps.html", &[("load/h200".to_owned(), sweep(1.0)), ("load/h100".to_owned(), sweep(0.6))]);
@@ -282,8 +308,8 @@ fn nothing_from_outside_becomes_markup() {
         "probes": [{ "rate": 1.0, "met": false, "why": evil, "folder": evil }], "found": range,
     }))
     .expect("a search");
-    let results =
-        [regatta, imported].map(|result| PageResult { task: id.clone(), result, search: Some(search.clone()) });
+    let results = [regatta, imported]
+        .map(|result| PageResult { search: Some(search.clone()), ..PageResult::new(id.clone(), result) });
     let page = run_page(&folded_state(&events, &[0.0, 0.1, 1.0]), &results, &[], &plan).expect("a page");
     assert!(!page.contains("<script"), "markup got through");
     assert!(!page.contains('\u{1b}'));
@@ -348,7 +374,7 @@ fn repeated_runs_are_their_means() {
 #[test]
 fn numbers_in_names_are_ordered_as_numbers() {
     let mut names = ["load/10", "load/2", "load/5", "load", "load/2/b", "engine", "load/2.5"];
-    names.sort_by(|a, b| natural_order(a, b));
+    names.sort_by(|a, b| natural_key(a).cmp(&natural_key(b)));
     assert_eq!(names, ["engine", "load", "load/2", "load/2.5", "load/2/b", "load/5", "load/10"]);
 }
 

@@ -47,7 +47,7 @@ fn result(text: &str, records: &[RequestRecord]) {
         document.html().expect("a page");
     }
     past_runs(sets[0].first());
-    page(&[PageResult { task: TaskId::new("load"), result: run.result, search: None }], &[]);
+    page(&[PageResult::new(TaskId::new("load"), run.result)], &[]);
 }
 
 /// The same measurement again and again, the last ones under another name.
@@ -95,6 +95,6 @@ fn sweep(data: &[u8]) {
 fn search(data: &[u8]) {
     if let Ok(search) = serde_json::from_slice::<SearchReport>(data) {
         let result = MeasuredResult::read(RESULT).expect("a result");
-        page(&[PageResult { task: TaskId::new("load"), result, search: Some(search) }], &[]);
+        page(&[PageResult { search: Some(search), ..PageResult::new(TaskId::new("load"), result) }], &[]);
     }
 }
