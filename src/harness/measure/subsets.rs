@@ -8,8 +8,8 @@ use crate::measure::latency::{FULL, LatencyMetric, TPOT, TTFT, tpot, ttft};
 use crate::measure::metric::{MetricLabel, percentile};
 use crate::measure::steady::answered_in_order;
 use crate::{
-    BenchSpec, Cancellations, Metric, RequestEnd, RequestRecord, RequestRecords, RunResult, ServerSide,
-    ServerStamps, VerdictCheck,
+    BenchSpec, Cancellations, Metric, RequestEnd, RequestRecord, RequestRecords, RunResult, ServerSide, ServerStamps,
+    VerdictCheck,
 };
 use base::event::Endpoint;
 use base::stats::rank_errors_in_order;
