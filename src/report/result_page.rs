@@ -306,7 +306,9 @@ fn shared(metrics: &mut [MetricRow]) -> Vec<String> {
     for part in metrics.first().map(|first| first.method.clone()).unwrap_or_default() {
         let count = metrics.iter().filter(|metric| metric.method.contains(&part)).count();
         if count > 1 {
-            metrics.iter_mut().for_each(|metric| metric.method.retain(|other| *other != part));
+            for metric in &mut *metrics {
+                metric.method.retain(|other| *other != part);
+            }
             let others = if count < metrics.len() { ", unless stated otherwise below" } else { "" };
             lines.push(part + others);
         }

@@ -181,7 +181,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let mut writer = File::options().append(true).create(true).open(&path).unwrap();
-        let lines = |first: usize| (first..first + (1 << 16)).map(|n| format!("{n:031}\n")).collect::<String>();
+        let line = |n: usize| format!("{n:031}\n");
+        let lines = |first: usize| (first..first + (1 << 16)).map(line).collect::<Vec<_>>().concat();
         writer.write_all(lines(0).as_bytes()).unwrap();
         let kept = 1 << 16;
         cut(&path, 1 << 30).unwrap();

@@ -47,10 +47,14 @@ pub(super) fn check(to: &mut SubmissionFindings, folder: &Path, detail: &Detail,
     let closed = if is_closed { Refused } else { Review };
     let (outcomes, objections) = (Witnesses::default(), BTreeMap::new());
     let mut engine = Engine { detail, summary: &summary, closed, outcomes, objections };
-    printed(detail).iter().for_each(|row| engine.printed(row));
+    for row in &printed(detail) {
+        engine.printed(row);
+    }
     for (requested, _) in detail.settings() {
         let name = requested.strip_prefix("requested_").filter(|name| !COMPUTED.contains(name));
-        name.into_iter().for_each(|name| engine.repeated(requested, &format!("effective_{name}")));
+        if let Some(name) = name {
+            engine.repeated(requested, &format!("effective_{name}"));
+        }
     }
     engine.repeated("requested_server_target_qps", "effective_target_qps");
     ordered(&mut engine);

@@ -261,7 +261,7 @@ impl AxisScale {
     /// Where the axis begins instead of at 0. Places and logarithms have no 0.
     fn cut(&self) -> Option<f64> {
         let Self::Linear { least, ticks, .. } = self else { return None };
-        ticks.first().copied().filter(|first| *least > 0.0 && first == least)
+        ticks.first().copied().filter(|first| *least > 0.0 && first <= least)
     }
 
     /// The name of a number for a legend, which says where it is beyond the ends.
