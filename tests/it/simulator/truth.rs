@@ -71,7 +71,9 @@ fn published() -> BTreeMap<Benchmark, Vec<f64>> {
         };
         points.entry(of(workload, system, scenario)).or_default().push(tokens.parse().unwrap());
     }
-    points.values_mut().for_each(|results| results.sort_by(f64::total_cmp));
+    for results in points.values_mut() {
+        results.sort_by(f64::total_cmp);
+    }
     points
 }
 

@@ -206,7 +206,7 @@ const MUTATIONS: &[Mutation] = &[
     ("TEST06's log cut at a line end", Contradiction, |s| {
         let path = s.of("Offline/TEST06/accuracy/mlperf_log_accuracy.json");
         let log = fs::read_to_string(&path).unwrap();
-        write(path, log.lines().take(90).map(|line| format!("{line}\n")).collect::<String>());
+        write(path, log.lines().take(90).collect::<Vec<_>>().join("\n") + "\n");
     }),
     // Descriptions.
     ("retraining in Closed", Contradiction, |s| s.field(&s.of("Server/measurements.json"), "retraining", Some(json!("Yes")))),
