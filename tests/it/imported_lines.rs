@@ -53,7 +53,7 @@ fn a_rate_of_turns_is_a_rate_of_conversations_as_many_times_lower() {
         let bench = bench(line);
         assert_eq!((option(&bench, "--rate"), option(&bench, "--requests")), (Some(rate), Some(requests)), "{line}");
         assert_eq!(bench.keys["sessions"]["turns"], json!({"fixed": 4}));
-        assert!(has_note(line, "a later turn is sent when the answer before it has come"), "{line}");
+        assert!(has_note(line, "a later turn is sent after the answer to the previous one"), "{line}");
     }
     let levels = bench(&aiperf.replace("--request-rate 5", "--request-rate 4,8,10"));
     assert_eq!(option(&levels, "--rate"), Some("1,2,2.5"));
@@ -179,7 +179,7 @@ fn a_run_of_guidellm_ends_with_its_records() {
     let counted = line("", file, "kind=max_requests,count=20");
     let data = bench(&counted).keys["data"].clone();
     assert_eq!(data, json!({"first": 20}));
-    assert!(has_note(&counted, "A line without one needs `output_tokens`"));
+    assert!(has_note(&counted, "Regatta needs `output_tokens`"));
     assert!(has_note(&line("", file, "kind=max_duration,seconds=60"), "ends with the last record"));
     let quoted = bench(&line("", synthetic, r#"'{"kind":"max_duration","seconds":"30"}'"#));
     assert_eq!(option(&quoted, "--duration"), Some("30s"));
