@@ -106,8 +106,8 @@ fn row(measured_run: &MeasuredRun, tool: Tool, concept: MetricConcept) -> Option
     Some(CompatRow {
         word: concept.title(),
         unit: if concept == MetricConcept::Requests { "/s" } else { "ms" },
-        tool: tool.name(),
-        measured_by: imported_from.unwrap_or(Tool::Regatta.name()).to_owned(),
+        tool: tool.as_str(),
+        measured_by: imported_from.unwrap_or(Tool::Regatta.as_str()).to_owned(),
         ours,
         theirs,
         formula: MetricMeaning::new(tool, concept).map(|meaning| meaning.formula),
