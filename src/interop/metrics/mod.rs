@@ -25,7 +25,7 @@ pub use measured_run::{
 };
 pub use request_trace::{ChunkFilter, ChunkKind, RequestTrace, TracedChunk, TracedChunks, vector};
 pub use spread::{DeviationRule, SortedValues};
-pub use tool_definitions::{MetricConcept, PercentileRule, Tool, UnknownTool};
+pub use tool_definitions::{MetricConcept, PercentileRule, Tool};
 
 use base::units::counted;
 use harness::{FailureClass, LatencyMetrics, Metric};

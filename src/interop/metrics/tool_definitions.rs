@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use super::request_trace::ChunkFilter;
+use base::diag::ErrorText;
 
 base::named! {
     /// The tool that measured, or the tool that defines a number; by the name that users type.
@@ -67,17 +68,16 @@ impl Tool {
     }
 }
 
-/// No tool has this name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no tool `{0}`")]
-pub struct UnknownTool(String);
-
 impl std::str::FromStr for Tool {
-    type Err = UnknownTool;
+    type Err = ErrorText;
 
-    fn from_str(text: &str) -> Result<Self, UnknownTool> {
+    fn from_str(text: &str) -> Result<Self, ErrorText> {
         let name = text.replace('_', "-").to_lowercase();
-        Self::ALL.iter().copied().find(|tool| tool.as_str() == name).ok_or_else(|| UnknownTool(text.to_owned()))
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|tool| tool.as_str() == name)
+            .ok_or_else(|| ErrorText::new(format_args!("there is no tool `{text}`")))
     }
 }
 
