@@ -40,5 +40,5 @@ pub use results::{
 pub use run::{BulkRequest, EventFormat, Force, PlanFormat, PlanRequest, RunRequest, RunTarget, Select, ServeRequest};
 pub use simulation::{CalibrateRequest, CalibratedScheduler, RouterWord, SimRequest, SimulateRequest, WhatIfRequest};
 pub use store::{StoreGc, StoreRequest, StoreSelection};
-pub use triton::{Infer, ServerArgs, TritonProtocol, TritonRequest, TritonUrl, TritonUrlError};
+pub use triton::{Infer, ServerArgs, TritonProtocol, TritonRequest, TritonUrl};
 pub use values::{GpuSelection, KeyValueArg, Subject, rehearsal};
