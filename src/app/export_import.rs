@@ -32,7 +32,7 @@ pub(super) fn export(global: &Global, request: &ExportRequest) -> Result<CliExit
         ));
     }
     create_folder(&request.out)?;
-    for shape in ExportFormat::ALL.into_iter().filter(|shape| request.formats.iter().any(|name| name == shape.name())) {
+    for &shape in ExportFormat::ALL.iter().filter(|shape| request.formats.iter().any(|name| name == shape.as_str())) {
         let exported = interop::export(&result.run, &records, shape).map_err(anyhow::Error::from)?;
         for file in &exported.files {
             let path = request.out.join(&file.name);
@@ -40,7 +40,7 @@ pub(super) fn export(global: &Global, request: &ExportRequest) -> Result<CliExit
             print(&format!("{}\n", path.display()));
         }
         for part in &exported.left_out {
-            print_error(&format!("{}: left out: {part}\n", shape.name()));
+            print_error(&format!("{}: left out: {part}\n", shape.as_str()));
         }
     }
     Ok(CliExit::Done)

@@ -73,7 +73,7 @@ pub fn main() -> ExitCode {
             return console::exit_code(refused.exit(), false);
         }
     };
-    let color = invocation.global.color.choice();
+    let color = invocation.global.color;
     color.write_global();
     let goes_on = outlives_its_reader(&invocation.request);
     let exit = console::guard(|| {

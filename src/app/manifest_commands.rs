@@ -6,8 +6,8 @@ use std::{env, fs};
 use anyhow::Context as _;
 
 use crate::cli::{
-    CheckFormat, CheckRequest, CliExit, Color, Global, InitRequest, KeyValueArg, ListRequest, Offer, Offers,
-    OutputVerbosity, SchemaRequest, ShowRequest,
+    CheckFormat, CheckRequest, CliExit, Global, InitRequest, KeyValueArg, ListRequest, Offer, Offers, OutputVerbosity,
+    SchemaRequest, ShowRequest,
 };
 use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
@@ -34,7 +34,7 @@ pub(super) fn check(global: &Global, request: &CheckRequest) -> Result<CliExit, 
                 let is_good = found.only_misses_parameters();
                 let diagnostics = if is_good { found.as_warnings() } else { found };
                 if is_text {
-                    print_error(&diagnostics.render(colored(global.color.choice())));
+                    print_error(&diagnostics.render(colored(global.color)));
                 }
                 problems.extend(CheckProblem::list(name, &diagnostics));
                 (is_good, None)
@@ -154,7 +154,7 @@ impl ProjectOffers {
     pub(super) fn here() -> Self {
         let home =
             env::var_os("REGATTA_HOME").filter(|home| !home.is_empty()).map_or_else(|| ".regatta".into(), Into::into);
-        let global = Global { home, color: Color::Never, loudness: OutputVerbosity::Normal };
+        let global = Global { home, color: anstream::ColorChoice::Never, loudness: OutputVerbosity::Normal };
         Self(Project::open_current(&global).ok())
     }
 

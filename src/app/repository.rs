@@ -21,7 +21,7 @@ pub(super) fn perform(global: &Global, request: &RepositoryRequest) -> Result<Cl
             if *json {
                 print(&format!("{:#}\n", check_result_json(checked.models.len(), &checked.found)));
             } else {
-                print_error(&checked.found.render(colored(global.color.choice())));
+                print_error(&checked.found.render(colored(global.color)));
                 let warnings = checked.found.len() - errors;
                 let (models, errors) = (counted(checked.models.len(), "model"), counted(errors, "error"));
                 print(&format!("{}: {models}, {errors}, {}\n", folder.display(), counted(warnings, "warning")));

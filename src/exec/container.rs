@@ -35,7 +35,7 @@ pub struct ContainerSpec {
 impl ContainerSpec {
     /// The engine's program, as it is called.
     pub fn program(&self) -> &str {
-        self.program.as_deref().unwrap_or_else(|| self.engine.program_name())
+        self.program.as_deref().unwrap_or_else(|| self.engine.as_str())
     }
 
     /// Its name with everything replaced that no engine takes.
@@ -65,7 +65,7 @@ pub struct ContainerAccess {
 /// A request that the engine does not support: the feature, and what to do about it.
 pub fn contradictions(container: &ContainerSpec) -> Vec<(String, &'static str)> {
     let mut arguments = Vec::new();
-    let word = container.engine.program_name();
+    let word = container.engine.as_str();
     if container.image.trim().is_empty() {
         arguments.push(("a container needs an `image`".to_owned(), ""));
     }

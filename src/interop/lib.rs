@@ -58,7 +58,7 @@ pub use metrics::{
     COPY_REPEATS, ChunkFilter, ChunkKind, CompatRow, DeviationRule, ImportOrigin, ImportedCounts, ImportedMetric,
     ImportedResult, ImportedTokens, ImportedVerdict, MeasuredResult, MeasuredRun, MetricConcept, MetricMeaning,
     MetricStats, MissingMetric, PercentileRule, RequestTrace, SortedValues, StatedMetric, Tool, TracedChunk,
-    TracedChunks, UnknownTool, compat, vector,
+    TracedChunks, compat, vector,
 };
 pub use nvidia_harness::{FLAG_VARIABLES, gpu_name, read_config};
 pub use tool_configs::{is_kubernetes, tool_of_config};

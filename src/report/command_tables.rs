@@ -271,7 +271,7 @@ fn spreads(ended: &[BulkRow], styler: Styler) -> String {
 
 /// The rows of several tools as a table for a terminal.
 pub fn tool_metrics(rows: &[CompatRow], styler: Styler) -> String {
-    let imported_from = rows.iter().map(|row| row.measured_by.as_str()).find(|tool| *tool != Tool::Regatta.name());
+    let imported_from = rows.iter().map(|row| row.measured_by.as_str()).find(|tool| *tool != Tool::Regatta.as_str());
     let heads = match imported_from {
         None => ["", "", "ours mean", "p99", "theirs mean", "p99", "n", "what they mean"],
         Some(_) => {

@@ -58,7 +58,7 @@ fn latency(row: &LatencyMetric) -> ExplainedNumber {
     let token_source = if row.tokens == CountedIn::Nothing { MS.token_source } else { COUNTED };
     // Other tools call the gaps between chunks ITL.
     let term = key.split('_').next().map(|term| if term == "icl" { "itl" } else { term });
-    let concept = MetricConcept::ALL.into_iter().find(|concept| Some(concept.name()) == term);
+    let concept = MetricConcept::ALL.iter().copied().find(|concept| Some(concept.as_str()) == term);
     ExplainedNumber {
         name: key,
         place,
@@ -302,7 +302,7 @@ fn others(concept: MetricConcept) -> Vec<Other> {
         };
         Some(Other { tool, value, n, meaning })
     };
-    Tool::ALL.into_iter().filter_map(other).collect()
+    Tool::ALL.iter().copied().filter_map(other).collect()
 }
 
 fn deviation_percent(value: Option<f64>, ours: Option<f64>) -> Option<f64> {
@@ -352,7 +352,7 @@ pub fn text(entry: &ExplainedNumber, styler: Styler) -> String {
         out.push_str(&Table::list([], others.iter().map(row)).terminal(styler, "  "));
         out.push('\n');
         let notes = others.iter().map(|other| other.tool).filter(|tool| !tool.caveat().is_empty());
-        let rows = notes.map(|tool| [Cell::name(tool.name()), Cell::quiet(tool.caveat())]);
+        let rows = notes.map(|tool| [Cell::name(tool.as_str()), Cell::quiet(tool.caveat())]);
         out.push_str(&Table::list([], rows).terminal(styler, "  "));
     }
     out
@@ -366,7 +366,7 @@ pub fn json(entry: &ExplainedNumber) -> Value {
             .iter()
             .map(|other| {
                 value!({
-                    "tool": other.tool.name(),
+                    "tool": other.tool.as_str(),
                     "version": other.tool.title(),
                     "word": concept.title(),
                     "meaning": other.meaning,

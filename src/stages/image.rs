@@ -85,7 +85,7 @@ pub fn missing_image(image: &Image, folder: &Path, may_query: bool) -> Option<St
     let id = read_text(folder.join(IMAGE)).ok()?;
     let id = id.trim();
     let (engine, program) = program(image);
-    if !may_query && program != word(engine) {
+    if !may_query && program != engine.as_str() {
         return None;
     }
     // The task that needs the image reports an unresponsive daemon.
@@ -96,22 +96,13 @@ pub fn missing_image(image: &Image, folder: &Path, may_query: bool) -> Option<St
 
 fn program(image: &Image) -> (ContainerEngine, String) {
     let engine = engine(image.engine, "");
-    (engine, image.program.clone().unwrap_or_else(|| word(engine).to_owned()))
-}
-
-const fn word(engine: ContainerEngine) -> &'static str {
-    match engine {
-        ContainerEngine::Docker => "docker",
-        ContainerEngine::Podman => "podman",
-        ContainerEngine::Enroot => "enroot",
-        ContainerEngine::Apptainer => "apptainer",
-    }
+    (engine, image.program.clone().unwrap_or_else(|| engine.as_str().to_owned()))
 }
 
 /// The engine that makes an image, and its program.
 pub fn image_program(image: &Image) -> (String, String) {
     let (engine, program) = program(image);
-    (word(engine).to_owned(), program)
+    (engine.as_str().to_owned(), program)
 }
 
 fn build_words(

@@ -490,7 +490,7 @@ fn a_setting_that_openai_lacks_is_refused_before_the_first_request() {
             "early_stopping",
             "bad_words.texts",
         ]
-        .map(|key| format!("request.{key} is of kserve, generate, not of {}", api.as_str()));
+        .map(|key| format!("request.{key} is of kserve, generate, not of {}", api.protocol().as_str()));
         assert_eq!(source.faults, expected);
     }
     assert!(server.requests.lock().unwrap().is_empty());

@@ -358,7 +358,7 @@ fn every_metric_and_tool_that_can_be_typed_is_known() {
     close((number(of("vllm"), "/percent_from_ours") * 10.0).round(), -400.0);
     // Names in help come from one list, meanings from another.
     for tool in regatta::interop::Tool::ALL {
-        world.good(&["report", &race_word(), "--compat", tool.name()]).shows("requests/s");
+        world.good(&["report", &race_word(), "--compat", tool.as_str()]).shows("requests/s");
     }
 }
 

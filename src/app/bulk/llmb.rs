@@ -297,24 +297,17 @@ fn literal(text: &str) -> Option<Value> {
 /// llmb-run's description of its cluster.
 const FILE: &str = "cluster_config.yaml";
 
-/// A `cluster_config.yaml` that is there and cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {why}", path.display())]
-pub(super) struct ClusterFileError {
-    path: PathBuf,
-    why: String,
-}
-
-/// The GPU type of this folder's `cluster_config.yaml`: `gb200`. `None` if the file or its `gpu_type` is missing.
-pub(super) fn gpu_type_of_file(folder: &Path) -> Result<Option<String>, ClusterFileError> {
+/// The GPU type of this folder's `cluster_config.yaml`: `gb200`. `None` if the file or its `gpu_type` is missing; an
+/// error if it is there and cannot be used.
+pub(super) fn gpu_type_of_file(folder: &Path) -> Result<Option<String>, NoSystem> {
     let path = folder.join(FILE);
+    let unusable = |error: &dyn std::error::Error| NoSystem(format!("{}: {error}", path.display()));
     let text = match read_text(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(ClusterFileError { path, why: error.to_string() }),
+        Err(error) => return Err(unusable(&error)),
     };
-    let value: Value =
-        serde_yaml::from_str(&text).map_err(|error| ClusterFileError { path, why: error.to_string() })?;
+    let value: Value = serde_yaml::from_str(&text).map_err(|error| unusable(&error))?;
     let gpu_type = value.get("gpu_type").or_else(|| value.pointer("/launcher/gpu_type"));
     Ok(gpu_type.and_then(Value::as_str).map(str::to_lowercase))
 }
@@ -338,7 +331,7 @@ pub fn system(
     };
     let real: Vec<&String> = systems.iter().filter(|system| !system.starts_with("sim-")).collect();
     let listed = real.iter().map(|system| system.as_str()).collect::<Vec<_>>().join(", ");
-    let typed = gpu_type(scale).map_err(|error| NoSystem(error.to_string()))?;
+    let typed = gpu_type(scale)?;
     if let Some((gpu_type, origin)) = typed {
         let system = format!("{gpu_type}-x{}", scale.gpus);
         if systems.contains(&system) {
@@ -362,7 +355,7 @@ pub fn system(
 }
 
 /// The GPU type, and where it is from.
-fn gpu_type(scale: &GpuScale) -> Result<Option<(String, String)>, ClusterFileError> {
+fn gpu_type(scale: &GpuScale) -> Result<Option<(String, String)>, NoSystem> {
     if let Some(gpu_type) = &scale.gpu_type {
         return Ok(Some((gpu_type.clone(), "GPU_TYPE before the line".to_owned())));
     }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
-use clap::{ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 
 use super::bench::BenchTask;
 use super::exit::CliExit;
@@ -44,33 +44,23 @@ pub struct Invocation {
 pub struct Global {
     /// The state folder, as given: a relative one is relative to the current folder.
     pub home: PathBuf,
-    pub color: Color,
+    pub color: anstream::ColorChoice,
     pub loudness: OutputVerbosity,
 }
 
 impl Global {
     /// How text for stdout looks.
     pub fn styler(&self) -> Styler {
-        Styler::chosen(self.color.choice())
+        Styler::chosen(self.color)
     }
 }
 
-/// When to use color.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Color {
-    Auto,
-    Always,
-    Never,
-}
-
-impl Color {
-    /// The same for the terminal library, whose `Auto` honors `NO_COLOR`, `CLICOLOR` and dumb terminals.
-    pub const fn choice(self) -> anstream::ColorChoice {
-        match self {
-            Self::Auto => anstream::ColorChoice::Auto,
-            Self::Always => anstream::ColorChoice::Always,
-            Self::Never => anstream::ColorChoice::Never,
-        }
+/// The same for the terminal library, whose `Auto` honors `NO_COLOR`, `CLICOLOR` and dumb terminals.
+const fn color_choice(color: clap::ColorChoice) -> anstream::ColorChoice {
+    match color {
+        clap::ColorChoice::Auto => anstream::ColorChoice::Auto,
+        clap::ColorChoice::Always => anstream::ColorChoice::Always,
+        clap::ColorChoice::Never => anstream::ColorChoice::Never,
     }
 }
 
@@ -112,7 +102,7 @@ pub(super) struct GlobalArgs {
     /// When to use color; `auto` honors NO_COLOR.
     #[arg(help_heading = EVERYWHERE, long, global = true, value_name = "WHEN", default_value = "auto")]
     #[arg(hide_short_help = true)]
-    pub color: Color,
+    pub color: clap::ColorChoice,
     /// Print failures, notices and warnings only.
     #[arg(help_heading = EVERYWHERE, hide_short_help = true, short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
@@ -433,7 +423,7 @@ impl CliArgs {
             CliRequest::Top => CliRequest::Status(StatusRequest { follow: true, json: false }),
             request => request,
         };
-        Ok(Invocation { global: Global { home, color, loudness }, request })
+        Ok(Invocation { global: Global { home, color: color_choice(color), loudness }, request })
     }
 }
 

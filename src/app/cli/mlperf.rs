@@ -8,6 +8,7 @@ use clap::{Args, Subcommand, ValueHint};
 
 use super::help;
 use super::values::{HOW, KeyValueArg};
+use base::diag::ErrorText;
 use mlperf::ForeignResult;
 
 /// What to do about a submission.
@@ -168,11 +169,6 @@ pub enum PasswordSource {
     Env(String),
 }
 
-/// Why an argument of `--encrypt` is invalid.
-#[derive(Debug, thiserror::Error)]
-#[error("`--encrypt` is file:PATH or env:NAME, where the password is; the password itself is not an argument")]
-pub struct PasswordSourceError;
-
 impl PasswordSource {
     /// The argument of openssl's `-pass`.
     pub fn openssl_argument(&self) -> OsString {
@@ -188,13 +184,15 @@ impl PasswordSource {
 }
 
 impl FromStr for PasswordSource {
-    type Err = PasswordSourceError;
+    type Err = ErrorText;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.split_once(':') {
             Some(("file", path)) if !path.is_empty() => Ok(Self::File(path.into())),
             Some(("env", name)) if !name.is_empty() => Ok(Self::Env(name.to_owned())),
-            _ => Err(PasswordSourceError),
+            _ => Err(ErrorText::new(
+                "`--encrypt` is file:PATH or env:NAME, where the password is; the password itself is not an argument",
+            )),
         }
     }
 }

@@ -22,10 +22,10 @@ mod store;
 mod triton;
 mod values;
 
-pub use self::mlperf::{AssembleOptions, ExaminationArgs, MlperfRequest, PasswordSource, PasswordSourceError};
+pub use self::mlperf::{AssembleOptions, ExaminationArgs, MlperfRequest, PasswordSource};
 pub use bench::{BenchLoad, BenchRequest, BenchServer, BenchTask, TokenLength};
 pub use bench_args::{ArrivalsWord, BenchArgs, ServedWord, StreamWord};
-pub use commands::{CliParseError, CliRequest, Color, Global, Invocation, OutputVerbosity, command, parse};
+pub use commands::{CliParseError, CliRequest, Global, Invocation, OutputVerbosity, command, parse};
 pub use completion::{Offer, Offers, complete, completion_script};
 pub use exit::CliExit;
 pub use lock::{LOCK_FILE, LockMode, LockRequest, LockStrictness, LockingArgs};
@@ -38,9 +38,7 @@ pub use results::{
     CompareRequest, ExplainRequest, ExportRequest, HistoryRequest, ImportRequest, ReportRequest, TagRequest,
 };
 pub use run::{BulkRequest, EventFormat, Force, PlanFormat, PlanRequest, RunRequest, RunTarget, Select, ServeRequest};
-pub use simulation::{
-    BalancerPolicy, CalibrateRequest, CalibratedScheduler, RouterWord, SimRequest, SimulateRequest, WhatIfRequest,
-};
+pub use simulation::{CalibrateRequest, CalibratedScheduler, RouterWord, SimRequest, SimulateRequest, WhatIfRequest};
 pub use store::{StoreGc, StoreRequest, StoreSelection};
-pub use triton::{Infer, ServerArgs, TritonProtocol, TritonRequest, TritonUrl, TritonUrlError};
+pub use triton::{Infer, ServerArgs, TritonProtocol, TritonRequest, TritonUrl};
 pub use values::{GpuSelection, KeyValueArg, Subject, rehearsal};

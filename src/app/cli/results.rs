@@ -18,7 +18,8 @@ pub struct ReportRequest {
     pub run: Option<String>,
     /// Print Regatta's numbers next to this tool's, computed from the same requests. RUN may then also be a task or
     /// a folder with a result. Repeatable.
-    #[arg(long, value_name = "TOOL", value_parser = PossibleValuesParser::new(Tool::ALL.map(Tool::name)))]
+    #[arg(long, value_name = "TOOL")]
+    #[arg(value_parser = PossibleValuesParser::new(Tool::ALL.iter().map(|tool| tool.as_str())))]
     pub compat: Vec<String>,
     /// Print JSON.
     #[arg(long, requires = "compat")]
@@ -55,7 +56,8 @@ pub struct CompareRequest {
     #[arg(value_name = "RESULT", required = true, num_args = 2.., value_hint = ValueHint::AnyPath)]
     pub results: Vec<String>,
     /// Compute all of them with this tool's definitions, from their requests.
-    #[arg(long = "as", value_name = "TOOL", value_parser = PossibleValuesParser::new(Tool::ALL.map(Tool::name)))]
+    #[arg(long = "as", value_name = "TOOL")]
+    #[arg(value_parser = PossibleValuesParser::new(Tool::ALL.iter().map(|tool| tool.as_str())))]
     pub as_tool: Option<String>,
     /// Also subtract numbers with different definitions.
     #[arg(long)]
@@ -92,7 +94,7 @@ pub struct ExportRequest {
     pub result: String,
     /// The file format. Repeatable.
     #[arg(long = "as", value_name = "SHAPE", required = true)]
-    #[arg(value_parser = PossibleValuesParser::new(ExportFormat::ALL.map(ExportFormat::name)))]
+    #[arg(value_parser = PossibleValuesParser::new(ExportFormat::ALL.iter().map(|format| format.as_str())))]
     pub formats: Vec<String>,
     /// Where to write them; made if it is not there.
     #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]

@@ -3,10 +3,12 @@
 use std::convert::Infallible;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
 use super::help;
 use super::values::{KeyValueArg, above_zero, zero_or_more};
+use sim::Balancer;
 
 /// What to do with the simulator.
 #[derive(Clone, Debug, PartialEq, Subcommand)]
@@ -106,14 +108,10 @@ pub enum CalibratedScheduler {
 }
 
 /// To which replica a balancer gives a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum BalancerPolicy {
-    /// Each replica in turn.
-    RoundRobin,
-    /// The one with the fewest requests.
-    LeastLoad,
-    /// One that has the KV cache of the prefix, unless it has many more requests than others.
-    PrefixAware,
+fn balancer() -> impl TypedValueParser<Value = Balancer> {
+    let value = |policy: &Balancer| PossibleValue::new(policy.as_str()).help(policy.about().trim_end_matches('.'));
+    let values = Balancer::ALL.iter().map(value);
+    PossibleValuesParser::new(values).try_map(|name| serde_json::from_value::<Balancer>(name.into()))
 }
 
 /// `regatta what-if`.
@@ -208,11 +206,11 @@ pub struct FleetArgs {
         long,
         value_name = "POLICY",
         requires = "day",
-        value_enum,
+        value_parser = balancer(),
         value_delimiter = ',',
         default_value = "least-load"
     )]
-    pub balancer: Vec<BalancerPolicy>,
+    pub balancer: Vec<Balancer>,
     /// Mean time between failures of a server, and the time of its repair, as in `30d,10m`. Its requests start again
     /// on other servers.
     #[arg(long, value_name = "TIME,REPAIR", requires = "day")]

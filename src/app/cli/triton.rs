@@ -144,7 +144,7 @@ impl TritonRequest {
     ///
     /// # Errors
     /// The text is not an address, or has a secret in it.
-    pub fn url(&self) -> Result<TritonUrl, TritonUrlError> {
+    pub fn url(&self) -> Result<TritonUrl, ErrorText> {
         let (text, _) = self.server();
         match self {
             Self::Metrics { .. } => Ok(TritonUrl { protocol: TritonProtocol::Http, ..url(text, 8002)? }),
@@ -223,35 +223,12 @@ pub enum TritonProtocol {
     Http,
 }
 
-/// Why a text is not the address of a server.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TritonUrlError {
-    #[error(
-        "{}",
-        ErrorText::new(format_args!("`{}` is not an address of a server: {}", .text, .why))
-            .hint("write `host:8001` or `grpc://host:8001` for gRPC, `http://host:8000` for HTTP")
-    )]
-    Text { text: String, why: String },
-    /// Without the text, which has the secret in it.
-    #[error("an address of a server holds no user, password or token")]
-    Credentials,
-}
-
-/// Why another argument of `regatta triton` is refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-enum TritonArgError {
-    #[error("must be a time in seconds above 0")]
-    Seconds,
-    #[error(
-        "{}",
-        ErrorText::new(.0).hint("for example `--input input_ids=[[1,2,3]]` or `--input 'text_input=\"hello\"'`")
-    )]
-    Input(String),
-}
-
 /// `usual`: the port where the text has none.
-fn url(text: &str, usual: u16) -> Result<TritonUrl, TritonUrlError> {
-    let invalid = |why: &str| TritonUrlError::Text { text: text.to_owned(), why: why.to_owned() };
+fn url(text: &str, usual: u16) -> Result<TritonUrl, ErrorText> {
+    let invalid = |why: &str| {
+        ErrorText::new(format_args!("`{text}` is not an address of a server: {why}"))
+            .hint("write `host:8001` or `grpc://host:8001` for gRPC, `http://host:8000` for HTTP")
+    };
     let (protocol, rest, usual) = match text.split_once("://") {
         None => (TritonProtocol::Grpc, text, usual),
         Some(("grpc", rest)) => (TritonProtocol::Grpc, rest, usual),
@@ -261,7 +238,8 @@ fn url(text: &str, usual: u16) -> Result<TritonUrl, TritonUrlError> {
     };
     let rest = rest.split('/').next().unwrap_or_default();
     if rest.contains('@') {
-        return Err(TritonUrlError::Credentials);
+        // Without the text, which has the secret in it.
+        return Err(ErrorText::new("an address of a server holds no user, password or token"));
     }
     // An IPv6 address has colons of its own, and brackets around it.
     let (host, port) = match rest.rsplit_once(':') {
@@ -276,15 +254,17 @@ fn url(text: &str, usual: u16) -> Result<TritonUrl, TritonUrlError> {
     Ok(TritonUrl { host: host.to_owned(), port, protocol })
 }
 
-fn seconds(text: &str) -> Result<Duration, TritonArgError> {
+fn seconds(text: &str) -> Result<Duration, ErrorText> {
     let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    seconds.filter(|time| !time.is_zero()).ok_or(TritonArgError::Seconds)
+    seconds.filter(|time| !time.is_zero()).ok_or_else(|| ErrorText::new("must be a time in seconds above 0"))
 }
 
-fn input(text: &str) -> Result<(String, serde_json::Value), TritonArgError> {
-    let (name, json) = text.split_once('=').ok_or_else(|| TritonArgError::Input("it is not NAME=JSON".to_owned()))?;
-    let value =
-        serde_json::from_str(json).map_err(|error| TritonArgError::Input(format!("`{json}` is not JSON: {error}")))?;
+fn input(text: &str) -> Result<(String, serde_json::Value), ErrorText> {
+    let invalid = |why: &str| {
+        ErrorText::new(why).hint("for example `--input input_ids=[[1,2,3]]` or `--input 'text_input=\"hello\"'`")
+    };
+    let (name, json) = text.split_once('=').ok_or_else(|| invalid("it is not NAME=JSON"))?;
+    let value = serde_json::from_str(json).map_err(|error| invalid(&format!("`{json}` is not JSON: {error}")))?;
     Ok((name.to_owned(), value))
 }
 

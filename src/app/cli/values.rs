@@ -155,42 +155,19 @@ impl fmt::Display for KeyValueArg {
     }
 }
 
-/// Why an argument is not a setting, with what to try.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum KeyValueArgError {
-    #[error(
-        "{}",
-        ErrorText::new(format_args!("`{}` is not KEY=VALUE", .0))
-            .hint(format_args!("write `{}=VALUE`; `regatta show MANIFEST` lists the parameters", .0))
-    )]
-    NoEquals(String),
-    #[error(
-        "{}",
-        ErrorText::new(format_args!("`{}` has no name before the `=`", .0))
-            .hint("write KEY=VALUE, for example `system=h200-x8`")
-    )]
-    NoKey(String),
-    #[error(
-        "{}",
-        ErrorText::new(format_args!("`{}` cannot be the name of a parameter: {:?} is not allowed in it", .key, .found))
-            .hint(format_args!(
-                "names are letters, digits, `_` and `-`, and start with a letter or `_`; dots lead to a value inside{}",
-                .also
-            ))
-    )]
-    BadKey { key: String, found: char, also: &'static str },
-}
-
 impl FromStr for KeyValueArg {
-    type Err = KeyValueArgError;
+    /// Why an argument is not a setting, with what to try.
+    type Err = ErrorText;
 
     /// Everything after the first `=` is the value, so `filter=a=b` is `a=b`.
     fn from_str(word: &str) -> Result<Self, Self::Err> {
         let Some((key, value)) = word.split_once('=') else {
-            return Err(KeyValueArgError::NoEquals(word.to_owned()));
+            return Err(ErrorText::new(format_args!("`{word}` is not KEY=VALUE"))
+                .hint(format_args!("write `{word}=VALUE`; `regatta show MANIFEST` lists the parameters")));
         };
         let Some(first) = key.chars().next() else {
-            return Err(KeyValueArgError::NoKey(word.to_owned()));
+            return Err(ErrorText::new(format_args!("`{word}` has no name before the `=`"))
+                .hint("write KEY=VALUE, for example `system=h200-x8`"));
         };
         let starts = first.is_alphabetic() || first == '_';
         let odd = |c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.'));
@@ -199,7 +176,11 @@ impl FromStr for KeyValueArg {
         let bad = bad.or_else(|| key.split('.').any(str::is_empty).then_some('.'));
         if let Some(found) = bad {
             let also = if found.is_whitespace() { "; there is no space around the `=`" } else { "" };
-            return Err(KeyValueArgError::BadKey { key: key.to_owned(), found, also });
+            let text = format!("`{key}` cannot be the name of a parameter: {found:?} is not allowed in it");
+            return Err(ErrorText::new(text).hint(format_args!(
+                "names are letters, digits, `_` and `-`, and start with a letter or `_`; dots lead to a value \
+                 inside{also}"
+            )));
         }
         Ok(Self { key: key.to_owned(), value: value.to_owned() })
     }

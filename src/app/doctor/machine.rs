@@ -10,6 +10,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::doctor::needs::Needs;
 use crate::doctor::programs;
+use base::diag::ErrorText;
 use base::files::{cores, metadata_if_there, read_bytes, read_text};
 use base::units;
 use exec::process::{ProbeOutput, ProbeResult, probe};
@@ -136,30 +137,24 @@ pub fn names() -> Vec<String> {
     query_gpus().0.list.into_iter().map(|gpu| gpu.name).collect()
 }
 
-/// Why `nvidia-smi` says nothing of the GPUs.
-#[derive(Debug, thiserror::Error)]
-pub enum NvidiaSmiError {
-    /// What it printed instead.
-    #[error("nvidia-smi: {0}")]
-    Failed(String),
-    #[error("nvidia-smi has not answered for {} s", NVIDIA_SMI_TIMEOUT.as_secs())]
-    TimedOut,
-}
-
 /// What `nvidia-smi` prints. `None`: this machine has no such program.
 ///
 /// # Errors
 /// It cannot ask the driver, or does not answer.
-pub fn nvidia_smi(query: &str, format: &str) -> Result<Option<String>, NvidiaSmiError> {
+pub fn nvidia_smi(query: &str, format: &str) -> Result<Option<String>, ErrorText> {
+    let failed = |reason: &str| Err(ErrorText::new(format_args!("nvidia-smi: {reason}")));
     match probe(["nvidia-smi", query, format], NVIDIA_SMI_TIMEOUT) {
         ProbeResult::Missing => Ok(None),
         ProbeResult::Answered(ProbeOutput { code: 0, out, .. }) => Ok(Some(out)),
         ProbeResult::Answered(ProbeOutput { out, err, .. }) => {
             let text = out.lines().chain(err.lines()).find(|line| !line.trim().is_empty());
-            Err(NvidiaSmiError::Failed(text.unwrap_or("no answer").trim().to_owned()))
+            failed(text.unwrap_or("no answer").trim())
         }
-        ProbeResult::TimedOut => Err(NvidiaSmiError::TimedOut),
-        ProbeResult::Failed(reason) => Err(NvidiaSmiError::Failed(reason)),
+        ProbeResult::TimedOut => {
+            let seconds = NVIDIA_SMI_TIMEOUT.as_secs();
+            Err(ErrorText::new(format_args!("nvidia-smi has not answered for {seconds} s")))
+        }
+        ProbeResult::Failed(reason) => failed(&reason),
     }
 }
 

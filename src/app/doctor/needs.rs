@@ -176,7 +176,7 @@ impl Needs {
             Some(container) => {
                 let program = container.program().to_owned();
                 let contained = self.containers.entry(program).or_default();
-                container.engine.program_name().clone_into(&mut contained.engine);
+                container.engine.as_str().clone_into(&mut contained.engine);
                 contained.by.push(id.clone());
                 if container.engine.is_detached() && !container.image.contains('⟦') {
                     contained.images.entry(container.image).or_default().push(id.clone());

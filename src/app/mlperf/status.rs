@@ -10,6 +10,7 @@ use crate::cli::{CliExit, Global, KeyValueArg, Select};
 use crate::console::print_as;
 use crate::error::CommandError;
 use crate::project::{Project, last_manifest, options};
+use base::diag::ErrorText;
 use base::event::{Decision, Prediction, TaskId};
 use base::files::{read_bytes, read_text};
 use base::spec::TestMode;
@@ -236,22 +237,16 @@ fn package(folder: &Path) -> Option<String> {
     Some(word.to_owned())
 }
 
-/// A file of a finished stage that exists but is not JSON; its cell has this text in place of a result.
-#[derive(Debug, thiserror::Error)]
-#[error("{} cannot be read: {source}", path.file_name().unwrap_or_default().display())]
-struct UnreadableOutput {
-    path: PathBuf,
-    source: std::io::Error,
-}
-
-/// `None`: the stage left no such file.
-fn read_output(path: &Path) -> Option<Result<Value, UnreadableOutput>> {
+/// `None`: the stage left no such file. Of a file that exists but is not JSON the cell has the error's text in place of
+/// a result.
+fn read_output(path: &Path) -> Option<Result<Value, ErrorText>> {
+    let name = path.file_name().unwrap_or_default().display();
     let read = match read_bytes(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
         Err(error) => Err(error),
         Ok(bytes) => serde_json::from_slice(&bytes).map_err(std::io::Error::from),
     };
-    Some(read.map_err(|source| UnreadableOutput { path: path.to_owned(), source }))
+    Some(read.map_err(|error| ErrorText::new(format_args!("{name} cannot be read: {error}"))))
 }
 
 #[cfg(test)]

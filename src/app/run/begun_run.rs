@@ -187,7 +187,7 @@ pub(super) fn clean_up_after_crash(
 /// Whether a run may remove what a journal names. Another person may have written all of it, and the program that it
 /// names for a container: only those are called that are known.
 fn is_own(resource: &ExternalResource, home: &StateFolder) -> bool {
-    let is_known = |program: &str| ContainerEngine::DETACHED.iter().any(|engine| engine.program_name() == program);
+    let is_known = |program: &str| ContainerEngine::DETACHED.iter().any(|engine| engine.as_str() == program);
     let is_foreign = |program: &str, name: &str| !is_known(program) || name.starts_with('-');
     home.is_made_here()
         && !matches!(resource, ExternalResource::Container { program, name } if is_foreign(program, name))

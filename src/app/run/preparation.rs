@@ -74,7 +74,7 @@ pub(super) fn prepare(
         json_lines: request.events == EventFormat::JsonLines,
         quiet: global.loudness == OutputVerbosity::Quiet,
         verbose: matches!(global.loudness, OutputVerbosity::Verbose(_)),
-        color: global.color.choice(),
+        color: global.color,
         aside,
         frameless: matches!(purpose, RunPurpose::BesideServers(_)) && global.loudness == OutputVerbosity::Normal,
     };

@@ -3,14 +3,14 @@
 use anyhow::Context as _;
 
 use super::question::Question;
-use crate::cli::{BalancerPolicy, CliExit, Global, WhatIfRequest};
+use crate::cli::{CliExit, Global, WhatIfRequest};
 use crate::console::print_as;
 use crate::error::CommandError;
 use base::files::{cores, read_text};
 use base::spec::{LatencyLimit, Prefixes};
 use base::units::parse_duration;
 use report::{FleetRow, WhatIfProblem, fleet_json};
-use sim::{Balancer, Failures, Fleet, RateOverTime};
+use sim::{Failures, Fleet, RateOverTime};
 
 pub(super) fn answer(
     global: &Global,
@@ -29,7 +29,7 @@ pub(super) fn answer(
     let mut rows = Vec::new();
     for question in questions {
         let router = question.split.map(|split| vec![split.router]);
-        for policy in router.unwrap_or_else(|| asked.balancer.iter().map(|policy| balancer(*policy)).collect()) {
+        for policy in router.unwrap_or_else(|| asked.balancer.clone()) {
             let split = question.split.map(|split| split.context_servers + split.generation_servers);
             // With context and generation servers apart, a replica is all that the split names.
             let copies = if split.is_some() { 1 } else { question.row.servers };
@@ -54,7 +54,7 @@ pub(super) fn answer(
             rows.push(FleetRow {
                 settings: question.row.settings.clone(),
                 task: question.row.task.clone(),
-                balancer: policy.into(),
+                balancer: policy.as_str(),
                 balancers: balancers as u64,
                 replicas: servers,
                 gpus: servers * gpus_of_one,
@@ -66,14 +66,6 @@ pub(super) fn answer(
     }
     print_as(global.styler(), request.json, || fleet_json(&rows), |styler| report::fleet(&rows).terminal(styler));
     Ok(CliExit::Done)
-}
-
-const fn balancer(policy: BalancerPolicy) -> Balancer {
-    match policy {
-        BalancerPolicy::RoundRobin => Balancer::RoundRobin,
-        BalancerPolicy::LeastLoad => Balancer::LeastLoad,
-        BalancerPolicy::PrefixAware => Balancer::PrefixAware,
-    }
 }
 
 fn server(question: &Question) -> Result<sim::EngineLimits, WhatIfProblem> {

@@ -69,13 +69,15 @@ impl Default for Srun {
 
 // Which program runs a container, and which GPUs are seen inside.
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ContainerEngine {
-    Docker,
-    Podman,
-    Enroot,
-    Apptainer,
+// By the names of their programs.
+crate::named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+    pub enum ContainerEngine {
+        Docker = "docker",
+        Podman = "podman",
+        Enroot = "enroot",
+        Apptainer = "apptainer",
+    }
 }
 
 /// Which GPUs are seen inside.
@@ -93,16 +95,6 @@ pub enum ContainerGpus {
 impl ContainerEngine {
     /// See [`Self::is_detached`].
     pub const DETACHED: [Self; 2] = [Self::Docker, Self::Podman];
-
-    /// The name of its program.
-    pub const fn program_name(self) -> &'static str {
-        match self {
-            Self::Docker => "docker",
-            Self::Podman => "podman",
-            Self::Enroot => "enroot",
-            Self::Apptainer => "apptainer",
-        }
-    }
 
     /// Whether the container is a child of a daemon or a monitor, not of the program that starts it. Such a container
     /// has a name and outlives that program; its image is in a store of the engine's and has an id.

@@ -47,15 +47,16 @@ pub struct PromptFile {
     pub delay: DelayPlace,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum DataKind {
-    Jsonl,
-    Sharegpt,
-    Mooncake,
-    InputIds,
-    /// A `plan.jsonl` of another run, to be sent again.
-    Plan,
+base::named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    pub enum DataKind {
+        Jsonl = "jsonl",
+        Sharegpt = "sharegpt",
+        Mooncake = "mooncake",
+        InputIds = "input_ids",
+        /// A `plan.jsonl` of another run, to be sent again.
+        Plan = "plan",
+    }
 }
 
 impl PromptSource {

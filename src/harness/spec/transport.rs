@@ -67,10 +67,6 @@ pub enum Api {
 }
 
 impl Api {
-    pub const fn as_str(self) -> &'static str {
-        self.protocol().as_str()
-    }
-
     pub const fn protocol(self) -> Protocol {
         match self {
             Self::Generate => Protocol::Generate,
@@ -120,7 +116,7 @@ impl Transport {
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Kserve => Protocol::Kserve.as_str(),
-            Self::Http(http) => http.api.as_str(),
+            Self::Http(http) => http.api.protocol().as_str(),
         }
     }
 }

@@ -362,11 +362,6 @@ impl TranslationError {
             _ => None,
         })
     }
-
-    /// Whether it is only that a program is not known here.
-    pub(crate) fn has_unknown_program(&self) -> bool {
-        self.unknown_programs().next().is_some()
-    }
 }
 
 impl fmt::Display for TranslationError {

@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 
 use base::diag::FeatureLeftOut;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{export_genai_perf, export_parquet, export_vllm};
@@ -14,28 +15,16 @@ use crate::metrics::{
 use base::units::csv_cell;
 use harness::{LoadLevel, LoadPattern, RequestRecord, RunIdentity};
 
-/// The file format to write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExportFormat {
-    GenAiPerf,
-    AiPerf,
-    Vllm,
-    PerfAnalyzer,
-    /// Regatta's own requests as columns.
-    Parquet,
-}
-
-impl ExportFormat {
-    pub const ALL: [Self; 5] = [Self::GenAiPerf, Self::AiPerf, Self::Vllm, Self::PerfAnalyzer, Self::Parquet];
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::GenAiPerf => "genai-perf",
-            Self::AiPerf => "aiperf",
-            Self::Vllm => "vllm",
-            Self::PerfAnalyzer => "perf-analyzer",
-            Self::Parquet => "parquet",
-        }
+base::named! {
+    /// The file format to write.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    pub enum ExportFormat {
+        GenAiPerf = "genai-perf",
+        AiPerf = "aiperf",
+        Vllm = "vllm",
+        PerfAnalyzer = "perf-analyzer",
+        /// Regatta's own requests as columns.
+        Parquet = "parquet",
     }
 }
 

@@ -56,7 +56,6 @@ pub(super) struct FileFormat {
     pub name: String,
     /// In the list of formats that are read, where the name is not enough; empty: it is not listed.
     known_as: Option<String>,
-    #[serde(deserialize_with = "tool")]
     pub tool: Tool,
     like: Option<String>,
     /// An object is of this format if it has all places of one of these lists.
@@ -158,10 +157,6 @@ static FORMATS: LazyLock<Vec<FileFormat>> = LazyLock::new(|| {
     }
     formats
 });
-
-fn tool<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Tool, D::Error> {
-    String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
-}
 
 /// The formats that are read, for help and errors.
 pub(super) fn known_formats() -> String {

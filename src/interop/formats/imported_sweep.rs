@@ -32,7 +32,7 @@ pub fn import_sweep(name: &str, runs: Vec<LocatedRun>) -> Result<ImportedSweep, 
     let Some(first) = runs.first() else { return Err(ImportError::Unknown { name: name.to_owned() }) };
     let tool = first.run.tool;
     if let Some(other) = runs.iter().find(|other| other.run.tool != tool) {
-        let of_tool = |run: &LocatedRun| format!("{} (by {})", shown(&run.place), run.run.tool.name());
+        let of_tool = |run: &LocatedRun| format!("{} (by {})", shown(&run.place), run.run.tool.as_str());
         let (first, second) = (of_tool(first), of_tool(other));
         return Err(ImportError::SeveralTools { name: name.to_owned(), first, second });
     }
@@ -209,18 +209,18 @@ fn origin(tool: Tool, runs: &[LocatedRun]) -> SweepOrigin {
     let terms =
         [("ttft", Some(MetricConcept::Ttft)), ("tpot", tool.time_per_token()), ("e2e", Some(MetricConcept::E2e))];
     for (name, concept) in terms {
-        let metric = |concept: MetricConcept| results().find_map(|result| result.latency.get(concept.name()));
+        let metric = |concept: MetricConcept| results().find_map(|result| result.latency.get(concept.as_str()));
         let measured = concept.and_then(|concept| Some((concept, metric(concept)?)));
         if let Some((concept, metric)) = measured {
             let own_name =
-                if concept.name() == name { String::new() } else { format!(", which it calls {}", concept.title()) };
+                if concept.as_str() == name { String::new() } else { format!(", which it calls {}", concept.title()) };
             definitions.insert(name.to_owned(), format!("{}{own_name}", metric.definition));
         }
     }
     let versions: BTreeSet<&String> = results().filter_map(|result| result.imported.tool_version.as_ref()).collect();
     let titles: BTreeSet<&str> = results().map(|result| result.imported.definitions.as_str()).collect();
     SweepOrigin {
-        tool: tool.name().to_owned(),
+        tool: tool.as_str().to_owned(),
         tool_version: (!versions.is_empty()).then(|| versions.into_iter().cloned().collect::<Vec<_>>().join(", ")),
         title: titles.into_iter().collect::<Vec<_>>().join("; "),
         definitions,
@@ -231,7 +231,7 @@ fn origin(tool: Tool, runs: &[LocatedRun]) -> SweepOrigin {
 fn point(level: SweepLevel, role: Option<PointRole>, folder: PathBuf, tool: Tool, runs: &[LocatedRun]) -> SweepPoint {
     let results: Vec<&ImportedResult> = runs.iter().map(|run| &run.run.result).collect();
     let first = results[0];
-    let metric = |concept: Option<MetricConcept>| concept.and_then(|concept| first.latency.get(concept.name()));
+    let metric = |concept: Option<MetricConcept>| concept.and_then(|concept| first.latency.get(concept.as_str()));
     let tpot = metric(tool.time_per_token());
     let sum = |count: fn(&ImportedResult) -> Option<f64>| {
         results.iter().filter_map(|result| count(result)).sum::<f64>() as u64
@@ -286,7 +286,7 @@ fn over_runs(tool: Tool, results: &[&ImportedResult]) -> BTreeMap<String, Across
     };
     let terms =
         [("ttft", Some(MetricConcept::Ttft)), ("tpot", tool.time_per_token()), ("e2e", Some(MetricConcept::E2e))];
-    for (name, concept) in terms.into_iter().filter_map(|(name, concept)| Some((name, concept?.name()))) {
+    for (name, concept) in terms.into_iter().filter_map(|(name, concept)| Some((name, concept?.as_str()))) {
         for (stat, read) in STATS {
             let values = results.iter().map(|result| read(result.latency.get(concept)?)).collect();
             add(format!("{name}_{stat}"), "ms", values);

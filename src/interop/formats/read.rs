@@ -128,7 +128,7 @@ pub fn import_runs(name: &str, sources: &[ImportSource]) -> Result<Vec<(String, 
             if let Some((other, before)) = runs.first().and_then(|run| run.numbers.as_ref()) {
                 if before.tool != numbers.tool || before.format != numbers.format {
                     let described = |file: &str, numbers: &ImportedNumbers| {
-                        format!("{file} ({} by {})", numbers.format, numbers.tool.name())
+                        format!("{file} ({} by {})", numbers.format, numbers.tool.as_str())
                     };
                     let (first, second) = (described(other, before), described(&source.name, &numbers));
                     return Err(ImportError::SeveralTools { name: name.to_owned(), first, second });
@@ -313,8 +313,8 @@ fn runs_of_object(value: &Value) -> Vec<FoundRun> {
 fn computed(requests: ImportedRequests) -> ImportedNumbers {
     let ImportedRequests { tool, format, version, requested, counted, request_traces: traces } = requests;
     let stats = MetricConcept::ALL
-        .into_iter()
-        .filter_map(|concept| Some((concept, MetricStats::from(&tool.spread(concept, &traces).ok()?))))
+        .iter()
+        .filter_map(|&concept| Some((concept, MetricStats::from(&tool.spread(concept, &traces).ok()?))))
         .collect();
     let ok: Vec<&RequestTrace> = traces.iter().filter(|trace| trace.ok).collect();
     let sum = |tokens: fn(&RequestTrace) -> Option<u32>| {
@@ -356,7 +356,7 @@ fn result(numbers: ImportedNumbers, from: Vec<String>) -> ImportedResult {
     let counted = numbers.counted.unwrap_or(tool.counted());
     let metric = |(concept, stats): &(MetricConcept, MetricStats)| {
         let meaning = MetricMeaning::new(tool, *concept).filter(|_| stats.mean.or(stats.p50).is_some())?;
-        Some((concept.name().to_owned(), ImportedMetric::new(meaning, stats, counted)))
+        Some((concept.as_str().to_owned(), ImportedMetric::new(meaning, stats, counted)))
     };
     let rates = [
         ("window_s", numbers.window_s),
@@ -371,7 +371,7 @@ fn result(numbers: ImportedNumbers, from: Vec<String>) -> ImportedResult {
         rates: rates.filter_map(|(name, value)| Some((name.to_owned(), value?))).collect(),
         imported: ImportOrigin {
             from,
-            tool: tool.name().to_owned(),
+            tool: tool.as_str().to_owned(),
             tool_version: numbers.version,
             format: numbers.format.to_owned(),
             definitions: definitions(tool, &numbers.requested),

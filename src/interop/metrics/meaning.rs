@@ -63,12 +63,8 @@ impl MetricMeaning {
 }
 
 /// The chunks that a definition looks at, in the plural.
-const fn filter_plural(look: ChunkFilter) -> &'static str {
-    match look {
-        ChunkFilter::Token => "token chunks",
-        ChunkFilter::Text => "chunks with text",
-        ChunkFilter::Any => "chunks of any kind",
-    }
+fn filter_plural(look: ChunkFilter) -> String {
+    filter_singular(look).replace("chunk", "chunks")
 }
 
 const fn filter_singular(look: ChunkFilter) -> &'static str {

@@ -25,7 +25,7 @@ pub use measured_run::{
 };
 pub use request_trace::{ChunkFilter, ChunkKind, RequestTrace, TracedChunk, TracedChunks, vector};
 pub use spread::{DeviationRule, SortedValues};
-pub use tool_definitions::{MetricConcept, PercentileRule, Tool, UnknownTool};
+pub use tool_definitions::{MetricConcept, PercentileRule, Tool};
 
 use base::units::counted;
 use harness::{FailureClass, LatencyMetrics, Metric};
@@ -106,8 +106,8 @@ fn row(measured_run: &MeasuredRun, tool: Tool, concept: MetricConcept) -> Option
     Some(CompatRow {
         word: concept.title(),
         unit: if concept == MetricConcept::Requests { "/s" } else { "ms" },
-        tool: tool.name(),
-        measured_by: imported_from.unwrap_or(Tool::Regatta.name()).to_owned(),
+        tool: tool.as_str(),
+        measured_by: imported_from.unwrap_or(Tool::Regatta.as_str()).to_owned(),
         ours,
         theirs,
         formula: MetricMeaning::new(tool, concept).map(|meaning| meaning.formula),

@@ -1,61 +1,40 @@
 //! What each tool means by its terms: from where, from which chunk, divided by what, over which requests. The rows are
 //! in `tool-definitions.toml`.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
 use super::request_trace::ChunkFilter;
+use base::diag::ErrorText;
 
-/// The tool that measured, or the tool that defines a number.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Tool {
-    #[default]
-    Regatta,
-    LoadGen,
-    AiPerf,
-    GenAiPerf,
-    PerfAnalyzer,
-    Vllm,
-    SglangChat,
-    SglangNative,
-    GuideLlm,
-    InferencePerf,
-    LlmPerf,
-    TrtllmBench,
-    Endpoints,
-    HfBenchmarker,
-    GenaiBench,
-    Evalscope,
-    LlamaBenchy,
+base::named! {
+    /// The tool that measured, or the tool that defines a number; by the name that users type.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+    pub enum Tool {
+        #[default]
+        Regatta = "regatta",
+        LoadGen = "loadgen",
+        AiPerf = "aiperf",
+        GenAiPerf = "genai-perf",
+        PerfAnalyzer = "perf-analyzer",
+        Vllm = "vllm",
+        SglangChat = "sglang",
+        SglangNative = "sglang-native",
+        GuideLlm = "guidellm",
+        InferencePerf = "inference-perf",
+        LlmPerf = "llmperf",
+        TrtllmBench = "trtllm-bench",
+        Endpoints = "mlcommons-endpoints",
+        HfBenchmarker = "hf-benchmarker",
+        GenaiBench = "genai-bench",
+        Evalscope = "evalscope",
+        LlamaBenchy = "llama-benchy",
+    }
 }
 
 impl Tool {
-    pub const ALL: [Self; 17] = [
-        Self::Regatta,
-        Self::LoadGen,
-        Self::AiPerf,
-        Self::GenAiPerf,
-        Self::PerfAnalyzer,
-        Self::Vllm,
-        Self::SglangChat,
-        Self::SglangNative,
-        Self::GuideLlm,
-        Self::InferencePerf,
-        Self::LlmPerf,
-        Self::TrtllmBench,
-        Self::Endpoints,
-        Self::HfBenchmarker,
-        Self::GenaiBench,
-        Self::Evalscope,
-        Self::LlamaBenchy,
-    ];
-
-    /// The name as the user types it.
-    pub fn name(self) -> &'static str {
-        &self.rules().name
-    }
-
     /// With the version of the sources from which the definitions were read.
     pub fn title(self) -> &'static str {
         &self.rules().title
@@ -85,48 +64,36 @@ impl Tool {
     }
 
     pub(super) fn rules(self) -> &'static ToolRules {
-        &TOOLS[self as usize]
+        &TOOLS[&self]
     }
 }
-
-/// No tool has this name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no tool `{0}`")]
-pub struct UnknownTool(String);
 
 impl std::str::FromStr for Tool {
-    type Err = UnknownTool;
+    type Err = ErrorText;
 
-    fn from_str(text: &str) -> Result<Self, UnknownTool> {
+    fn from_str(text: &str) -> Result<Self, ErrorText> {
         let name = text.replace('_', "-").to_lowercase();
-        Self::ALL.into_iter().find(|tool| tool.name() == name).ok_or_else(|| UnknownTool(text.to_owned()))
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|tool| tool.as_str() == name)
+            .ok_or_else(|| ErrorText::new(format_args!("there is no tool `{text}`")))
     }
 }
 
-/// Terms that tools share, each with its own meaning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum MetricConcept {
-    Ttft,
-    Tpot,
-    Itl,
-    E2e,
-    Requests,
+base::named! {
+    /// Terms that tools share, each with its own meaning.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+    pub enum MetricConcept {
+        Ttft = "ttft",
+        Tpot = "tpot",
+        Itl = "itl",
+        E2e = "e2e",
+        Requests = "requests_per_s",
+    }
 }
 
 impl MetricConcept {
-    pub const ALL: [Self; 5] = [Self::Ttft, Self::Tpot, Self::Itl, Self::E2e, Self::Requests];
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ttft => "ttft",
-            Self::Tpot => "tpot",
-            Self::Itl => "itl",
-            Self::E2e => "e2e",
-            Self::Requests => "requests_per_s",
-        }
-    }
-
     pub const fn title(self) -> &'static str {
         match self {
             Self::Ttft => "TTFT",
@@ -233,8 +200,6 @@ pub enum PercentileRule {
 }
 
 impl PercentileRule {
-    pub const ALL: [Self; 4] = [Self::Floor, Self::Ceiling, Self::Nearest, Self::Linear];
-
     pub const fn as_text(self) -> &'static str {
         match self {
             Self::Floor => "nearest rank, sorted element floor(N·p)",
@@ -245,11 +210,10 @@ impl PercentileRule {
     }
 }
 
-/// One tool: its names and its definitions, as the data file has them.
+/// One tool: its title and its definitions, as the data file has them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ToolRules {
-    pub name: String,
     pub title: String,
     #[serde(default)]
     pub zero: ClockZero,
@@ -272,18 +236,10 @@ pub(super) struct ToolRules {
     pub note: String,
 }
 
-/// By [`Tool`].
-static TOOLS: LazyLock<Vec<ToolRules>> = LazyLock::new(|| {
+static TOOLS: LazyLock<BTreeMap<Tool, ToolRules>> = LazyLock::new(|| {
     let text = include_str!("tool-definitions.toml").replace("{version}", env!("CARGO_PKG_VERSION"));
-    let file: ToolDefinitions = toml::from_str(&text).expect("a test reads the table");
-    file.tool
+    toml::from_str(&text).expect("a test reads the table")
 });
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ToolDefinitions {
-    tool: Vec<ToolRules>,
-}
 
 #[cfg(test)]
 mod tests {
@@ -291,17 +247,7 @@ mod tests {
 
     #[test]
     fn every_tool_has_its_row() {
-        assert_eq!(TOOLS.len(), Tool::ALL.len());
-        for tool in Tool::ALL {
-            let variant = format!("{tool:?}").to_lowercase();
-            let name = tool.name().replace('-', "");
-            let is_row = match tool {
-                Tool::SglangChat => name == "sglang",
-                Tool::Endpoints => name == "mlcommonsendpoints",
-                _ => name == variant,
-            };
-            assert!(is_row, "{variant} has the row {name}");
-        }
+        assert!(TOOLS.keys().eq(Tool::ALL));
         assert_eq!(Tool::Regatta.title(), concat!("Regatta ", env!("CARGO_PKG_VERSION")));
     }
 }

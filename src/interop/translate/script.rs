@@ -318,7 +318,7 @@ impl Script {
                 self.take(place, translation);
             }
             Err(error) if self.name.is_none() => self.builder.problems.extend(error.problems),
-            Err(error) if error.has_unknown_program() => {
+            Err(error) if error.unknown_programs().next().is_some() => {
                 self.unknown_programs.extend(error.unknown_programs().map(str::to_owned));
                 let text = command.text.split_whitespace().take(4).collect::<Vec<_>>().join(" ");
                 self.builder.push_untranslated(format!("{place}: {text} …"), "a `shell` stage runs it");

@@ -9,6 +9,7 @@ use crate::command_line::{
     CHAT, COMPLETIONS, Compute, Env, GivenOption, NoMeaning, ParsedLine, ToolTable, TranslatedLoad, Translation,
     TranslationBuilder, TranslationError, adapters, host_and_port, number, token_ids,
 };
+use base::diag::ErrorText;
 
 /// A program of this family.
 pub(super) struct ServingBenchmark {
@@ -239,36 +240,28 @@ fn ramp(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bo
     true
 }
 
-/// Why a rising rate cannot be measured.
-#[derive(Debug, thiserror::Error)]
-enum RampError {
-    #[error("`--ramp-up-strategy` needs --ramp-up-start-rps, --ramp-up-end-rps and a number of prompts")]
-    Incomplete,
-    #[error("`--request-rate` and `--ramp-up-strategy` contradict each other: the rate rises from --ramp-up-start-rps")]
-    TwoRates,
-    #[error("`--ramp-up-start-rps` and `--ramp-up-end-rps` are above 0")]
-    NotPositive,
-    #[error("`{0}`: linear or exponential")]
-    Strategy(String),
-}
-
-fn rising_rate(load: &TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> Result<RisingRate, RampError> {
+/// The rate that rises; or why it cannot be measured.
+fn rising_rate(load: &TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> Result<RisingRate, ErrorText> {
     let read = |name: &str| line.value(name).and_then(|text| text.parse::<f64>().ok()).filter(|n| n.is_finite());
     let requests = load.get("stop.requests").and_then(|count| count.parse::<u32>().ok()).map(f64::from);
     let (Some(from), Some(to), Some(requests)) = (read("--ramp-up-start-rps"), read("--ramp-up-end-rps"), requests)
     else {
-        return Err(RampError::Incomplete);
+        return Err(ErrorText::new(
+            "`--ramp-up-strategy` needs --ramp-up-start-rps, --ramp-up-end-rps and a number of prompts",
+        ));
     };
     if line.has("--request-rate") {
-        return Err(RampError::TwoRates);
+        return Err(ErrorText::new(
+            "`--request-rate` and `--ramp-up-strategy` contradict each other: the rate rises from --ramp-up-start-rps",
+        ));
     }
     if from <= 0.0 || to <= 0.0 {
-        return Err(RampError::NotPositive);
+        return Err(ErrorText::new("`--ramp-up-start-rps` and `--ramp-up-end-rps` are above 0"));
     }
     let is_exponential = match given.value() {
         "linear" => false,
         "exponential" => true,
-        _ => return Err(RampError::Strategy(given.as_written())),
+        _ => return Err(ErrorText::new(format_args!("`{}`: linear or exponential", given.as_written()))),
     };
     Ok(RisingRate { from, to, requests, is_exponential })
 }

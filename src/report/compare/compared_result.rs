@@ -245,12 +245,12 @@ impl ComparedResult {
         }
         if measured_run.request_traces.is_empty() {
             return match imported {
-                Some(imported) if imported.tool == tool.name() => Ok(Self::new(measured_run)),
-                _ => Err(NotComputable::NoRecords { name: measured_run.name.clone(), tool: tool.name() }),
+                Some(imported) if imported.tool == tool.as_str() => Ok(Self::new(measured_run)),
+                _ => Err(NotComputable::NoRecords { name: measured_run.name.clone(), tool: tool.as_str() }),
             };
         }
         let mut missing = Vec::new();
-        for concept in MetricConcept::ALL {
+        for &concept in MetricConcept::ALL {
             let Some(meaning) = MetricMeaning::new(tool, concept) else { continue };
             if concept == MetricConcept::Requests {
                 if let Ok(rate) = tool.rate(&measured_run.request_traces) {
@@ -267,7 +267,7 @@ impl ComparedResult {
                     };
                     let values = tool.by_request(concept, &measured_run.request_traces).unwrap_or_default();
                     let stats = stats(&spread);
-                    let key = concept.name().to_owned();
+                    let key = concept.as_str().to_owned();
                     let more = [("p75", spread.at(0.75)), ("max", spread.max())];
                     let more = more.into_iter().filter_map(|(stat, value)| Some((stat, value?))).collect();
                     sheet.gate_measures.push(gate_measure(&key, meaning.clone(), more));
@@ -277,7 +277,7 @@ impl ComparedResult {
             }
         }
         if sheet.measures.is_empty() {
-            return Err(NotComputable::Missing { name: measured_run.name.clone(), tool: tool.name(), missing });
+            return Err(NotComputable::Missing { name: measured_run.name.clone(), tool: tool.as_str(), missing });
         }
         Ok(sheet)
     }
@@ -566,7 +566,7 @@ fn energy(gpu: &GpusUsage, tokens_per_joule: f64, counted: &str) -> Measure {
 
 /// The tool and concept that define a metric, to find its values by request.
 fn by_request(key: &str, tool: Tool) -> (Tool, Option<MetricConcept>) {
-    let concept = MetricConcept::ALL.into_iter().find(|concept| concept.name() == key);
+    let concept = MetricConcept::ALL.iter().copied().find(|concept| concept.as_str() == key);
     match (tool, key) {
         (Tool::Regatta, "ttft_sent") => (Tool::Vllm, Some(MetricConcept::Ttft)),
         (Tool::Regatta, "e2e_sent") => (Tool::Vllm, Some(MetricConcept::E2e)),

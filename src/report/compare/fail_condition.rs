@@ -69,7 +69,7 @@ impl NoDifference {
     #[must_use]
     pub fn as_tool(mut self, as_tool: Option<Tool>) -> Self {
         if let Self::NoNumber { tool, .. } = &mut self {
-            *tool = as_tool.map(Tool::name);
+            *tool = as_tool.map(Tool::as_str);
         }
         self
     }

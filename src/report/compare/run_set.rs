@@ -353,7 +353,7 @@ pub fn json(sets: &[RunSet], comparisons: &[Comparison]) -> Value {
                 .map(|run| value!({ "name": run.name, "verdict": verdict(run), "identity": run.identity }))
                 .collect();
             value!({
-                "name": set.name, "verdict": verdict(set.worst()), "as": set.first().tool.name(),
+                "name": set.name, "verdict": verdict(set.worst()), "as": set.first().tool.as_str(),
                 "simulated": set.first().identity.as_ref().map(|identity| identity.simulated), "runs": runs,
                 "metrics": meanings,
             })

@@ -103,17 +103,18 @@ impl Iterator for FleetArrivals<'_> {
 
 // To which replica a request goes.
 
-/// The policy of a balancer. It knows which replicas are up and how many requests it has given to each that have not
-/// ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
-#[strum(serialize_all = "kebab-case")]
-pub enum Balancer {
-    /// Each in turn.
-    RoundRobin,
-    /// The one with the fewest requests.
-    LeastLoad,
-    /// One that has the KV cache of the prompt's prefix, unless it has many more requests than the least loaded one.
-    PrefixAware,
+base::named! {
+    /// The policy of a balancer. It knows which replicas are up and how many requests it has given to each that have
+    /// not ended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
+    pub enum Balancer {
+        /// Each replica in turn.
+        RoundRobin = "round-robin",
+        /// The one with the fewest requests.
+        LeastLoad = "least-load",
+        /// One that has the KV cache of the prefix, unless it has many more requests than others.
+        PrefixAware = "prefix-aware",
+    }
 }
 
 /// A replica with the prefix is taken up to this multiple of the least load, and this many requests more.

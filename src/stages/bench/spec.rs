@@ -96,13 +96,7 @@ fn content(bench: &Bench, project: &Path) -> PromptSource {
 
 fn data(given: &Data, project: &Path) -> Option<harness::PromptFile> {
     let (key, file) = given.files().next()?;
-    let kind = match key {
-        "jsonl" => DataKind::Jsonl,
-        "sharegpt" => DataKind::Sharegpt,
-        "mooncake" => DataKind::Mooncake,
-        "input_ids" => DataKind::InputIds,
-        _ => DataKind::Plan,
-    };
+    let kind = DataKind::ALL.iter().copied().find(|kind| kind.as_str() == key)?;
     let path = |file: &Option<String>| file.as_ref().map(|file| -> PathBuf { project.join(file) });
     Some(harness::PromptFile {
         kind,

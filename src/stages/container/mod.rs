@@ -164,7 +164,7 @@ pub fn image_fact(task: &Task, images: &Images) -> Option<(String, String)> {
 /// Where only a program of the manifest's own knows the image: a plan starts none.
 pub fn open_image(task: &Task) -> Option<OpenFact> {
     let container = with_image_id(task)?;
-    let program = container.program.as_deref().filter(|program| *program != container.engine.program_name())?;
+    let program = container.program.as_deref().filter(|program| *program != container.engine.as_str())?;
     let condition = format!("{} is still the same image, for which a plan does not start {program}", container.image);
     Some(OpenFact { names: IMAGE.to_owned(), condition })
 }

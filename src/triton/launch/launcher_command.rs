@@ -35,7 +35,7 @@ pub(super) fn check(
     notes: &mut Vec<String>,
 ) {
     let Some(container) = &spec.container else { return };
-    let word = container.engine.program_name();
+    let word = container.engine.as_str();
     problems.extend(contradictions(container).into_iter().map(|(what, hint)| SpecProblem::new(what, hint)));
     let srun = decided.iter().any(|one| one.launcher == Launcher::Srun);
     if srun && container.engine.is_detached() {

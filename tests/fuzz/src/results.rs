@@ -34,7 +34,7 @@ fn result(text: &str, records: &[RequestRecord]) {
     let Ok(result) = MeasuredResult::read(text) else { return };
     let request_traces = records.iter().map(RequestTrace::from).collect();
     let run = MeasuredRun { name: "a".to_owned(), result, request_traces };
-    for format in ExportFormat::ALL {
+    for &format in ExportFormat::ALL {
         let _ = export(&run, records, format);
     }
     let named = |name: &str| MeasuredRun { name: name.to_owned(), ..run.clone() };

@@ -64,7 +64,7 @@ fn a_run_is_read_with_everything_on_it() {
 fn global_options_are_accepted_anywhere() {
     let global = parse_line("-q run m --home /x --color never").expect("understood").global;
     assert_eq!(global.home, Path::new("/x"));
-    assert_eq!((global.color, global.loudness), (Color::Never, OutputVerbosity::Quiet));
+    assert_eq!((global.color, global.loudness), (anstream::ColorChoice::Never, OutputVerbosity::Quiet));
     assert_eq!(parse_line("list -vv").expect("understood").global.loudness, OutputVerbosity::Verbose(2));
     assert!(usage_error_text("list -q -v").contains("cannot be used with"));
 }

@@ -170,7 +170,7 @@ impl PromptRenderer {
             match part {
                 PromptPart::Drawn { stream, number, tokens } => {
                     ids.extend(arrivals::prompt(
-                        stream.purpose(),
+                        stream.as_str(),
                         self.seed,
                         *number,
                         *tokens,
@@ -201,7 +201,7 @@ impl PromptRenderer {
         for part in parts {
             let (piece, is_drawn) = match part {
                 PromptPart::Drawn { stream, number, tokens } => {
-                    let mut rng = generator(stream.purpose(), self.seed, *number);
+                    let mut rng = generator(stream.as_str(), self.seed, *number);
                     let piece = match &self.tokenizer {
                         Some(tokenizer) => tokenizer.text_of_tokens(&mut rng, *tokens),
                         None => plain_words(&mut rng, *tokens),

@@ -266,7 +266,7 @@ impl RecordRules {
                 fields.insert("method".to_owned(), json!("POST"));
                 fields.insert("url".to_owned(), json!(http.path.as_deref().unwrap_or(usual)));
             }
-            without_messages = (http.api != Api::OpenaiChat).then_some(http.api.as_str());
+            without_messages = (http.api != Api::OpenaiChat).then_some(http.api.protocol().as_str());
         }
         Self { fields, without_messages, sends_fields, is_trace: matches!(spec.scenario, LoadPattern::Trace { .. }) }
     }

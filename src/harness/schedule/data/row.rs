@@ -299,25 +299,14 @@ pub(crate) enum PromptPart {
     },
 }
 
-/// Which purpose tokens are drawn for; each has numbers of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum RandomStream {
-    Prompt,
-    Prefix,
-    Block,
-    Answer,
-    Warmup,
-}
-
-impl RandomStream {
-    pub const fn purpose(self) -> &'static str {
-        match self {
-            Self::Prompt => "prompt",
-            Self::Prefix => "prefix",
-            Self::Block => "block",
-            Self::Answer => "answer",
-            Self::Warmup => "warmup",
-        }
+base::named! {
+    /// Which purpose tokens are drawn for; each has numbers of its own.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    pub enum RandomStream {
+        Prompt = "prompt",
+        Prefix = "prefix",
+        Block = "block",
+        Answer = "answer",
+        Warmup = "warmup",
     }
 }

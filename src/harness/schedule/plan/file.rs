@@ -21,6 +21,7 @@ use crate::schedule::data::{
     DataErrors, DataSummary, PromptPart, PromptRenderer, RecordRules, fault, file_digest, for_each_record,
 };
 use crate::{BenchSpec, HarnessError, LoadPattern, PromptFile};
+use base::diag::ErrorText;
 use base::files::Digest;
 use base::spec::LONGEST_LENGTH;
 
@@ -93,19 +94,8 @@ pub(crate) fn write(path: &Path, schedule: &RequestSchedule) -> Result<(), Harne
     write_lines().map_err(|source| HarnessError::System { what: format!("cannot write {}", path.display()), source })
 }
 
-/// Why a line of a plan defines no prompt.
-#[derive(Debug, thiserror::Error)]
-enum PlannedPromptError {
-    #[error("it has `parts` and `as`")]
-    Twice,
-    #[error("{tokens} tokens: the maximum is {LONGEST_LENGTH}")]
-    TooLong { tokens: u64 },
-    #[error("`as` names request {request}, which has no `parts` before it")]
-    NoParts { request: usize },
-}
-
-/// The prompt that a line defines.
-fn prompt(line: &Line, before: &[PlannedRequest]) -> Result<Option<Arc<[PromptPart]>>, PlannedPromptError> {
+/// The prompt that a line defines; or why it defines none.
+fn prompt(line: &Line, before: &[PlannedRequest]) -> Result<Option<Arc<[PromptPart]>>, ErrorText> {
     let drawn = line.request.parts.iter().flat_map(|parts| parts.iter()).map(|part| match part {
         PromptPart::Drawn { tokens, .. } => u64::from(*tokens),
         PromptPart::Ids(_)
@@ -115,16 +105,17 @@ fn prompt(line: &Line, before: &[PlannedRequest]) -> Result<Option<Arc<[PromptPa
         | PromptPart::PreviousAnswer { .. } => 0,
     });
     // Each token takes memory as soon as it is drawn.
-    let counts = [drawn.sum(), line.request.input_len.into(), line.request.output_len.into()];
+    let counts = [drawn.sum::<u64>(), line.request.input_len.into(), line.request.output_len.into()];
     if let Some(tokens) = counts.into_iter().find(|tokens| *tokens > u64::from(LONGEST_LENGTH)) {
-        return Err(PlannedPromptError::TooLong { tokens });
+        return Err(ErrorText::new(format_args!("{tokens} tokens: the maximum is {LONGEST_LENGTH}")));
     }
     match (line.r#as, &line.request.parts) {
         (None, parts) => Ok(parts.clone()),
-        (Some(_), Some(_)) => Err(PlannedPromptError::Twice),
+        (Some(_), Some(_)) => Err(ErrorText::new("it has `parts` and `as`")),
         (Some(first), None) => {
             let parts = before.get(first).and_then(|planned| planned.parts.clone());
-            parts.map(Some).ok_or(PlannedPromptError::NoParts { request: first })
+            let absent = || format!("`as` names request {first}, which has no `parts` before it");
+            parts.map(Some).ok_or_else(|| ErrorText::new(absent()))
         }
     }
 }

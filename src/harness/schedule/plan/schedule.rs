@@ -170,7 +170,7 @@ pub(super) const fn belongs(batch: usize, before: usize, request: &PlannedReques
 fn digest_part(part: &PromptPart, hasher: &mut Hasher) {
     match part {
         PromptPart::Drawn { stream, number, tokens } => {
-            hasher.field(stream.purpose().as_bytes()).field(&number.to_le_bytes()).field(&tokens.to_le_bytes());
+            hasher.field(stream.as_str().as_bytes()).field(&number.to_le_bytes()).field(&tokens.to_le_bytes());
         }
         PromptPart::Ids(ids) => {
             let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
