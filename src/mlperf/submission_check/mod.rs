@@ -32,8 +32,8 @@ use super::test_record::is_simulated;
 use super::{PackageProvenance, SubmissionLayout, TestRecord};
 use crate::layout::scenario_titled;
 use base::spec::TestMode;
-use checks::SubmissionFindings;
 pub use checks::{FindingGrade, FindingWeight, SubmissionCheck, SubmissionFinding};
+use checks::{Refused, SubmissionFindings, finding};
 use consistency::PackedLogs;
 pub use power::MeasuredPower;
 use rules::log::{DETAIL_FILE, Detail};
@@ -259,13 +259,12 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
         if not_examined.iter().any(|folder| !folder.is_of_endpoints()) {
             return SubmissionReport { round: round.name.clone(), results, not_examined, findings: Vec::new() };
         }
-        let message = "there is no result in it that could be examined";
-        to.refuse(SubmissionCheck::Empty, root, message)
-            .rule("a submission has closed/ or open/, then <submitter>/results/<system>/<benchmark>/<scenario>/")
-            .fix(match tree::above_division(root) {
-                Some(above) => format!("check {}, which holds the divisions", above.display()),
-                None => "name the folder that holds closed/ or open/".to_owned(),
-            });
+        finding!(to; Refused, Empty, root, "there is no result in it that could be examined",
+        "a submission has closed/ or open/, then <submitter>/results/<system>/<benchmark>/<scenario>/",
+        match tree::above_division(root) {
+            Some(above) => format!("check {}, which holds the divisions", above.display()),
+            None => "name the folder that holds closed/ or open/".to_owned(),
+        });
     }
     let mut findings = to.all;
     if round.name == "v4.1" {

@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use super::checks::FindingWeight::{Refused, Review};
-use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings, findings};
+use super::checks::{FindingWeight, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::tree::ResultEntry;
 use super::{JudgedRun, checks, loadgen};
 use base::files::read_text;
@@ -42,10 +41,9 @@ fn valid(to: &mut SubmissionFindings, folder: &Path, detail: &Detail) {
             ["result_perf_constraints_met", "result_min_duration_met", "result_min_queries_met", "early_stopping_met"];
         let unmet: Vec<&str> = keys.into_iter().filter(|key| detail.flag(key) == Some(false)).collect();
         let unmet = if unmet.is_empty() { String::new() } else { format!("; false are {}", unmet.join(", ")) };
-        let finding = format!("LoadGen reports {text} for this run{unmet}");
-        to.refuse(SubmissionCheck::NotValid, &at, finding)
-            .rule("only a run that LoadGen reports as VALID is a result; the official checker does not check this")
-            .fix("lower target_qps or lengthen the run as the summary recommends, and run again");
+        finding!(to; Refused, NotValid, &at, format!("LoadGen reports {text} for this run{unmet}"),
+            "only a run that LoadGen reports as VALID is a result; the official checker does not check this",
+            "lower target_qps or lengthen the run as the summary recommends, and run again");
     }
     let at = folder.join(SUMMARY_FILE);
     let summary = read_text(&at).unwrap_or_default();
