@@ -11,7 +11,7 @@ use crate::LockedRun;
 use crate::truncate_accuracy_log::{self, LONGEST};
 use base::files::{is_absence, read_text, sha256_of_file};
 use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail};
-use rules::{Accuracy, Benchmark, MlperfScenario, Round, needs_sentences, written_metric, written_name};
+use rules::{Accuracy, Benchmark, needs_sentences, written_metric, written_name};
 
 const SCORE: &str = "`mlperf: { score: … }` writes it from the accuracy run";
 /// Scores above the round's minimum by more than this factor are for review; the factor is ours.
@@ -28,19 +28,13 @@ pub(super) struct AccuracyRun {
     pub metrics: IndexMap<String, f64>,
 }
 
-pub(super) fn check(
-    to: &mut SubmissionFindings,
-    entry: &ResultEntry,
-    round: &Round,
-    benchmark: &Benchmark,
-    scenario: MlperfScenario,
-    locked: Option<&LockedRun>,
-) -> AccuracyRun {
+pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, locked: Option<&LockedRun>) -> AccuracyRun {
+    let benchmark = entry.table;
     let folder = entry.accuracy();
-    let detail = loadgen::read(to, &folder, round, loadgen::RunKind::Accuracy);
+    let detail = loadgen::read(to, &folder, entry.round, loadgen::RunKind::Accuracy);
     if let Some(detail) = &detail {
         let at = folder.join(DETAIL_FILE);
-        loadgen::scenario(to, &folder, detail, entry, scenario);
+        loadgen::scenario(to, &folder, detail, entry);
         let wanted = benchmark.accuracy_samples.unwrap_or(benchmark.dataset_samples);
         let count =
             detail.count("effective_accuracy_sample_count").or_else(|| detail.count("qsl_reported_total_count"));
@@ -66,7 +60,7 @@ pub(super) fn check(
             if text.trim().is_empty() {
                 finding!(to; Refused, EmptyFile, &at, "it is empty", rule, SCORE);
             } else {
-                metrics = scores(to, &at, &text, benchmark, entry.is_closed());
+                metrics = scores(to, &at, &text, entry);
                 plausibility(to, &at, &text, benchmark, &metrics);
             }
             log(to, &folder, &text, locked, samples);
@@ -82,16 +76,10 @@ pub(super) fn check(
 }
 
 /// The scores in `accuracy.txt`, against the round's bounds.
-fn scores(
-    to: &mut SubmissionFindings,
-    at: &Path,
-    text: &str,
-    benchmark: &Benchmark,
-    closed: bool,
-) -> IndexMap<String, f64> {
+fn scores(to: &mut SubmissionFindings, at: &Path, text: &str, entry: &ResultEntry) -> IndexMap<String, f64> {
     let mut metrics = IndexMap::new();
-    let scores = written_scores(text, benchmark);
-    for (name, bounds) in &benchmark.accuracy {
+    let (closed, scores) = (entry.is_closed(), written_scores(text, entry.table));
+    for (name, bounds) in &entry.table.accuracy {
         let values = scores.get(name).map_or(&[][..], Vec::as_slice);
         let Some(last) = values.last() else {
             // Of a bound above only, the official checker looks where there is a value.

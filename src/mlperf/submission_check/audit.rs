@@ -17,10 +17,11 @@ use rules::{Audit, Benchmark, MlperfScenario, Round};
 /// LoadGen draws the 100 of TEST06 by chance; published logs hold 87 to 108.
 const FEWEST_ANSWERS: u64 = 60;
 
-pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, benchmark: &Benchmark, scenario: MlperfScenario) {
+pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry) {
     if !entry.is_closed() {
         return;
     }
+    let (benchmark, scenario) = (entry.table, entry.titled);
     for test in &benchmark.tests {
         let folder = entry.audit(*test);
         if !folder.is_dir() {
@@ -225,21 +226,15 @@ fn one_lock(to: &mut SubmissionFindings, at: &Path, lock: &PackageProvenance, su
 }
 
 /// Checks one result against the lock.
-pub(super) fn check_package_lock(
-    to: &mut SubmissionFindings,
-    entry: &ResultEntry,
-    scenario: MlperfScenario,
-    round: &Round,
-    lock: &PackageProvenance,
-) {
-    let Some(result) = lock.result(entry.benchmark, scenario) else {
+pub(super) fn check_package_lock(to: &mut SubmissionFindings, entry: &ResultEntry, lock: &PackageProvenance) {
+    let Some(result) = lock.result(entry.benchmark, entry.titled) else {
         finding!(to; Refused, Lock, &entry.folder(),
             format!("regatta.lock knows nothing of {} {}", entry.benchmark, entry.scenario),
             "a result that was copied in has no provenance", "name it under `results` and pack again");
         return;
     };
     for (mode, run) in &result.runs {
-        check_test_record(to, entry, scenario, round, *mode, run);
+        check_test_record(to, entry, *mode, run);
     }
     one_system(to, entry, result);
     for (mode, folder) in [(TestMode::Performance, entry.performance()), (TestMode::Accuracy, entry.accuracy())] {
@@ -256,14 +251,7 @@ pub(super) fn check_package_lock(
     }
 }
 
-fn check_test_record(
-    to: &mut SubmissionFindings,
-    entry: &ResultEntry,
-    scenario: MlperfScenario,
-    round: &Round,
-    mode: TestMode,
-    run: &LockedRun,
-) {
+fn check_test_record(to: &mut SubmissionFindings, entry: &ResultEntry, mode: TestMode, run: &LockedRun) {
     let Some(test) = &run.test else { return };
     let at = match mode {
         TestMode::Performance => entry.performance(),
@@ -285,7 +273,7 @@ fn check_test_record(
     let high = test.benchmark.strip_suffix(".9").filter(|low| *low == entry.benchmark && low.ends_with("-99"));
     let benchmark = high.unwrap_or(&test.benchmark);
     let is = (test.round.as_str(), benchmark, test.scenario, test.mode);
-    if is != (round.name.as_str(), entry.benchmark, scenario, mode) {
+    if is != (entry.round.name.as_str(), entry.benchmark, entry.titled, mode) {
         finding!(to; Refused, WrongRun, &at,
             format!(
                 "the run packed as {name} was {} of {} {} in {}",
@@ -294,7 +282,7 @@ fn check_test_record(
                 test.scenario.title(),
                 test.round
             ),
-            format!("here belongs {name} of {} {} in {}", entry.benchmark, scenario.title(), round.name),
+            format!("here belongs {name} of {} {} in {}", entry.benchmark, entry.titled.title(), entry.round.name),
             "name the right stage under `results`");
     }
 }

@@ -10,8 +10,8 @@ use walkdir::{DirEntry, WalkDir};
 use super::tree::{DIVISIONS, ResultEntry};
 use crate::SubmissionLayout;
 use base::files::is_absence;
+use rules::MlperfScenario;
 use rules::log::Detail;
-use rules::{Benchmark, MlperfScenario};
 
 /// How grave a finding is; they are counted and printed in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, strum::Display)]
@@ -230,19 +230,13 @@ fn kind(to: &mut SubmissionFindings, item: &DirEntry, layout: SubmissionLayout) 
 
 /// The official checker of v6.0 knows no limits of gpt-oss-120b, which matters in Open only: Closed keeps the rules.
 pub(super) fn weight(entry: &ResultEntry) -> FindingWeight {
-    let is_known = (entry.round, entry.official) != ("v6.0", "gpt-oss-120b");
+    let is_known = (entry.round.name.as_str(), entry.official) != ("v6.0", "gpt-oss-120b");
     if entry.is_closed() || is_known { FindingWeight::Refused } else { FindingWeight::Review }
 }
 
 /// The 99th percentiles of the time to the first token and between tokens.
-pub(super) fn latency(
-    to: &mut SubmissionFindings,
-    at: &Path,
-    detail: &Detail,
-    entry: &ResultEntry,
-    benchmark: &Benchmark,
-    scenario: MlperfScenario,
-) {
+pub(super) fn latency(to: &mut SubmissionFindings, at: &Path, detail: &Detail, entry: &ResultEntry) {
+    let (benchmark, scenario) = (entry.table, entry.scenario_of_run(detail));
     let Some(limit) = benchmark.latency.get(&scenario) else { return };
     // Since v6.0 the official checker goes by the scenario in the log, which is Server for Interactive, too. In Open
     // that decides.

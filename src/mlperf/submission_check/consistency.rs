@@ -10,8 +10,8 @@ use super::checks::{FindingWeight, Refused, Review, SubmissionCheck, SubmissionF
 use super::tree::ResultEntry;
 use base::files::sha256_of_file;
 use base::spec::TestMode;
+use rules::MlperfScenario;
 use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail};
-use rules::{Benchmark, MlperfScenario};
 
 const WHY: &str = "both are of one run; a log is submitted as LoadGen wrote it";
 const FIX: &str = "pack the logs of the run again, as LoadGen wrote them";
@@ -20,22 +20,16 @@ const FIX: &str = "pack the logs of the run again, as LoadGen wrote them";
 const LENGTH_TOLERANCES: [(f64, FindingWeight); 2] = [(0.1, Refused), (0.024, Review)];
 
 /// The lengths of answers: those of the accuracy run, and no more tokens than the benchmark allows.
-pub(super) fn check(
-    to: &mut SubmissionFindings,
-    folder: &Path,
-    detail: &Detail,
-    benchmark: &Benchmark,
-    scenario: MlperfScenario,
-    scores: &IndexMap<String, f64>,
-) {
-    let keys = match scenario {
+pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, detail: &Detail, scores: &IndexMap<String, f64>) {
+    let benchmark = entry.table;
+    let keys = match entry.scenario_of_run(detail) {
         MlperfScenario::Offline => ["result_tokens_per_second", "result_samples_per_second"],
         MlperfScenario::Server | MlperfScenario::Interactive => {
             ["result_completed_tokens_per_second", "result_completed_samples_per_sec"]
         }
         MlperfScenario::SingleStream => return,
     };
-    let at = folder.join(DETAIL_FILE);
+    let at = entry.performance().join(DETAIL_FILE);
     let [tokens, samples] = keys.map(|key| detail.number(key).filter(|rate| *rate > 0.0));
     let mean = tokens.zip(samples).map(|(tokens, samples)| tokens / samples);
     // Some servers count the end of an answer, too.
@@ -122,8 +116,8 @@ pub(super) struct PackedLogs {
 
 impl PackedLogs {
     /// Takes in the logs of a result.
-    pub(super) fn add(&mut self, entry: &ResultEntry, benchmark: &Benchmark, scenario: MlperfScenario, inferred: bool) {
-        let audits = benchmark.tests.iter().map(|test| {
+    pub(super) fn add(&mut self, entry: &ResultEntry, inferred: bool) {
+        let audits = entry.table.tests.iter().map(|test| {
             let folder = entry.audit(*test);
             (*test, folder.join("performance/run_1"), folder.join("accuracy"))
         });
@@ -135,7 +129,7 @@ impl PackedLogs {
             let run = PackedRun {
                 system: [&entry.submitter.division, &entry.submitter.name, entry.system].map(str::to_owned),
                 benchmark: entry.official.to_owned(),
-                scenario,
+                scenario: entry.titled,
                 mode,
                 inferred,
             };

@@ -9,8 +9,8 @@ use super::tree::{ResultEntry, files};
 use super::witness;
 use crate::SIMULATED_SUT;
 use base::units::counted;
+use rules::Round;
 use rules::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
-use rules::{MlperfScenario, Round};
 
 const FILES: [&str; 2] = [SUMMARY_FILE, DETAIL_FILE];
 const RERUN_HINT: &str = "run the test again and pack its logs as LoadGen wrote them";
@@ -211,14 +211,8 @@ fn errors(to: &mut SubmissionFindings, path: &Path, detail: &Detail) {
 }
 
 /// The log's scenario is the folder's, or one that it may be inferred from.
-pub(super) fn scenario(
-    to: &mut SubmissionFindings,
-    folder: &Path,
-    detail: &Detail,
-    entry: &ResultEntry,
-    scenario: MlperfScenario,
-) {
-    let scenario = entry.scenario_of_run(detail, scenario);
+pub(super) fn scenario(to: &mut SubmissionFindings, folder: &Path, detail: &Detail, entry: &ResultEntry) {
+    let scenario = entry.scenario_of_run(detail);
     let logged = detail.text("effective_scenario").unwrap_or("not logged");
     if logged != scenario.loadgen() {
         finding!(to; Refused, Scenario, &folder.join(FILES[1]),

@@ -12,7 +12,7 @@ use crate::SubmissionLayout;
 use base::files::{is_absence, read_document, read_text};
 use base::spec::{Division, TestMode};
 use rules::log::Detail;
-use rules::{MEASUREMENT_FIELDS, MlperfScenario, Round, TestRequest, conf};
+use rules::{MEASUREMENT_FIELDS, TestRequest, conf};
 
 /// LoadGen's name of a setting → the key of its effective value in the detail log, and the factor to its unit.
 const IN_FORCE: [(&str, &str, f64); 11] = [
@@ -29,13 +29,7 @@ const IN_FORCE: [(&str, &str, f64); 11] = [
     ("print_timestamps", "effective_print_timestamps", 1.0),
 ];
 
-pub(super) fn check(
-    to: &mut SubmissionFindings,
-    entry: &ResultEntry,
-    round: &Round,
-    scenario: MlperfScenario,
-    performance: Option<&Detail>,
-) {
+pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, performance: Option<&Detail>) {
     let folder = entry.measurements();
     for name in ["user.conf", "README.md"] {
         let at = folder.join(name);
@@ -63,9 +57,9 @@ pub(super) fn check(
     if let Ok(text) = read {
         let none = IndexMap::new();
         let request = TestRequest {
-            round: &round.name,
+            round: &entry.round.name,
             benchmark: entry.official,
-            scenario,
+            scenario: performance.map_or(entry.titled, |detail| entry.scenario_of_run(detail)),
             mode: TestMode::Performance,
             division: if entry.is_closed() { Division::Closed } else { Division::Open },
             rehearsal: false,

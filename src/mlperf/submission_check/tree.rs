@@ -62,10 +62,13 @@ pub(super) struct ResultEntry<'a> {
     pub benchmark: &'a str,
     /// The round's name of it.
     pub official: &'a str,
+    /// What the round has of it.
+    pub table: &'a Benchmark,
     /// The name of its folder.
     pub scenario: &'a str,
-    /// `v6.1`.
-    pub round: &'a str,
+    /// That name's.
+    pub titled: MlperfScenario,
+    pub round: &'a Round,
     pub layout: SubmissionLayout,
 }
 
@@ -92,12 +95,12 @@ impl ResultEntry<'_> {
 
     /// The scenario that a log here is judged in: the folder's, or SingleStream, from which an edge system may infer
     /// Offline.
-    pub(super) fn scenario_of_run(&self, detail: &Detail, scenario: MlperfScenario) -> MlperfScenario {
+    pub(super) fn scenario_of_run(&self, detail: &Detail) -> MlperfScenario {
         let single = MlperfScenario::SingleStream;
-        let is_inferred = scenario == MlperfScenario::Offline
+        let is_inferred = self.titled == MlperfScenario::Offline
             && self.traits.system_type.contains("edge")
             && detail.text("effective_scenario") == Some(single.loadgen());
-        if is_inferred { single } else { scenario }
+        if is_inferred { single } else { self.titled }
     }
 
     pub(super) fn is_closed(&self) -> bool {
