@@ -239,7 +239,7 @@ fn lengths_within_their_bounds_pass() {
     assert_eq!((lengths.mean(), lengths.mean_violation(bounds)), (Some(3.0), None));
     assert!(lengths.text(bounds, "", "PASS", true).ends_with("Max check pass: True\n\nTEST PASS\n"));
     assert!(lengths.text(bounds, "", "PASS", true).contains("Std deviation: 1.00\n"));
-    assert!(lengths.mean_violation(Accuracy { min: None, max: Some(2.9) }).unwrap().contains("more than 2.9"));
+    assert!(lengths.mean_violation(Accuracy { min: None, max: Some(2.9) }).unwrap().contains("the most is 2.9"));
     assert!(AnswerLengths::measure(std::iter::empty()).unwrap().mean_violation(bounds).is_some());
 }
 
