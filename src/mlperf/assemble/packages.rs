@@ -9,6 +9,7 @@ use walkdir::WalkDir;
 
 use super::{AssembleError, AssembleRequest};
 use crate::layout::scenario_titled;
+use crate::submission_check::DIVISIONS;
 use crate::{LockedResult, LockedRun, PackageProvenance, REHEARSAL_FILE, SubmissionLayout, truncate_accuracy_log};
 use base::files::{read_bytes, sha256_of_file};
 use base::spec::TestMode;
@@ -16,7 +17,6 @@ use rules::Round;
 use rules::log::{DETAIL_FILE, SUMMARY_FILE};
 
 const LOGS: [&str; 2] = [SUMMARY_FILE, DETAIL_FILE];
-const DIVISIONS: [&str; 3] = ["closed", "open", "network"];
 
 /// The folder with the divisions: the part itself, or the package of a project's last run.
 pub(super) fn root(part: &Path) -> Result<PathBuf, AssembleError> {

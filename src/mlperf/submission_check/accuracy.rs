@@ -31,7 +31,7 @@ pub(super) struct AccuracyRun {
 pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, locked: Option<&LockedRun>) -> AccuracyRun {
     let benchmark = entry.table;
     let folder = entry.accuracy();
-    let detail = loadgen::read(to, &folder, entry.round, loadgen::RunKind::Accuracy);
+    let detail = loadgen::read(to, &folder, entry.round, &loadgen::ACCURACY);
     if let Some(detail) = &detail {
         let at = folder.join(DETAIL_FILE);
         loadgen::scenario(to, &folder, detail, entry);

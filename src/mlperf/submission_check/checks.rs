@@ -27,6 +27,9 @@ pub enum FindingGrade {
     Style,
 }
 
+/// What to do about a log that is not as LoadGen wrote it.
+pub(super) const REPACK: &str = "pack the logs of the run again, as LoadGen wrote them";
+
 /// Findings as rows of a table: weight and check, place, what is wrong if anything is, the rule, and what to do.
 macro_rules! findings {
     ($to:expr; $($weight:expr, $check:ident, $at:expr, $finding:expr, $rule:expr, $fix:expr;)*) => {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 
-use super::checks::{FindingWeight, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
+use super::checks::{FindingWeight, REPACK, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::tree::ResultEntry;
 use base::files::sha256_of_file;
 use base::spec::TestMode;
@@ -14,7 +14,6 @@ use rules::MlperfScenario;
 use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail};
 
 const WHY: &str = "both are of one run; a log is submitted as LoadGen wrote it";
-const FIX: &str = "pack the logs of the run again, as LoadGen wrote them";
 /// Answers of a performance run and of the accuracy run, in tokens; published results differ by 2.3 % at most. A larger
 /// difference is for review, and one of more than 10 % is refused.
 const LENGTH_TOLERANCES: [(f64, FindingWeight); 2] = [(0.1, Refused), (0.024, Review)];
@@ -41,17 +40,17 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, detail: &D
     findings! { to;
         Refused, Counts, &at,
             (mean.is_none() && detail.result() == Some("VALID"))
-                .then(|| format!("{} or {} is not logged, or 0, and the result VALID", keys[0], keys[1])), WHY, FIX;
+                .then(|| format!("{} or {} is not logged, or 0, and the result VALID", keys[0], keys[1])), WHY, REPACK;
         Refused, Lengths, &at,
             mean.filter(|mean| *mean > most).map(|mean| {
                 let most = benchmark.max_output_tokens;
                 format!("tokens/s by samples/s are {mean:.1} tokens an answer, at most {most} are requested")
-            }), WHY, FIX;
+            }), WHY, REPACK;
         weight.map_or(Review, |(_, weight)| *weight), Lengths, &at,
             apart.filter(|_| weight.is_some()).map(|(mean, scored, _)| {
                 format!("tokens/s by samples/s are {mean:.1} tokens an answer, accuracy.txt has {scored}")
             }),
-            "performance and accuracy are measured with the same answers", FIX;
+            "performance and accuracy are measured with the same answers", REPACK;
     }
 }
 

@@ -9,37 +9,27 @@ use super::tree::{ResultEntry, files};
 use super::witness;
 use crate::SIMULATED_SUT;
 use base::units::counted;
-use rules::Round;
 use rules::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
+use rules::{Round, Seeds};
 
 const FILES: [&str; 2] = [SUMMARY_FILE, DETAIL_FILE];
 const RERUN_HINT: &str = "run the test again and pack its logs as LoadGen wrote them";
 
 /// What a log is of. The official checker reads the seeds and the mode of performance runs only.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum RunKind {
-    Performance,
-    Accuracy,
+pub(super) struct RunKind {
+    mode: &'static str,
+    weight: FindingWeight,
+    /// The last key of its log, and a key before that without which the run was broken off.
+    ends: [&'static str; 2],
 }
 
-impl RunKind {
-    const fn mode(self) -> &'static str {
-        match self {
-            Self::Performance => "PerformanceOnly",
-            Self::Accuracy => "AccuracyOnly",
-        }
-    }
-
-    const fn weight(self) -> FindingWeight {
-        match self {
-            Self::Performance => Refused,
-            Self::Accuracy => Review,
-        }
-    }
-}
+pub(super) const PERFORMANCE: RunKind =
+    RunKind { mode: "PerformanceOnly", weight: Refused, ends: ["num_errors", "result_validity"] };
+pub(super) const ACCURACY: RunKind =
+    RunKind { mode: "AccuracyOnly", weight: Review, ends: ["power_end", "generated_query_count"] };
 
 /// Reads the logs of one folder and checks them. None: there is nothing to check further; the findings include that.
-pub(super) fn read(to: &mut SubmissionFindings, folder: &Path, round: &Round, kind: RunKind) -> Option<Detail> {
+pub(super) fn read(to: &mut SubmissionFindings, folder: &Path, round: &Round, kind: &RunKind) -> Option<Detail> {
     let there = files(folder);
     for name in FILES {
         let path = folder.join(name);
@@ -101,14 +91,10 @@ fn shortened(value: &Value) -> String {
 }
 
 /// The log is of a system and of the mode, and has its end.
-fn check_log_complete(to: &mut SubmissionFindings, path: &Path, detail: &Detail, kind: RunKind) {
+fn check_log_complete(to: &mut SubmissionFindings, path: &Path, detail: &Detail, kind: &RunKind) {
     let name = detail.text("sut_name").filter(|name| name.contains(SIMULATED_SUT));
-    let (mode, logged) = (kind.mode(), detail.text("effective_test_mode"));
-    // The last keys of a log, and a key before that without which the run was broken off.
-    let (last, before) = match kind {
-        RunKind::Performance => ("num_errors", "result_validity"),
-        RunKind::Accuracy => ("power_end", "generated_query_count"),
-    };
+    let RunKind { mode, weight, ends: [last, before] } = *kind;
+    let logged = detail.text("effective_test_mode");
     let is_cut = detail.get(last).is_none();
     let is_broken_off = is_cut && detail.get(before).is_none();
     // LoadGen 5 and later write it.
@@ -116,7 +102,7 @@ fn check_log_complete(to: &mut SubmissionFindings, path: &Path, detail: &Detail,
     findings! { to;
         Refused, Simulated, path, name.map(|name| format!("the system under test is called {name:?}")),
             "a result is a measurement; the servers of this run were simulated", "run it on the system";
-        kind.weight(), TestMode, path,
+        weight, TestMode, path,
             (logged != Some(mode)).then(|| format!("the test mode was {}, not {mode}", logged.unwrap_or("not logged"))),
             "each folder holds the logs of its own mode", RERUN_HINT;
         Refused, TornLog, path, is_broken_off.then(|| format!("it ends before `{before}`")),
@@ -158,17 +144,21 @@ fn version(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Ro
     }
 }
 
-fn seeds(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Round, kind: RunKind) {
-    let seeds = &round.loadgen.seeds;
-    for (name, expected) in [("qsl", seeds.qsl), ("sample_index", seeds.sample_index), ("schedule", seeds.schedule)] {
+/// LoadGen's names of its seeds.
+const SEEDS: [(&str, fn(&Seeds) -> u64); 3] =
+    [("qsl", |seeds| seeds.qsl), ("sample_index", |seeds| seeds.sample_index), ("schedule", |seeds| seeds.schedule)];
+
+fn seeds(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Round, kind: &RunKind) {
+    for (name, seed_of) in SEEDS {
+        let expected = seed_of(&round.loadgen.seeds);
         let logged = detail.count(&format!("effective_{name}_rng_seed"));
         if logged != Some(expected) {
-            let other = logged.and_then(|seed| round_with_seed(name, seed));
+            let other = logged.and_then(|seed| round_with_seed(seed_of, seed));
             let origin = other.map(|other| format!(" (that is {other}'s)")).unwrap_or_default();
             let logged = logged.map_or("not logged".to_owned(), |seed| seed.to_string());
             let finding = format!("{name}_rng_seed is {logged}{origin}, {} has {expected}", round.name);
             let rule = "seeds are part of a round, built into its LoadGen; 0 means that mlperf.conf was not read";
-            finding!(to; kind.weight(), Seeds, path, finding,
+            finding!(to; kind.weight, Seeds, path, finding,
                 rule, "run again with the round's LoadGen, one test per process");
         }
     }
@@ -176,22 +166,13 @@ fn seeds(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Roun
 
 /// The round that the seeds of a log belong to.
 pub(super) fn other_round(detail: &Detail) -> Option<&'static str> {
-    round_with_seed("qsl", detail.count("effective_qsl_rng_seed")?)
+    round_with_seed(|seeds| seeds.qsl, detail.count("effective_qsl_rng_seed")?)
 }
 
 /// The round that has this value of one of its seeds.
-fn round_with_seed(name: &str, seed: u64) -> Option<&'static str> {
-    Round::NAMES.into_iter().find(|round| {
-        Round::named(round).is_some_and(|round| {
-            let seeds = &round.loadgen.seeds;
-            let round_seed = match name {
-                "qsl" => seeds.qsl,
-                "sample_index" => seeds.sample_index,
-                _ => seeds.schedule,
-            };
-            round_seed == seed
-        })
-    })
+fn round_with_seed(seed_of: fn(&Seeds) -> u64, seed: u64) -> Option<&'static str> {
+    let has_seed = |round: Round| seed_of(&round.loadgen.seeds) == seed;
+    Round::NAMES.into_iter().find(|name| Round::named(name).is_some_and(has_seed))
 }
 
 fn errors(to: &mut SubmissionFindings, path: &Path, detail: &Detail) {

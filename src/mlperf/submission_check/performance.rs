@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::checks::{FindingWeight, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
+use super::checks::{FindingWeight, REPACK, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::tree::ResultEntry;
 use super::{JudgedRun, checks, loadgen};
 use base::files::read_text;
@@ -15,7 +15,7 @@ const ON_THE_EDGE: &str = "llama3.1-8b-edge";
 
 pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry) -> Option<Detail> {
     let folder = entry.performance();
-    let detail = loadgen::read(to, &folder, entry.round, loadgen::RunKind::Performance)?;
+    let detail = loadgen::read(to, &folder, entry.round, &loadgen::PERFORMANCE)?;
     loadgen::scenario(to, &folder, &detail, entry);
     let at = folder.join(DETAIL_FILE);
     valid(to, &folder, &detail);
@@ -111,7 +111,6 @@ impl Run<'_> {
 
 const WHOLE: &str = "run with the benchmark's whole data set";
 const CONDITIONS: &str = "LoadGen calls a run VALID when all of its conditions are met";
-const UNCHANGED: &str = "pack the logs of the run again, as LoadGen wrote them";
 const NO_AUDIT: &str = "remove audit.config from where the run starts, and run again";
 
 /// What the keys of a performance run's log have to be.
@@ -159,11 +158,11 @@ fn key_rules(to: &mut SubmissionFindings, at: &Path, run: &Run) {
             "LoadGen took an audit.config; the log of an audit test is not a result", NO_AUDIT;
         Refused, AuditSettings, at, run.most("effective_accuracy_log_sampling_target", 0.0),
             "LoadGen took an audit.config; the log of an audit test is not a result", NO_AUDIT;
-        Refused, Verdict, at, run.unmet("early_stopping_met", true), CONDITIONS, UNCHANGED;
-        Refused, Verdict, at, run.unmet("result_min_duration_met", true), CONDITIONS, UNCHANGED;
-        Refused, Verdict, at, run.unmet("result_min_queries_met", true), CONDITIONS, UNCHANGED;
+        Refused, Verdict, at, run.unmet("early_stopping_met", true), CONDITIONS, REPACK;
+        Refused, Verdict, at, run.unmet("result_min_duration_met", true), CONDITIONS, REPACK;
+        Refused, Verdict, at, run.unmet("result_min_queries_met", true), CONDITIONS, REPACK;
         Refused, Verdict, at, run.unmet("result_perf_constraints_met", run.scenario.loadgen() == "Server"),
-            CONDITIONS, UNCHANGED;
+            CONDITIONS, REPACK;
         checks::weight(run.entry), TokenLatencies, at, run.switch("requested_use_token_latencies", true),
             "language models are judged by tokens; LoadGen drops the rule for a model name that it does not know",
             format!("LoadGen's name of the model is `{}`", table.loadgen_model);

@@ -21,13 +21,12 @@ use jiff::civil::DateTime;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::checks::{FindingWeight, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
+use super::checks::{FindingWeight, REPACK, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use base::files::read_text;
 use base::units::counted;
 use rules::log::{DETAIL_FILE, Detail, LoadgenSummary, SUMMARY_FILE};
 
 const RULE: &str = "LoadGen writes both from one measurement; a log is submitted as LoadGen wrote it";
-const FIX: &str = "pack the logs of the run again, as LoadGen wrote them";
 
 /// How many numbers of a run have a witness.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +60,7 @@ pub(super) fn check(to: &mut SubmissionFindings, folder: &Path, detail: &Detail,
     for ((weight, check, file), texts) in engine.objections {
         let more = if texts.len() > 3 { format!(", and {} more", texts.len() - 3) } else { String::new() };
         let finding = format!("{}{more}", texts[..texts.len().min(3)].join("; "));
-        to.add(weight, check, &folder.join(file), finding, RULE, FIX);
+        to.add(weight, check, &folder.join(file), finding, RULE, REPACK);
     }
     engine.outcomes
 }
