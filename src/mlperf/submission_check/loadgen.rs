@@ -144,8 +144,10 @@ fn version(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Ro
     }
 }
 
+type SeedOf = fn(&Seeds) -> u64;
+
 /// LoadGen's names of its seeds.
-const SEEDS: [(&str, fn(&Seeds) -> u64); 3] =
+const SEEDS: [(&str, SeedOf); 3] =
     [("qsl", |seeds| seeds.qsl), ("sample_index", |seeds| seeds.sample_index), ("schedule", |seeds| seeds.schedule)];
 
 fn seeds(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Round, kind: &RunKind) {
@@ -170,7 +172,7 @@ pub(super) fn other_round(detail: &Detail) -> Option<&'static str> {
 }
 
 /// The round that has this value of one of its seeds.
-fn round_with_seed(seed_of: fn(&Seeds) -> u64, seed: u64) -> Option<&'static str> {
+fn round_with_seed(seed_of: SeedOf, seed: u64) -> Option<&'static str> {
     let has_seed = |round: Round| seed_of(&round.loadgen.seeds) == seed;
     Round::NAMES.into_iter().find(|name| Round::named(name).is_some_and(has_seed))
 }
