@@ -31,7 +31,7 @@ pub(super) fn gc(global: &Global, request: GcRequest) -> Result<CliExit, Command
     let _lock = if request.yes { lock(&home)? } else { None };
     let output_cache = OutputCache::open(&home)?;
     let running = if request.yes { None } else { holding_run(&home)? };
-    let leftovers = garbage(&home, &output_cache, request.keep.get(), running.is_some())?;
+    let leftovers = garbage(&output_cache, request.keep.get(), running.is_some())?;
     if let Some(text) = newer_note(&output_cache) {
         print_error(&format!("note: {text}\n"));
     }
@@ -53,7 +53,7 @@ pub(super) fn gc(global: &Global, request: GcRequest) -> Result<CliExit, Command
         return Ok(CliExit::Done);
     }
     let mut removed = Vec::new();
-    let ended = remove(&home, &output_cache, leftovers, &mut removed);
+    let ended = remove(&output_cache, leftovers, &mut removed);
     if ended.is_ok() || !removed.is_empty() {
         removed.sort_by(|a, b| a.path.cmp(&b.path));
         print_garbage(&home, &removed, true);

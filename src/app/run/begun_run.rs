@@ -176,7 +176,7 @@ pub(super) fn clean_up_after_crash(
         let text = format!("ended {} ({}), which an earlier run left running", leftover.program(), leftover.pid);
         emit(Event::Notice { task: None, text });
     }
-    match unfinished(home, output_cache) {
+    match unfinished(output_cache) {
         Ok(folders) => folders.iter().for_each(|folder| drop(discard(folder))),
         Err(error) => {
             emit(Event::Notice { task: None, text: format!("what an earlier run left is not removed: {error}") });

@@ -7,7 +7,7 @@ use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
 use super::packages::{FileSource, SubmissionTree};
-use super::{AssembleError, ForeignResult};
+use super::{AssembleError, Assembled, ForeignResult};
 use crate::layout::{scenario_titled, test_folder, verdict_file};
 use crate::{LockedResult, LockedRun, PackageProvenance, SubmissionLayout, truncate_accuracy_log};
 use base::files::{read_document, read_text, sha256_of_file};
@@ -15,7 +15,7 @@ use base::spec::TestMode;
 use rules::log::{ACCURACY_FILE, DETAIL_FILE, SUMMARY_FILE};
 
 /// Adds the files of one result, where the layout of the round wants them.
-pub(super) fn add(tree: &mut SubmissionTree, logs: &ForeignResult) -> Result<(), AssembleError> {
+pub(super) fn add(tree: &mut SubmissionTree, logs: &ForeignResult) -> Assembled {
     let fields = json(&logs.system)?;
     let text_field = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (division, submitter) = (text_field("division"), text_field("submitter"));
@@ -121,7 +121,7 @@ fn place(inside: &Path, [submitter, result, measurements, audits]: [&Path; 4]) -
 }
 
 /// Adds every file of the logs that is not there yet, and notes those that have no place in a submission.
-fn add_rest(tree: &mut SubmissionTree, folder: &Path, system: &str, places: [&Path; 4]) -> Result<(), AssembleError> {
+fn add_rest(tree: &mut SubmissionTree, folder: &Path, system: &str, places: [&Path; 4]) -> Assembled {
     for item in walkdir::WalkDir::new(folder).sort_by_file_name().into_iter().flatten() {
         let from = item.path();
         if !item.file_type().is_file() || tree.is_used(from) {
@@ -144,7 +144,7 @@ fn add_rest(tree: &mut SubmissionTree, folder: &Path, system: &str, places: [&Pa
 }
 
 /// Adds a file that must be there, with its hash.
-fn copied(tree: &mut SubmissionTree, run: &mut LockedRun, from: PathBuf, to: PathBuf) -> Result<(), AssembleError> {
+fn copied(tree: &mut SubmissionTree, run: &mut LockedRun, from: PathBuf, to: PathBuf) -> Assembled {
     if !from.is_file() {
         tree.problem(format!("{} is missing", from.display()));
         return Ok(());
@@ -155,7 +155,7 @@ fn copied(tree: &mut SubmissionTree, run: &mut LockedRun, from: PathBuf, to: Pat
 }
 
 /// The accuracy run: its log truncated, with the hash of the whole in the scores.
-fn accuracy(tree: &mut SubmissionTree, from: &Path, to: &Path) -> Result<LockedRun, AssembleError> {
+fn accuracy(tree: &mut SubmissionTree, from: &Path, to: &Path) -> Assembled<LockedRun> {
     let mut run = LockedRun::default();
     for name in [SUMMARY_FILE, DETAIL_FILE] {
         copied(tree, &mut run, from.join(name), to.join(name))?;
@@ -184,7 +184,7 @@ fn accuracy(tree: &mut SubmissionTree, from: &Path, to: &Path) -> Result<LockedR
 }
 
 /// An audit as the official verification leaves it: its outcome, and the log with the answers where there is one.
-fn audit(tree: &mut SubmissionTree, test: TestMode, from: &Path, to: &Path) -> Result<LockedRun, AssembleError> {
+fn audit(tree: &mut SubmissionTree, test: TestMode, from: &Path, to: &Path) -> Assembled<LockedRun> {
     let mut run = LockedRun { files: BTreeMap::new(), ..LockedRun::default() };
     copied(tree, &mut run, from.join(verdict_file(test)), to.join(verdict_file(test)))?;
     let log = [from.join("accuracy").join(ACCURACY_FILE), from.join(ACCURACY_FILE)];
@@ -201,7 +201,7 @@ fn audit(tree: &mut SubmissionTree, test: TestMode, from: &Path, to: &Path) -> R
     Ok(run)
 }
 
-fn json(path: &Path) -> Result<Map<String, Value>, AssembleError> {
+fn json(path: &Path) -> Assembled<Map<String, Value>> {
     let text = read_document(path).map_err(AssembleError::io(path))?;
     serde_json::from_str(&text).map_err(|source| AssembleError::Json { path: path.to_owned(), source })
 }

@@ -44,7 +44,7 @@ pub fn assemble(request: &AssembleRequest, out: &Path) -> Result<(Round, Vec<Pat
 }
 
 /// Of all parts; the first names it unless it is given.
-fn round(request: &AssembleRequest, roots: &[PathBuf]) -> Result<Round, AssembleError> {
+fn round(request: &AssembleRequest, roots: &[PathBuf]) -> Assembled<Round> {
     let mut first: Option<(&Path, Round)> = None;
     for folder in roots.iter().chain(request.logs.iter().map(|logs| &logs.folder)) {
         let Some(found) = super::round_of(folder) else {
@@ -140,6 +140,9 @@ pub struct AssembleRequest {
     /// Rehearsals may be in it. The submission check refuses the whole then.
     pub rehearse: bool,
 }
+
+/// What a step of it gives.
+type Assembled<T = ()> = Result<T, AssembleError>;
 
 /// Why no submission can be assembled.
 #[derive(Debug, thiserror::Error)]

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use indexmap::IndexMap;
 use walkdir::WalkDir;
 
-use super::{AssembleError, AssembleRequest};
+use super::{AssembleError, AssembleRequest, Assembled};
 use crate::layout::scenario_titled;
+use crate::submission_check::DIVISIONS;
 use crate::{LockedResult, LockedRun, PackageProvenance, REHEARSAL_FILE, SubmissionLayout, truncate_accuracy_log};
 use base::files::{read_bytes, sha256_of_file};
 use base::spec::TestMode;
@@ -16,17 +17,16 @@ use rules::Round;
 use rules::log::{DETAIL_FILE, SUMMARY_FILE};
 
 const LOGS: [&str; 2] = [SUMMARY_FILE, DETAIL_FILE];
-const DIVISIONS: [&str; 3] = ["closed", "open", "network"];
 
 /// The folder with the divisions: the part itself, or the package of a project's last run.
-pub(super) fn root(part: &Path) -> Result<PathBuf, AssembleError> {
+pub(super) fn root(part: &Path) -> Assembled<PathBuf> {
     let has_division = |folder: &Path| DIVISIONS.iter().any(|division| folder.join(division).is_dir());
     let package_root = [part.to_owned(), part.join("latest/package")].into_iter().find(|folder| has_division(folder));
     package_root.ok_or_else(|| AssembleError::NoPackage(part.to_owned()))
 }
 
 /// Adds everything below the divisions of a package.
-pub(super) fn add(tree: &mut SubmissionTree, root: &Path, request: &AssembleRequest) -> Result<(), AssembleError> {
+pub(super) fn add(tree: &mut SubmissionTree, root: &Path, request: &AssembleRequest) -> Assembled {
     for division in DIVISIONS {
         let Ok(items) = std::fs::read_dir(root.join(division)) else { continue };
         for item in items {
@@ -40,12 +40,7 @@ pub(super) fn add(tree: &mut SubmissionTree, root: &Path, request: &AssembleRequ
     Ok(())
 }
 
-fn submitted(
-    tree: &mut SubmissionTree,
-    submitter: &Path,
-    below: &Path,
-    request: &AssembleRequest,
-) -> Result<(), AssembleError> {
+fn submitted(tree: &mut SubmissionTree, submitter: &Path, below: &Path, request: &AssembleRequest) -> Assembled {
     let locks = PackageProvenance::all(submitter)
         .map_err(|error| AssembleError::Parts(vec![format!("{}: {error}", submitter.display())]))?;
     for lock in &locks {
@@ -89,12 +84,7 @@ fn is_own(inside: &Path) -> bool {
 }
 
 /// What is known of a system that another tool packed: its files as they are now.
-fn recorded(
-    tree: &SubmissionTree,
-    submitter: &Path,
-    below: &Path,
-    system: String,
-) -> Result<PackageProvenance, AssembleError> {
+fn recorded(tree: &SubmissionTree, submitter: &Path, below: &Path, system: String) -> Assembled<PackageProvenance> {
     let mut results = Vec::new();
     for benchmark in names(&submitter.join("results").join(&system)) {
         for title in names(&submitter.join("results").join(&system).join(&benchmark)) {
@@ -123,7 +113,7 @@ fn recorded(
 }
 
 /// The hashes of those files that are there.
-fn hashed(paths: impl IntoIterator<Item = PathBuf>) -> Result<LockedRun, AssembleError> {
+fn hashed(paths: impl IntoIterator<Item = PathBuf>) -> Assembled<LockedRun> {
     let mut run = LockedRun::default();
     for path in paths.into_iter().filter(|path| path.is_file()) {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -146,7 +136,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 /// Puts a folder of texts into the documentation of every submitter.
-pub(super) fn documentation(tree: &mut SubmissionTree, folder: &Path) -> Result<(), AssembleError> {
+pub(super) fn documentation(tree: &mut SubmissionTree, folder: &Path) -> Assembled {
     let mut submitters: Vec<PathBuf> = tree.files.keys().map(|path| path.iter().take(2).collect()).collect();
     submitters.dedup();
     for item in WalkDir::new(folder).sort_by_file_name() {
@@ -213,7 +203,7 @@ impl SubmissionTree {
     }
 
     /// Adds a file; one that another part has, too, must have the same bytes.
-    pub(super) fn add(&mut self, path: PathBuf, from: FileSource) -> Result<(), AssembleError> {
+    pub(super) fn add(&mut self, path: PathBuf, from: FileSource) -> Assembled {
         match self.files.get(&path) {
             Some(other) if !is_same(other, &from)? => {
                 let (one, other) = (place(other), place(&from));
@@ -237,13 +227,7 @@ impl SubmissionTree {
     }
 
     /// Adds a file whose name may be taken: then it goes below a folder of the system's name.
-    pub(super) fn add_beside(
-        &mut self,
-        above: &Path,
-        name: &Path,
-        system: &str,
-        from: FileSource,
-    ) -> Result<(), AssembleError> {
+    pub(super) fn add_beside(&mut self, above: &Path, name: &Path, system: &str, from: FileSource) -> Assembled {
         let path = above.join(name);
         match self.files.get(&path) {
             Some(other) if !is_same(other, &from)? => self.add(above.join(system).join(name), from),
@@ -271,7 +255,7 @@ impl SubmissionTree {
     }
 
     /// Writes all of it, unless parts disagree. Gives the files that were left out.
-    pub(super) fn write(mut self, out: &Path) -> Result<Vec<PathBuf>, AssembleError> {
+    pub(super) fn write(mut self, out: &Path) -> Assembled<Vec<PathBuf>> {
         if !self.problems.is_empty() {
             return Err(AssembleError::Parts(std::mem::take(&mut self.problems)));
         }
@@ -298,7 +282,7 @@ impl SubmissionTree {
 }
 
 /// The path in `out`, with the folders above it made.
-fn above(out: &Path, path: &Path) -> Result<PathBuf, AssembleError> {
+fn above(out: &Path, path: &Path) -> Assembled<PathBuf> {
     let path = out.join(path);
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).map_err(AssembleError::io(folder))?;
@@ -306,7 +290,7 @@ fn above(out: &Path, path: &Path) -> Result<PathBuf, AssembleError> {
     Ok(path)
 }
 
-fn is_same(one: &FileSource, other: &FileSource) -> Result<bool, AssembleError> {
+fn is_same(one: &FileSource, other: &FileSource) -> Assembled<bool> {
     let hash = |path: &PathBuf| sha256_of_file(path).map_err(AssembleError::io(path));
     Ok(match (one, other) {
         (FileSource::Copy(one), FileSource::Copy(other))

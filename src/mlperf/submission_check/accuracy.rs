@@ -4,14 +4,14 @@ use std::path::Path;
 
 use indexmap::IndexMap;
 
-use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings, findings};
+use super::checks::{FindingWeight, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::tree::ResultEntry;
 use super::{answers, loadgen, witness};
 use crate::LockedRun;
 use crate::truncate_accuracy_log::{self, LONGEST};
 use base::files::{is_absence, read_text, sha256_of_file};
 use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail};
-use rules::{Accuracy, Benchmark, MlperfScenario, Round, needs_sentences, written_metric, written_name};
+use rules::{Accuracy, Benchmark, needs_sentences, written_metric, written_name};
 
 const SCORE: &str = "`mlperf: { score: … }` writes it from the accuracy run";
 /// Scores above the round's minimum by more than this factor are for review; the factor is ours.
@@ -28,25 +28,19 @@ pub(super) struct AccuracyRun {
     pub metrics: IndexMap<String, f64>,
 }
 
-pub(super) fn check(
-    to: &mut SubmissionFindings,
-    entry: &ResultEntry,
-    round: &Round,
-    benchmark: &Benchmark,
-    scenario: MlperfScenario,
-    locked: Option<&LockedRun>,
-) -> AccuracyRun {
+pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, locked: Option<&LockedRun>) -> AccuracyRun {
+    let benchmark = entry.table;
     let folder = entry.accuracy();
-    let detail = loadgen::read(to, &folder, round, loadgen::RunKind::Accuracy);
+    let detail = loadgen::read(to, &folder, entry.round, &loadgen::ACCURACY);
     if let Some(detail) = &detail {
         let at = folder.join(DETAIL_FILE);
-        loadgen::scenario(to, &folder, detail, entry, scenario);
+        loadgen::scenario(to, &folder, detail, entry);
         let wanted = benchmark.accuracy_samples.unwrap_or(benchmark.dataset_samples);
         let count =
             detail.count("effective_accuracy_sample_count").or_else(|| detail.count("qsl_reported_total_count"));
         // The checkers until v5.1 say so, and take it.
         let newer = FindingWeight::of_newer_checker(entry.layout);
-        let weight = if entry.is_closed() { FindingWeight::Refused } else { newer };
+        let weight = if entry.is_closed() { Refused } else { newer };
         findings! { to;
             weight, AccuracySamples, &at,
                 (count != Some(wanted)).then(|| {
@@ -64,9 +58,9 @@ pub(super) fn check(
     match read_text(&at) {
         Ok(text) => {
             if text.trim().is_empty() {
-                to.refuse(SubmissionCheck::EmptyFile, &at, "it is empty").rule(rule).fix(SCORE);
+                finding!(to; Refused, EmptyFile, &at, "it is empty", rule, SCORE);
             } else {
-                metrics = scores(to, &at, &text, benchmark, entry.is_closed());
+                metrics = scores(to, &at, &text, entry);
                 plausibility(to, &at, &text, benchmark, &metrics);
             }
             log(to, &folder, &text, locked, samples);
@@ -82,29 +76,23 @@ pub(super) fn check(
 }
 
 /// The scores in `accuracy.txt`, against the round's bounds.
-fn scores(
-    to: &mut SubmissionFindings,
-    at: &Path,
-    text: &str,
-    benchmark: &Benchmark,
-    closed: bool,
-) -> IndexMap<String, f64> {
+fn scores(to: &mut SubmissionFindings, at: &Path, text: &str, entry: &ResultEntry) -> IndexMap<String, f64> {
     let mut metrics = IndexMap::new();
-    let scores = written_scores(text, benchmark);
-    for (name, bounds) in &benchmark.accuracy {
+    let (closed, scores) = (entry.is_closed(), written_scores(text, entry.table));
+    for (name, bounds) in &entry.table.accuracy {
         let values = scores.get(name).map_or(&[][..], Vec::as_slice);
         let Some(last) = values.last() else {
             // Of a bound above only, the official checker looks where there is a value.
             if bounds.min.is_some() {
                 let written = written_name(name);
                 let finding = format!("there is no {name} (`'{written}': …`) in it");
-                let weight = if closed { FindingWeight::Refused } else { FindingWeight::Review };
+                let weight = if closed { Refused } else { Review };
                 let fix = match name.as_str() {
                     name if needs_sentences(name) => SENTENCES,
                     "exact_match" | "mbxp_accuracy" => OFFICIAL,
                     _ => SCORE,
                 };
-                to.find(weight, SubmissionCheck::MissingScore, at, finding).rule("the round asks for it").fix(fix);
+                finding!(to; weight, MissingScore, at, finding, "the round asks for it", fix);
             }
             continue;
         };
@@ -116,7 +104,7 @@ fn scores(
         let better = "check precision, calibration and the end token; then run accuracy and performance again";
         for value in values {
             if let Some(bound) = bounds.broken_by(*value) {
-                to.refuse(SubmissionCheck::Accuracy, at, format!("{name} is {value}, {bound}")).rule(rule).fix(better);
+                finding!(to; Refused, Accuracy, at, format!("{name} is {value}, {bound}"), rule, better);
             }
         }
     }
@@ -137,9 +125,9 @@ fn plausibility(
     for (name, value) in metrics.iter().filter(|(name, _)| is_share(name)) {
         let min = benchmark.accuracy.get(name).and_then(|bounds| bounds.min);
         findings! { to;
-            FindingWeight::Refused, Plausibility, at,
-                (*value > 100.0).then(|| format!("{name} is {value}, and 100 is the most")), rule, fix;
-            FindingWeight::Review, Plausibility, at,
+            Refused, Plausibility, at, (*value > 100.0).then(|| format!("{name} is {value}, and 100 is the most")),
+                rule, fix;
+            Review, Plausibility, at,
                 min.filter(|min| *value > min * MUCH_BETTER && *value <= 100.0)
                     .map(|min| format!("{name} is {value}, far above the reference's (at least {min})")), rule, fix;
         }
@@ -155,13 +143,13 @@ fn plausibility(
     let mean = scored.and_then(|scored| Some((written("gen_tok_len")? / scored, written("tokens_per_sample")?)));
     let rouge = metrics.get("ROUGEL").copied().zip(metrics.get("ROUGE1").copied());
     findings! { to;
-        FindingWeight::Review, Plausibility, at,
+        Review, Plausibility, at,
             rouge.filter(|(part, whole)| part > whole)
                 .map(|(part, whole)| format!("ROUGE-L is {part}, and never more than ROUGE-1, {whole}")), rule, fix;
-        FindingWeight::Review, Plausibility, at,
+        Review, Plausibility, at,
             scored.filter(|scored| (*scored - samples).abs() > 0.5)
                 .map(|scored| format!("it is of {scored} answers, the accuracy run has {samples}")), rule, fix;
-        FindingWeight::Review, Plausibility, at,
+        Review, Plausibility, at,
             mean.filter(|(mean, written)| (mean - written).abs() > 0.06)
                 .map(|(mean, written)| format!("its tokens by its answers are {mean:.1}, it has {written}")), rule, fix;
     }
@@ -197,16 +185,16 @@ fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<
     let hash = hashes.last().copied();
     let is_sha256 = |hash: &str| hash.len() == 64 && hash.chars().all(|c| c.is_ascii_hexdigit());
     findings! { to;
-        FindingWeight::Refused, Hash, &text_at, hash.is_none().then_some("it has no line `hash=…`"), rule, score;
-        FindingWeight::Review, Hash, &text_at,
-            (hashes.len() > 1).then_some("it has several lines `hash=…`"), rule, score;
-        FindingWeight::Refused, Hash, &text_at,
-            hash.filter(|hash| !is_sha256(hash)).map(|hash| format!("its hash is not a SHA-256: {hash:?}")), rule, score;
+        Refused, Hash, &text_at, hash.is_none().then_some("it has no line `hash=…`"), rule, score;
+        Review, Hash, &text_at, (hashes.len() > 1).then_some("it has several lines `hash=…`"), rule, score;
+        Refused, Hash, &text_at,
+            hash.filter(|hash| !is_sha256(hash)).map(|hash| format!("its hash is not a SHA-256: {hash:?}")),
+            rule, score;
     }
     let Some(hash) = hash.filter(|hash| is_sha256(hash)) else { return };
     let (goes_with, pack) = ("the accuracy log goes with the result, truncated", "pack it again");
     let size = match std::fs::metadata(&at).map(|meta| meta.len()) {
-        Ok(0) => return to.refuse(SubmissionCheck::EmptyFile, &at, "it is empty").rule(goes_with).fix(pack),
+        Ok(0) => return finding!(to; Refused, EmptyFile, &at, "it is empty", goes_with, pack),
         Ok(size) => size,
         Err(error) => return to.refuse_unread(&at, &error, goes_with, pack),
     };
@@ -217,10 +205,8 @@ fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<
     };
     answers::check(to, &at, samples);
     if size > LONGEST {
-        let finding = format!("it is not truncated: {size} bytes, at most {LONGEST}");
-        to.refuse(SubmissionCheck::NotTruncated, &at, finding)
-            .rule("whole accuracy logs are not submitted")
-            .fix("pack again; keep the whole log at home");
+        finding!(to; Refused, NotTruncated, &at, format!("it is not truncated: {size} bytes, at most {LONGEST}"),
+            "whole accuracy logs are not submitted", "pack again; keep the whole log at home");
     }
     let locked_digest = locked.and_then(|run| run.files.get(ACCURACY_FILE));
     let expected = if cut { locked_digest } else { Some(&actual) };
@@ -228,10 +214,10 @@ fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<
         let finding =
             format!("its SHA-256 is {}…, accuracy.txt names {}…", &expected[..12.min(expected.len())], &hash[..12]);
         // A lock knows the whole log; without one, published results have another log's hash.
-        let weight = if locked_digest.is_some() { FindingWeight::Refused } else { FindingWeight::Review };
-        to.find(weight, SubmissionCheck::Hash, &at, finding)
-            .rule("accuracy.txt must be of this log; the official checker does not compute it")
-            .fix("score the accuracy run again, then pack again");
+        let weight = if locked_digest.is_some() { Refused } else { Review };
+        finding!(to; weight, Hash, &at, finding,
+            "accuracy.txt must be of this log; the official checker does not compute it",
+            "score the accuracy run again, then pack again");
     }
 }
 
@@ -241,8 +227,7 @@ pub(super) fn same_system(to: &mut SubmissionFindings, entry: &ResultEntry, perf
     for (key, name) in [("loadgen_version", "LoadGen"), ("sut_name", "the system under test")] {
         let (a, b) = (performance.text(key).unwrap_or("not logged"), accuracy.text(key).unwrap_or("not logged"));
         findings! { to;
-            FindingWeight::Review, TwoSystems, &at,
-                (a != b).then(|| format!("{name} is {b:?} here and {a:?} in the performance run")),
+            Review, TwoSystems, &at, (a != b).then(|| format!("{name} is {b:?} here and {a:?} in the performance run")),
                 "performance and accuracy are measured with the same system", "run the older one of the two again";
         }
     }

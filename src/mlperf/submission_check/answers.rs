@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings, findings};
+use super::checks::{Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use crate::truncate_accuracy_log::{CUT, LONGEST};
 use base::files::read_bytes;
 use rules::log::{AnswerLog, LogError, LoggedAnswer};
@@ -21,15 +21,14 @@ pub(super) fn check(to: &mut SubmissionFindings, at: &Path, samples: Option<u64>
     let outside = answers.iter().find(|answer| answer.qsl_idx >= limit || answer.seq_id >= limit);
     let twice = answers.windows(2).find(|pair| pair[0].qsl_idx == pair[1].qsl_idx);
     findings! { to;
-        FindingWeight::Review, Unreadable, at, error.map(|error| error.to_string()),
+        Review, Unreadable, at, error.map(|error| error.to_string()),
             "the answers are what the accuracy is computed from; LoadGen writes them as hexadecimal digits", FIX;
-        FindingWeight::Review, SampleIndex, at,
+        Review, SampleIndex, at,
             outside.map(|answer| {
                 format!("sample {} (query {}): the data set has {limit}", answer.qsl_idx, answer.seq_id)
             }),
             "samples are counted from 0", FIX;
-        FindingWeight::Review, SampleIndex, at,
-            twice.map(|pair| format!("sample {} is answered twice", pair[0].qsl_idx)),
+        Review, SampleIndex, at, twice.map(|pair| format!("sample {} is answered twice", pair[0].qsl_idx)),
             "an accuracy run issues each sample once", FIX;
     }
     repeated(to, at, answers.len(), answers.iter().map(|answer| &answer.data).collect::<BTreeSet<_>>().len());
@@ -38,10 +37,9 @@ pub(super) fn check(to: &mut SubmissionFindings, at: &Path, samples: Option<u64>
 /// Reports a log in which most answers are copies.
 pub(super) fn repeated(to: &mut SubmissionFindings, at: &Path, answers: usize, different: usize) {
     if answers >= FEWEST_ANSWERS && different * 2 < answers {
-        let finding = format!("{different} of {answers} answers differ");
-        to.review(SubmissionCheck::RepeatedAnswers, at, finding)
-            .rule("each sample is another prompt, and has an answer of its own")
-            .fix("look whether the system generates its answers; run again");
+        finding!(to; Review, RepeatedAnswers, at, format!("{different} of {answers} answers differ"),
+            "each sample is another prompt, and has an answer of its own",
+            "look whether the system generates its answers; run again");
     }
 }
 

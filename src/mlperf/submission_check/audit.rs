@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::answers;
-use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings, findings};
+use super::checks::{Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::tree::{ResultEntry, Submitter, SystemEntry, folders};
 use crate::audit::{NOT_JUDGED, test06_answers};
 use crate::layout::{test_folder, verdict_file};
@@ -17,10 +17,11 @@ use rules::{Audit, Benchmark, MlperfScenario, Round};
 /// LoadGen draws the 100 of TEST06 by chance; published logs hold 87 to 108.
 const FEWEST_ANSWERS: u64 = 60;
 
-pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, benchmark: &Benchmark, scenario: MlperfScenario) {
+pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry) {
     if !entry.is_closed() {
         return;
     }
+    let (benchmark, scenario) = (entry.table, entry.titled);
     for test in &benchmark.tests {
         let folder = entry.audit(*test);
         if !folder.is_dir() {
@@ -30,9 +31,8 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, benchmark:
                  `verified`",
                 test_folder(*test).to_lowercase()
             );
-            to.refuse(SubmissionCheck::MissingTest, &folder, finding)
-                .rule(format!("a closed result of {} has passed it", entry.benchmark))
-                .fix(fix);
+            finding!(to; Refused, MissingTest, &folder, finding,
+                format!("a closed result of {} has passed it", entry.benchmark), fix);
             continue;
         }
         verdict(to, &folder, *test, scenario);
@@ -46,7 +46,7 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, benchmark:
             test06(to, &log, benchmark, scenario);
         }
         findings! { to;
-            FindingWeight::Review, AuditLog, &log,
+            Review, AuditLog, &log,
                 (size <= 2).then(|| if log.is_file() { "it holds no samples" } else { "it is missing" }),
                 "the verification is of the samples that the test logged",
                 "run the test with its audit.config and verify it again";
@@ -57,8 +57,8 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, benchmark:
         name.starts_with("TEST") && benchmark.tests.iter().all(|test| test_folder(*test) != name.as_str())
     };
     for name in folders(&above).iter().filter(is_extra) {
-        let finding = format!("{name} is not a test of {}", entry.benchmark);
-        to.review(SubmissionCheck::ExtraTest, &above.join(name), finding).rule("it is not examined").fix("take it out");
+        finding!(to; Review, ExtraTest, &above.join(name), format!("{name} is not a test of {}", entry.benchmark),
+            "it is not examined", "take it out");
     }
 }
 
@@ -78,10 +78,10 @@ fn values(to: &mut SubmissionFindings, folder: &Path, test: TestMode, audit: &Au
     let outside = printed.into_iter().find_map(|value| Some((value, bounds.broken_by(value)?)));
     let total = numbers(&text, "Total samples:").into_iter().next().filter(|total| *total < audit.samples as f64);
     findings! { to;
-        FindingWeight::Refused, TestFailed, &at,
+        Refused, TestFailed, &at,
             outside.map(|(value, bound)| format!("it has TEST PASS and {finding} of {value}; {bound}")),
             "the bound decides whether the test passes", "run the test and verify it again";
-        FindingWeight::Review, AuditLog, &at,
+        Review, AuditLog, &at,
             total.map(|total| format!("it is of {total} samples, and the test has {}", audit.samples)),
             "a part of the answers shows less than all of them",
             "run the test with its own audit.config and data set, and verify it again";
@@ -111,14 +111,13 @@ fn settings(to: &mut SubmissionFindings, folder: &Path, test: TestMode, audit: &
     let (rule, fix) =
         ("audit.config of the test was not in force", "run the test with its own audit.config, and verify it again");
     findings! { to;
-        FindingWeight::Review, NotValid, &at,
+        Review, NotValid, &at,
             detail.result().filter(|result| *result != "VALID")
                 .map(|result| format!("LoadGen reports {result} for the run of {name}")),
             "a test is a performance run, with the limits of the result's scenario",
             "run the test again with the settings of the result, and verify it again";
-        FindingWeight::Review, AuditLog, &at,
-            other("effective_accuracy_log_sampling_target", audit.sampling_target), rule, fix;
-        FindingWeight::Review, AuditLog, &at, other("requested_min_query_count", audit.samples), rule, fix;
+        Review, AuditLog, &at, other("effective_accuracy_log_sampling_target", audit.sampling_target), rule, fix;
+        Review, AuditLog, &at, other("requested_min_query_count", audit.samples), rule, fix;
     }
 }
 
@@ -130,23 +129,20 @@ fn test06(to: &mut SubmissionFindings, at: &Path, benchmark: &Benchmark, scenari
         Some(Ok(found)) => found,
         // Published results have a truncated log here.
         Some(Err(error)) => {
-            return to
-                .review(SubmissionCheck::Unreadable, at, format!("its answers cannot be verified again: {error}"))
-                .rule("the verification is of the samples that the test logged")
-                .fix(fix);
+            return finding!(to; Review, Unreadable, at, format!("its answers cannot be verified again: {error}"),
+                "the verification is of the samples that the test logged", fix);
         }
     };
     answers::repeated(to, at, found.answers as usize, found.different.len());
     findings! { to;
-        FindingWeight::Refused, AuditLog, at,
+        Refused, AuditLog, at,
             (1..FEWEST_ANSWERS).contains(&found.answers)
                 .then(|| format!("it holds {} answers, about 100 are sampled", found.answers)),
             "the verification is of the samples that the test logged", fix;
     }
     for offence in found.first_offences {
-        to.refuse(SubmissionCheck::AuditLog, at, offence)
-            .rule("the answers that the test logged show that it failed, whatever verify_accuracy.txt has")
-            .fix(fix);
+        finding!(to; Refused, AuditLog, at, offence,
+            "the answers that the test logged show that it failed, whatever verify_accuracy.txt has", fix);
     }
 }
 
@@ -176,17 +172,15 @@ fn verdict(to: &mut SubmissionFindings, folder: &Path, test: TestMode, scenario:
         failed.push("TEST PASS");
     }
     if test != TestMode::Test06 && has(&format!("TEST {NOT_JUDGED}")) {
-        let finding = format!("{} was not judged: its answers are simulated", test_folder(test));
-        to.refuse(SubmissionCheck::TestNotJudged, &at, finding)
-            .rule("a result is valid only with its audit tests, of the real data set")
-            .fix("run the test with the data set of the round");
+        finding!(to; Refused, TestNotJudged, &at,
+            format!("{} was not judged: its answers are simulated", test_folder(test)),
+            "a result is valid only with its audit tests, of the real data set",
+            "run the test with the data set of the round");
         return;
     }
     if !failed.is_empty() {
-        let finding = format!("{} did not pass: {}", test_folder(test), failed.join(", "));
-        to.refuse(SubmissionCheck::TestFailed, &at, finding)
-            .rule("a result is valid only with its audit tests")
-            .fix(fix);
+        finding!(to; Refused, TestFailed, &at, format!("{} did not pass: {}", test_folder(test), failed.join(", ")),
+            "a result is valid only with its audit tests", fix);
     }
 }
 
@@ -199,13 +193,8 @@ pub(super) fn read(to: &mut SubmissionFindings, submitter: &Submitter, round: &R
     let locks = match PackageProvenance::all(&submitter.folder) {
         Ok(locks) => locks,
         Err(error) => {
-            to.refuse(
-                SubmissionCheck::Lock,
-                &documentation.join(PACKAGE_LOCK_FILE),
-                format!("it cannot be read: {error}"),
-            )
-            .rule("it records where the files are from")
-            .fix("pack again");
+            finding!(to; Refused, Lock, &documentation.join(PACKAGE_LOCK_FILE), format!("it cannot be read: {error}"),
+                "it records where the files are from", "pack again");
             return Vec::new();
         }
     };
@@ -215,49 +204,37 @@ pub(super) fn read(to: &mut SubmissionFindings, submitter: &Submitter, round: &R
     }
     let has_none = |system: &&SystemEntry| locks.iter().all(|lock| lock.system != system.name);
     for system in submitter.systems.iter().filter(|system| !locks.is_empty() && has_none(system)) {
-        let finding = format!("regatta.lock knows nothing of the system {}", system.name);
-        to.refuse(SubmissionCheck::Lock, &submitter.folder.join("results").join(&system.name), finding)
-            .rule("a system that was copied in has no provenance")
-            .fix("`regatta mlperf assemble`");
+        finding!(to; Refused, Lock, &submitter.folder.join("results").join(&system.name),
+            format!("regatta.lock knows nothing of the system {}", system.name),
+            "a system that was copied in has no provenance", "`regatta mlperf assemble`");
     }
     locks
 }
 
 fn one_lock(to: &mut SubmissionFindings, at: &Path, lock: &PackageProvenance, submitter: &Submitter, round: &Round) {
     if lock.rehearsal {
-        let finding = "this package is a rehearsal";
-        to.refuse(SubmissionCheck::Rehearsal, at, finding)
-            .rule("durations were shortened, or its data is synthetic")
-            .fix("take `rehearse` out of the manifest and run again");
+        finding!(to; Refused, Rehearsal, at, "this package is a rehearsal",
+            "durations were shortened, or its data is synthetic", "take `rehearse` out of the manifest and run again");
     }
     for (name, locked, found) in [("round", &lock.round, &round.name), ("submitter", &lock.submitter, &submitter.name)]
     {
         if locked != found {
-            let finding = format!("it was packed for {name} {locked}, and is checked for {found}");
-            to.refuse(SubmissionCheck::Lock, at, finding)
-                .rule("what was packed is what is submitted")
-                .fix("pack again; files must not be moved by hand");
+            finding!(to; Refused, Lock, at, format!("it was packed for {name} {locked}, and is checked for {found}"),
+                "what was packed is what is submitted", "pack again; files must not be moved by hand");
         }
     }
 }
 
 /// Checks one result against the lock.
-pub(super) fn check_package_lock(
-    to: &mut SubmissionFindings,
-    entry: &ResultEntry,
-    scenario: MlperfScenario,
-    round: &Round,
-    lock: &PackageProvenance,
-) {
-    let Some(result) = lock.result(entry.benchmark, scenario) else {
-        let finding = format!("regatta.lock knows nothing of {} {}", entry.benchmark, entry.scenario);
-        to.refuse(SubmissionCheck::Lock, &entry.folder(), finding)
-            .rule("a result that was copied in has no provenance")
-            .fix("name it under `results` and pack again");
+pub(super) fn check_package_lock(to: &mut SubmissionFindings, entry: &ResultEntry, lock: &PackageProvenance) {
+    let Some(result) = lock.result(entry.benchmark, entry.titled) else {
+        finding!(to; Refused, Lock, &entry.folder(),
+            format!("regatta.lock knows nothing of {} {}", entry.benchmark, entry.scenario),
+            "a result that was copied in has no provenance", "name it under `results` and pack again");
         return;
     };
     for (mode, run) in &result.runs {
-        check_test_record(to, entry, scenario, round, *mode, run);
+        check_test_record(to, entry, *mode, run);
     }
     one_system(to, entry, result);
     for (mode, folder) in [(TestMode::Performance, entry.performance()), (TestMode::Accuracy, entry.accuracy())] {
@@ -266,22 +243,15 @@ pub(super) fn check_package_lock(
         for (name, hash) in run.files.iter().filter(|(name, _)| *name != ACCURACY_FILE) {
             let path = if name == "user.conf" { entry.measurements().join(name) } else { folder.join(name) };
             if path.is_file() && sha256_of_file(&path).is_ok_and(|found| found != *hash) {
-                to.refuse(SubmissionCheck::ChangedFile, &path, "it was changed after it was packed")
-                    .rule("logs are submitted as LoadGen wrote them; regatta.lock has the hash of what was packed")
-                    .fix("pack again");
+                finding!(to; Refused, ChangedFile, &path, "it was changed after it was packed",
+                    "logs are submitted as LoadGen wrote them; regatta.lock has the hash of what was packed",
+                    "pack again");
             }
         }
     }
 }
 
-fn check_test_record(
-    to: &mut SubmissionFindings,
-    entry: &ResultEntry,
-    scenario: MlperfScenario,
-    round: &Round,
-    mode: TestMode,
-    run: &LockedRun,
-) {
+fn check_test_record(to: &mut SubmissionFindings, entry: &ResultEntry, mode: TestMode, run: &LockedRun) {
     let Some(test) = &run.test else { return };
     let at = match mode {
         TestMode::Performance => entry.performance(),
@@ -290,32 +260,30 @@ fn check_test_record(
     };
     let name = test_folder(mode);
     if test.rehearsal {
-        let finding = format!("the {name} run was a rehearsal: its durations were shortened");
-        to.refuse(SubmissionCheck::Rehearsal, &at, finding)
-            .rule("every test lasts at least 600 s")
-            .fix("take `rehearse` out of the manifest and run again");
+        finding!(to; Refused, Rehearsal, &at, format!("the {name} run was a rehearsal: its durations were shortened"),
+            "every test lasts at least 600 s", "take `rehearse` out of the manifest and run again");
     }
     if test.dataset.synthetic {
-        let finding = format!("the {name} run was on made-up data ({} samples)", test.dataset.samples);
-        to.refuse(SubmissionCheck::SyntheticData, &at, finding)
-            .rule("a result is measured on the benchmark's data set")
-            .fix("`mlperf: { dataset: { from: … } }` reads the benchmark's own");
+        finding!(to; Refused, SyntheticData, &at,
+            format!("the {name} run was on made-up data ({} samples)", test.dataset.samples),
+            "a result is measured on the benchmark's data set",
+            "`mlperf: { dataset: { from: … } }` reads the benchmark's own");
     }
     // A result for 99.9 % is one for 99 %, too.
     let high = test.benchmark.strip_suffix(".9").filter(|low| *low == entry.benchmark && low.ends_with("-99"));
     let benchmark = high.unwrap_or(&test.benchmark);
     let is = (test.round.as_str(), benchmark, test.scenario, test.mode);
-    if is != (round.name.as_str(), entry.benchmark, scenario, mode) {
-        let finding = format!(
-            "the run packed as {name} was {} of {} {} in {}",
-            test_folder(test.mode),
-            test.benchmark,
-            test.scenario.title(),
-            test.round
-        );
-        to.refuse(SubmissionCheck::WrongRun, &at, finding)
-            .rule(format!("here belongs {name} of {} {} in {}", entry.benchmark, scenario.title(), round.name))
-            .fix("name the right stage under `results`");
+    if is != (entry.round.name.as_str(), entry.benchmark, entry.titled, mode) {
+        finding!(to; Refused, WrongRun, &at,
+            format!(
+                "the run packed as {name} was {} of {} {} in {}",
+                test_folder(test.mode),
+                test.benchmark,
+                test.scenario.title(),
+                test.round
+            ),
+            format!("here belongs {name} of {} {} in {}", entry.benchmark, entry.titled.title(), entry.round.name),
+            "name the right stage under `results`");
     }
 }
 
@@ -332,15 +300,15 @@ fn one_system(to: &mut SubmissionFindings, entry: &ResultEntry, result: &LockedR
                         digests.into_iter().flatten().map(|digest| digest.get(..12).unwrap_or(digest)).collect();
                     if digests.is_empty() { "none".to_owned() } else { digests.join(", ") }
                 };
-                let finding = format!(
-                    "the {} run had another `{kind}` ({}) than the performance run ({})",
-                    test_folder(*mode),
-                    short(b),
-                    short(a)
-                );
-                to.refuse(SubmissionCheck::TwoSystems, &entry.folder(), finding)
-                    .rule("all runs of a result are of one system: the same engine, configuration and server")
-                    .fix("let both stages name the same upstream stages, and run again");
+                finding!(to; Refused, TwoSystems, &entry.folder(),
+                    format!(
+                        "the {} run had another `{kind}` ({}) than the performance run ({})",
+                        test_folder(*mode),
+                        short(b),
+                        short(a)
+                    ),
+                    "all runs of a result are of one system: the same engine, configuration and server",
+                    "let both stages name the same upstream stages, and run again");
             }
         }
     }

@@ -10,8 +10,8 @@ use walkdir::{DirEntry, WalkDir};
 use super::tree::{DIVISIONS, ResultEntry};
 use crate::SubmissionLayout;
 use base::files::is_absence;
+use rules::MlperfScenario;
 use rules::log::Detail;
-use rules::{Benchmark, MlperfScenario};
 
 /// How grave a finding is; they are counted and printed in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, strum::Display)]
@@ -27,15 +27,27 @@ pub enum FindingGrade {
     Style,
 }
 
+/// What to do about a log that is not as LoadGen wrote it.
+pub(super) const REPACK: &str = "pack the logs of the run again, as LoadGen wrote them";
+
 /// Findings as rows of a table: weight and check, place, what is wrong if anything is, the rule, and what to do.
 macro_rules! findings {
     ($to:expr; $($weight:expr, $check:ident, $at:expr, $finding:expr, $rule:expr, $fix:expr;)*) => {
         $(if let Some(finding) = $finding {
-            $to.find($weight, SubmissionCheck::$check, $at, finding).rule($rule).fix($fix);
+            $to.add($weight, SubmissionCheck::$check, $at, finding, $rule, $fix);
         })*
     };
 }
 pub(super) use findings;
+
+/// One finding, as a row of that table.
+macro_rules! finding {
+    ($to:expr; $weight:expr, $check:ident, $at:expr, $finding:expr, $rule:expr, $fix:expr) => {
+        $to.add($weight, SubmissionCheck::$check, $at, $finding, $rule, $fix)
+    };
+}
+pub(super) use FindingWeight::{Refused, Review};
+pub(super) use finding;
 
 /// Makes the checks of their table.
 macro_rules! submission_checks {
@@ -168,10 +180,8 @@ pub(super) fn check_names(to: &mut SubmissionFindings, root: &Path, layout: Subm
             name(to, path, &item.file_name().to_string_lossy(), layout);
             let below = path.strip_prefix(root).unwrap_or(path).display().to_string();
             if let Some(other) = folded.insert(below.to_lowercase(), below.clone()) {
-                let finding = format!("its name differs from {other} in case only");
-                to.review(SubmissionCheck::FileName, path, finding)
-                    .rule("on some systems one overwrites the other")
-                    .fix("rename one of them");
+                finding!(to; Review, FileName, path, format!("its name differs from {other} in case only"),
+                    "on some systems one overwrites the other", "rename one of them");
             }
             kind(to, &item, layout);
         }
@@ -188,7 +198,7 @@ fn name(to: &mut SubmissionFindings, path: &Path, name: &str, layout: Submission
                 _ => format!("its name begins with a dot or has a space in it: {name:?}"),
             }),
             "the official checker refuses such names until v5.1", "rename it: letters, digits, . _ -";
-        FindingWeight::Review, FileName, path,
+        Review, FileName, path,
             (!is_refused && !is_usual)
                 .then(|| format!("its name has characters that not every file system and script takes: {name:?}")),
             "submissions are cloned and read on many systems", "rename it: letters, digits, . _ -";
@@ -203,13 +213,13 @@ fn kind(to: &mut SubmissionFindings, item: &DirEntry, layout: SubmissionLayout) 
     let of_a_run = |part| ["performance", "accuracy"].iter().any(|name| part == std::ffi::OsStr::new(name));
     let is_of_an_audit = kind.is_file() && item.file_name() == "audit.config" && path.iter().any(of_a_run);
     findings! { to;
-        FindingWeight::Review, Link, path, (kind.is_symlink() && path.exists()).then_some("it is a link"),
+        Review, Link, path, (kind.is_symlink() && path.exists()).then_some("it is a link"),
             "links do not survive packing", "put the file there";
         older, Link, path, (kind.is_symlink() && !path.exists()).then_some("it is a link to nothing"),
             "links do not survive packing", "put the file there";
         older, EmptyFolder, path, is_empty.then_some("it is empty"),
             "git keeps no empty folders; the official checker refuses them until v5.1", "take it out";
-        FindingWeight::Refused, FileSize, path,
+        Refused, FileSize, path,
             (kind.is_file() && size > LARGEST)
                 .then(|| format!("it has {size} bytes, at most {LARGEST} (50 MiB) are taken")),
             "the repository of results refuses larger files", "leave it out; truncate logs";
@@ -223,19 +233,13 @@ fn kind(to: &mut SubmissionFindings, item: &DirEntry, layout: SubmissionLayout) 
 
 /// The official checker of v6.0 knows no limits of gpt-oss-120b, which matters in Open only: Closed keeps the rules.
 pub(super) fn weight(entry: &ResultEntry) -> FindingWeight {
-    let is_known = (entry.round, entry.official) != ("v6.0", "gpt-oss-120b");
+    let is_known = (entry.round.name.as_str(), entry.official) != ("v6.0", "gpt-oss-120b");
     if entry.is_closed() || is_known { FindingWeight::Refused } else { FindingWeight::Review }
 }
 
 /// The 99th percentiles of the time to the first token and between tokens.
-pub(super) fn latency(
-    to: &mut SubmissionFindings,
-    at: &Path,
-    detail: &Detail,
-    entry: &ResultEntry,
-    benchmark: &Benchmark,
-    scenario: MlperfScenario,
-) {
+pub(super) fn latency(to: &mut SubmissionFindings, at: &Path, detail: &Detail, entry: &ResultEntry) {
+    let (benchmark, scenario) = (entry.table, entry.scenario_of_run(detail));
     let Some(limit) = benchmark.latency.get(&scenario) else { return };
     // Since v6.0 the official checker goes by the scenario in the log, which is Server for Interactive, too. In Open
     // that decides.
@@ -252,13 +256,13 @@ pub(super) fn latency(
         }
         let is_accepted = !entry.is_closed() && measured_ms.is_some_and(|ms| ms < accepted_ms);
         let weight = if is_accepted { FindingWeight::Review } else { weight(entry) };
-        let finding = format!(
-            "p99 {name} (LoadGen's, from issue) is {}, the limit is {limit_ms} ms",
-            measured_ms.map_or("not logged".to_owned(), |ms| format!("{ms:.1} ms"))
-        );
-        to.find(weight, SubmissionCheck::Latency, at, finding)
-            .rule(format!("{} of {} keeps the limit", scenario.title(), benchmark.loadgen_model))
-            .fix("lower target_qps and run again");
+        finding!(to; weight, Latency, at,
+            format!(
+                "p99 {name} (LoadGen's, from issue) is {}, the limit is {limit_ms} ms",
+                measured_ms.map_or("not logged".to_owned(), |ms| format!("{ms:.1} ms"))
+            ),
+            format!("{} of {} keeps the limit", scenario.title(), benchmark.loadgen_model),
+            "lower target_qps and run again");
     }
 }
 
@@ -320,59 +324,28 @@ impl<'a> SubmissionFindings<'a> {
         Self { root, all: Vec::new() }
     }
 
-    pub(super) fn refuse(&mut self, check: SubmissionCheck, place: &Path, what: impl Into<String>) -> FindingDraft<'_> {
-        self.find(FindingWeight::Refused, check, place, what)
-    }
-
-    pub(super) fn review(&mut self, check: SubmissionCheck, place: &Path, what: impl Into<String>) -> FindingDraft<'_> {
-        self.find(FindingWeight::Review, check, place, what)
-    }
-
     /// A file that is missing, or that cannot be read.
     pub(super) fn refuse_unread(&mut self, place: &Path, error: &io::Error, why: &str, fix: &str) {
         if is_absence(error) {
-            self.refuse(SubmissionCheck::MissingFile, place, "it is missing").rule(why).fix(fix);
+            finding!(self; Refused, MissingFile, place, "it is missing", why, fix);
         } else {
-            self.refuse(SubmissionCheck::UnreadableFile, place, format!("it cannot be read: {error}"))
-                .rule(why)
-                .fix(fix);
+            finding!(self; Refused, UnreadableFile, place, format!("it cannot be read: {error}"), why, fix);
         }
     }
 
-    /// One or the other, where the weight depends on the round or on the place.
-    pub(super) fn find(
+    /// Takes in a row of a table.
+    pub(super) fn add(
         &mut self,
         weight: FindingWeight,
         check: SubmissionCheck,
         place: &Path,
         what: impl Into<String>,
-    ) -> FindingDraft<'_> {
+        why: impl Into<String>,
+        fix: impl Into<String>,
+    ) {
         let place = place.strip_prefix(self.root).unwrap_or(place).display().to_string();
         let place = if place.is_empty() { ".".to_owned() } else { place };
-        let (why, fix) = (String::new(), String::new());
-        FindingDraft {
-            all: &mut self.all,
-            finding: SubmissionFinding { weight, grade: check.grade(), check, place, what: what.into(), why, fix },
-        }
-    }
-}
-
-/// A finding without its rule and its fix; the fix completes it.
-#[must_use]
-pub(super) struct FindingDraft<'a> {
-    all: &'a mut Vec<SubmissionFinding>,
-    finding: SubmissionFinding,
-}
-
-impl FindingDraft<'_> {
-    pub(super) fn rule(mut self, rule: impl Into<String>) -> Self {
-        self.finding.why = rule.into();
-        self
-    }
-
-    /// Adds the finding, with what to do, to those of the submission.
-    pub(super) fn fix(mut self, fix: impl Into<String>) {
-        self.finding.fix = fix.into();
-        self.all.push(self.finding);
+        let (what, why, fix) = (what.into(), why.into(), fix.into());
+        self.all.push(SubmissionFinding { weight, grade: check.grade(), check, place, what, why, fix });
     }
 }

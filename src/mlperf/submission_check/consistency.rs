@@ -6,36 +6,29 @@ use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 
-use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings, findings};
+use super::checks::{FindingWeight, REPACK, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::tree::ResultEntry;
 use base::files::sha256_of_file;
 use base::spec::TestMode;
+use rules::MlperfScenario;
 use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail};
-use rules::{Benchmark, MlperfScenario};
 
 const WHY: &str = "both are of one run; a log is submitted as LoadGen wrote it";
-const FIX: &str = "pack the logs of the run again, as LoadGen wrote them";
 /// Answers of a performance run and of the accuracy run, in tokens; published results differ by 2.3 % at most. A larger
 /// difference is for review, and one of more than 10 % is refused.
-const LENGTH_TOLERANCES: [(f64, FindingWeight); 2] = [(0.1, FindingWeight::Refused), (0.024, FindingWeight::Review)];
+const LENGTH_TOLERANCES: [(f64, FindingWeight); 2] = [(0.1, Refused), (0.024, Review)];
 
 /// The lengths of answers: those of the accuracy run, and no more tokens than the benchmark allows.
-pub(super) fn check(
-    to: &mut SubmissionFindings,
-    folder: &Path,
-    detail: &Detail,
-    benchmark: &Benchmark,
-    scenario: MlperfScenario,
-    scores: &IndexMap<String, f64>,
-) {
-    let keys = match scenario {
+pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, detail: &Detail, scores: &IndexMap<String, f64>) {
+    let benchmark = entry.table;
+    let keys = match entry.scenario_of_run(detail) {
         MlperfScenario::Offline => ["result_tokens_per_second", "result_samples_per_second"],
         MlperfScenario::Server | MlperfScenario::Interactive => {
             ["result_completed_tokens_per_second", "result_completed_samples_per_sec"]
         }
         MlperfScenario::SingleStream => return,
     };
-    let at = folder.join(DETAIL_FILE);
+    let at = entry.performance().join(DETAIL_FILE);
     let [tokens, samples] = keys.map(|key| detail.number(key).filter(|rate| *rate > 0.0));
     let mean = tokens.zip(samples).map(|(tokens, samples)| tokens / samples);
     // Some servers count the end of an answer, too.
@@ -45,19 +38,19 @@ pub(super) fn check(
     let apart = mean.zip(scored.copied()).map(|(mean, scored)| (mean, scored, (mean / scored - 1.0).abs()));
     let weight = apart.and_then(|(.., share)| LENGTH_TOLERANCES.iter().find(|(most, _)| share > *most));
     findings! { to;
-        FindingWeight::Refused, Counts, &at,
+        Refused, Counts, &at,
             (mean.is_none() && detail.result() == Some("VALID"))
-                .then(|| format!("{} or {} is not logged, or 0, and the result VALID", keys[0], keys[1])), WHY, FIX;
-        FindingWeight::Refused, Lengths, &at,
+                .then(|| format!("{} or {} is not logged, or 0, and the result VALID", keys[0], keys[1])), WHY, REPACK;
+        Refused, Lengths, &at,
             mean.filter(|mean| *mean > most).map(|mean| {
                 let most = benchmark.max_output_tokens;
                 format!("tokens/s by samples/s are {mean:.1} tokens an answer, at most {most} are requested")
-            }), WHY, FIX;
-        weight.map_or(FindingWeight::Review, |(_, weight)| *weight), Lengths, &at,
+            }), WHY, REPACK;
+        weight.map_or(Review, |(_, weight)| *weight), Lengths, &at,
             apart.filter(|_| weight.is_some()).map(|(mean, scored, _)| {
                 format!("tokens/s by samples/s are {mean:.1} tokens an answer, accuracy.txt has {scored}")
             }),
-            "performance and accuracy are measured with the same answers", FIX;
+            "performance and accuracy are measured with the same answers", REPACK;
     }
 }
 
@@ -122,8 +115,8 @@ pub(super) struct PackedLogs {
 
 impl PackedLogs {
     /// Takes in the logs of a result.
-    pub(super) fn add(&mut self, entry: &ResultEntry, benchmark: &Benchmark, scenario: MlperfScenario, inferred: bool) {
-        let audits = benchmark.tests.iter().map(|test| {
+    pub(super) fn add(&mut self, entry: &ResultEntry, inferred: bool) {
+        let audits = entry.table.tests.iter().map(|test| {
             let folder = entry.audit(*test);
             (*test, folder.join("performance/run_1"), folder.join("accuracy"))
         });
@@ -135,7 +128,7 @@ impl PackedLogs {
             let run = PackedRun {
                 system: [&entry.submitter.division, &entry.submitter.name, entry.system].map(str::to_owned),
                 benchmark: entry.official.to_owned(),
-                scenario,
+                scenario: entry.titled,
                 mode,
                 inferred,
             };
@@ -173,10 +166,12 @@ impl PackedLogs {
 
 fn reused(to: &mut SubmissionFindings, root: &Path, name: &str, first: &Path, log: &Path) {
     let first = first.strip_prefix(root).unwrap_or(first);
-    let finding = format!("it is, byte for byte, {}", first.display());
-    to.review(SubmissionCheck::ReusedLog, log, finding).rule(if name == DETAIL_FILE {
-        "a run is that of one system, scenario and test; its log has its process and its times, which no other run has"
-    } else {
-        "runs of another benchmark, scenario or test give other answers, or in another order"
-    }).fix("one of the two is of the other's run: put its own there");
+    finding!(to; Review, ReusedLog, log, format!("it is, byte for byte, {}", first.display()),
+        if name == DETAIL_FILE {
+            "a run is that of one system, scenario and test; its log has its process and its times, which no other run \
+             has"
+        } else {
+            "runs of another benchmark, scenario or test give other answers, or in another order"
+        },
+        "one of the two is of the other's run: put its own there");
 }

@@ -4,49 +4,39 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings, findings};
+use super::checks::{FindingWeight, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::tree::{ResultEntry, files};
 use super::witness;
 use crate::SIMULATED_SUT;
 use base::units::counted;
 use rules::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
-use rules::{MlperfScenario, Round};
+use rules::{Round, Seeds};
 
 const FILES: [&str; 2] = [SUMMARY_FILE, DETAIL_FILE];
 const RERUN_HINT: &str = "run the test again and pack its logs as LoadGen wrote them";
 
 /// What a log is of. The official checker reads the seeds and the mode of performance runs only.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum RunKind {
-    Performance,
-    Accuracy,
+pub(super) struct RunKind {
+    mode: &'static str,
+    weight: FindingWeight,
+    /// The last key of its log, and a key before that without which the run was broken off.
+    ends: [&'static str; 2],
 }
 
-impl RunKind {
-    const fn mode(self) -> &'static str {
-        match self {
-            Self::Performance => "PerformanceOnly",
-            Self::Accuracy => "AccuracyOnly",
-        }
-    }
-
-    const fn weight(self) -> FindingWeight {
-        match self {
-            Self::Performance => FindingWeight::Refused,
-            Self::Accuracy => FindingWeight::Review,
-        }
-    }
-}
+pub(super) const PERFORMANCE: RunKind =
+    RunKind { mode: "PerformanceOnly", weight: Refused, ends: ["num_errors", "result_validity"] };
+pub(super) const ACCURACY: RunKind =
+    RunKind { mode: "AccuracyOnly", weight: Review, ends: ["power_end", "generated_query_count"] };
 
 /// Reads the logs of one folder and checks them. None: there is nothing to check further; the findings include that.
-pub(super) fn read(to: &mut SubmissionFindings, folder: &Path, round: &Round, kind: RunKind) -> Option<Detail> {
+pub(super) fn read(to: &mut SubmissionFindings, folder: &Path, round: &Round, kind: &RunKind) -> Option<Detail> {
     let there = files(folder);
     for name in FILES {
         let path = folder.join(name);
         if !there.iter().any(|file| file == name) {
-            to.refuse(SubmissionCheck::MissingFile, &path, "it is missing")
-                .rule("a result has LoadGen's summary and its detail log")
-                .fix("pack the output of the run again; LoadGen writes this file in every test");
+            finding!(to; Refused, MissingFile, &path, "it is missing",
+                "a result has LoadGen's summary and its detail log",
+                "pack the output of the run again; LoadGen writes this file in every test");
         }
     }
     let path = folder.join(DETAIL_FILE);
@@ -56,17 +46,15 @@ pub(super) fn read(to: &mut SubmissionFindings, folder: &Path, round: &Round, ki
     let detail = match Detail::read_folder(folder) {
         Ok(detail) => detail,
         Err(error) => {
-            to.refuse(SubmissionCheck::UnreadableLog, &path, error.to_string())
-                .rule("the detail log is what a result is judged by")
-                .fix(RERUN_HINT);
+            finding!(to; Refused, UnreadableLog, &path, error.to_string(),
+                "the detail log is what a result is judged by", RERUN_HINT);
             return None;
         }
     };
     if let Some(first) = detail.first_unread.first() {
-        let finding = format!("lines that LoadGen did not write so: {}, the first is line {first}", detail.unread);
-        to.refuse(SubmissionCheck::UnreadableLog, &path, finding)
-            .rule("logs are submitted as LoadGen wrote them; something else wrote into this one, or it is torn")
-            .fix(RERUN_HINT);
+        finding!(to; Refused, UnreadableLog, &path,
+            format!("lines that LoadGen did not write so: {}, the first is line {first}", detail.unread),
+            "logs are submitted as LoadGen wrote them; something else wrote into this one, or it is torn", RERUN_HINT);
     }
     witness::files(to, &path, &detail, &round.loadgen.results_cc);
     one_run(to, &path, &detail);
@@ -89,7 +77,7 @@ fn one_run(to: &mut SubmissionFindings, path: &Path, detail: &Detail) {
     let finding = format!("`{key}` is {first} and, further down, {later}{more}");
     let rule = "LoadGen empties its logs when it starts, and writes each of these once: this is of several runs, or \
         was changed";
-    to.refuse(SubmissionCheck::LogsDisagree, path, finding).rule(rule).fix(RERUN_HINT);
+    finding!(to; Refused, LogsDisagree, path, finding, rule, RERUN_HINT);
 }
 
 /// A value of a log in a message: some are lists of thousands.
@@ -103,29 +91,23 @@ fn shortened(value: &Value) -> String {
 }
 
 /// The log is of a system and of the mode, and has its end.
-fn check_log_complete(to: &mut SubmissionFindings, path: &Path, detail: &Detail, kind: RunKind) {
+fn check_log_complete(to: &mut SubmissionFindings, path: &Path, detail: &Detail, kind: &RunKind) {
     let name = detail.text("sut_name").filter(|name| name.contains(SIMULATED_SUT));
-    let (mode, logged) = (kind.mode(), detail.text("effective_test_mode"));
-    // The last keys of a log, and a key before that without which the run was broken off.
-    let (last, before) = match kind {
-        RunKind::Performance => ("num_errors", "result_validity"),
-        RunKind::Accuracy => ("power_end", "generated_query_count"),
-    };
+    let RunKind { mode, weight, ends: [last, before] } = *kind;
+    let logged = detail.text("effective_test_mode");
     let is_cut = detail.get(last).is_none();
     let is_broken_off = is_cut && detail.get(before).is_none();
     // LoadGen 5 and later write it.
     let is_older = detail.loadgen_version().is_none_or(|version| version.starts_with("4."));
     findings! { to;
-        FindingWeight::Refused, Simulated, path, name.map(|name| format!("the system under test is called {name:?}")),
+        Refused, Simulated, path, name.map(|name| format!("the system under test is called {name:?}")),
             "a result is a measurement; the servers of this run were simulated", "run it on the system";
-        kind.weight(), TestMode, path,
-            (logged != Some(mode))
-                .then(|| format!("the test mode was {}, not {mode}", logged.unwrap_or("not logged"))),
+        weight, TestMode, path,
+            (logged != Some(mode)).then(|| format!("the test mode was {}, not {mode}", logged.unwrap_or("not logged"))),
             "each folder holds the logs of its own mode", RERUN_HINT;
-        FindingWeight::Refused, TornLog, path, is_broken_off.then(|| format!("it ends before `{before}`")),
+        Refused, TornLog, path, is_broken_off.then(|| format!("it ends before `{before}`")),
             "the run was broken off", RERUN_HINT;
-        FindingWeight::Review, TornLog, path,
-            (is_cut && !is_broken_off && !is_older).then(|| format!("it has no `{last}`")),
+        Review, TornLog, path, (is_cut && !is_broken_off && !is_older).then(|| format!("it has no `{last}`")),
             "the run was broken off, or the log is cut off", RERUN_HINT;
     }
 }
@@ -139,67 +121,60 @@ fn version(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Ro
     match detail.loadgen_version() {
         Some(version) if versions.any(|one| one == version) => {}
         Some(version) if pin.accepted.iter().any(|one| line_of(one) == line_of(version)) => {
-            let finding = format!("LoadGen was {version}; known of {} are {accepted}", round.name);
-            to.review(SubmissionCheck::LoadGenVersion, path, finding)
-                .rule("LoadGen must be an unaltered tagged revision")
-                .fix("look whether it was one, and not a commit in between");
+            finding!(to; Review, LoadGenVersion, path,
+                format!("LoadGen was {version}; known of {} are {accepted}", round.name),
+                "LoadGen must be an unaltered tagged revision", "look whether it was one, and not a commit in between");
         }
         found => {
-            let finding =
-                format!("LoadGen was {}, {} takes {accepted}", found.unwrap_or("of unknown version"), round.name);
-            to.refuse(SubmissionCheck::LoadGenVersion, path, finding)
-                .rule("a round pins LoadGen, with its seeds and its rules")
-                .fix(format!(
-                    "`mlperf: {{ loadgen: {{ round: {} }} }}` gets the right one; run again with it",
-                    round.name
-                ));
+            finding!(to; Refused, LoadGenVersion, path,
+            format!("LoadGen was {}, {} takes {accepted}", found.unwrap_or("of unknown version"), round.name),
+            "a round pins LoadGen, with its seeds and its rules",
+            format!(
+                "`mlperf: {{ loadgen: {{ round: {} }} }}` gets the right one; run again with it",
+                round.name
+            ));
         }
     }
     // Built outside of a git work tree, it writes NA.
     let status = detail.text("loadgen_git_status_message").unwrap_or_default().trim();
     let altered = Some(status.lines().next().unwrap_or_default()).filter(|first| !["", "NA"].contains(first));
     findings! { to;
-        FindingWeight::Refused, AlteredLoadGen, path,
-            altered.map(|first| format!("LoadGen was built from altered files: {first}")),
+        Refused, AlteredLoadGen, path, altered.map(|first| format!("LoadGen was built from altered files: {first}")),
             "LoadGen must be an unaltered tagged revision", "build it unaltered, run again";
     }
 }
 
-fn seeds(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Round, kind: RunKind) {
-    let seeds = &round.loadgen.seeds;
-    for (name, expected) in [("qsl", seeds.qsl), ("sample_index", seeds.sample_index), ("schedule", seeds.schedule)] {
+type SeedOf = fn(&Seeds) -> u64;
+
+/// LoadGen's names of its seeds.
+const SEEDS: [(&str, SeedOf); 3] =
+    [("qsl", |seeds| seeds.qsl), ("sample_index", |seeds| seeds.sample_index), ("schedule", |seeds| seeds.schedule)];
+
+fn seeds(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Round, kind: &RunKind) {
+    for (name, seed_of) in SEEDS {
+        let expected = seed_of(&round.loadgen.seeds);
         let logged = detail.count(&format!("effective_{name}_rng_seed"));
         if logged != Some(expected) {
-            let other = logged.and_then(|seed| round_with_seed(name, seed));
+            let other = logged.and_then(|seed| round_with_seed(seed_of, seed));
             let origin = other.map(|other| format!(" (that is {other}'s)")).unwrap_or_default();
             let logged = logged.map_or("not logged".to_owned(), |seed| seed.to_string());
             let finding = format!("{name}_rng_seed is {logged}{origin}, {} has {expected}", round.name);
             let rule = "seeds are part of a round, built into its LoadGen; 0 means that mlperf.conf was not read";
-            to.find(kind.weight(), SubmissionCheck::Seeds, path, finding)
-                .rule(rule)
-                .fix("run again with the round's LoadGen, one test per process");
+            finding!(to; kind.weight, Seeds, path, finding,
+                rule, "run again with the round's LoadGen, one test per process");
         }
     }
 }
 
 /// The round that the seeds of a log belong to.
 pub(super) fn other_round(detail: &Detail) -> Option<&'static str> {
-    round_with_seed("qsl", detail.count("effective_qsl_rng_seed")?)
+    round_with_seed(|seeds| seeds.qsl, detail.count("effective_qsl_rng_seed")?)
 }
 
 /// The round that has this value of one of its seeds.
-fn round_with_seed(name: &str, seed: u64) -> Option<&'static str> {
-    Round::NAMES.into_iter().find(|round| {
-        Round::named(round).is_some_and(|round| {
-            let seeds = &round.loadgen.seeds;
-            let round_seed = match name {
-                "qsl" => seeds.qsl,
-                "sample_index" => seeds.sample_index,
-                _ => seeds.schedule,
-            };
-            round_seed == seed
-        })
-    })
+fn round_with_seed(seed_of: SeedOf, seed: u64) -> Option<&'static str> {
+    let has_seed = |round: Round| seed_of(&round.loadgen.seeds) == seed;
+    Round::NAMES.into_iter().find(|name| Round::named(name).is_some_and(has_seed))
 }
 
 fn errors(to: &mut SubmissionFindings, path: &Path, detail: &Detail) {
@@ -208,30 +183,23 @@ fn errors(to: &mut SubmissionFindings, path: &Path, detail: &Detail) {
     let first: Vec<String> = first.collect();
     let first = if first.is_empty() { "their texts are not in the log".to_owned() } else { first.join("; ") };
     findings! { to;
-        FindingWeight::Refused, LoadGenErrors, path,
+        Refused, LoadGenErrors, path,
             (errors > 0).then(|| format!("LoadGen logged {}: {first}", counted(errors, "error"))),
             "a run with errors is not valid, even where LoadGen reports VALID",
             "find the cause (for token counts: report at least 2 tokens for each sample), then run again";
-        FindingWeight::Review, LoadGenWarnings, path,
+        Review, LoadGenWarnings, path,
             (warnings > 0).then(|| format!("LoadGen logged {}", counted(warnings, "warning"))),
             "reviewers read them", "read them at the end of the summary";
     }
 }
 
 /// The log's scenario is the folder's, or one that it may be inferred from.
-pub(super) fn scenario(
-    to: &mut SubmissionFindings,
-    folder: &Path,
-    detail: &Detail,
-    entry: &ResultEntry,
-    scenario: MlperfScenario,
-) {
-    let scenario = entry.scenario_of_run(detail, scenario);
+pub(super) fn scenario(to: &mut SubmissionFindings, folder: &Path, detail: &Detail, entry: &ResultEntry) {
+    let scenario = entry.scenario_of_run(detail);
     let logged = detail.text("effective_scenario").unwrap_or("not logged");
     if logged != scenario.loadgen() {
-        let finding = format!("the run's scenario was {logged}, the folder is {}", entry.scenario);
-        to.refuse(SubmissionCheck::Scenario, &folder.join(FILES[1]), finding)
-            .rule(format!("{} is LoadGen's {}", scenario.title(), scenario.loadgen()))
-            .fix("put the logs of the right run there");
+        finding!(to; Refused, Scenario, &folder.join(FILES[1]),
+            format!("the run's scenario was {logged}, the folder is {}", entry.scenario),
+            format!("{} is LoadGen's {}", scenario.title(), scenario.loadgen()), "put the logs of the right run there");
     }
 }

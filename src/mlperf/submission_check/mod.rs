@@ -32,8 +32,8 @@ use super::test_record::is_simulated;
 use super::{PackageProvenance, SubmissionLayout, TestRecord};
 use crate::layout::scenario_titled;
 use base::spec::TestMode;
-use checks::SubmissionFindings;
 pub use checks::{FindingGrade, FindingWeight, SubmissionCheck, SubmissionFinding};
+use checks::{Refused, SubmissionFindings, finding};
 use consistency::PackedLogs;
 pub use power::MeasuredPower;
 use rules::log::{DETAIL_FILE, Detail};
@@ -239,12 +239,14 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
                     traits: traits.get(&system.name).unwrap_or(&unknown),
                     benchmark: &found.name,
                     official,
+                    table: benchmark,
                     scenario: name,
-                    round: &round.name,
+                    titled: scenario,
+                    round,
                     layout,
                 };
-                let examined = result(&mut to, &entry, round, benchmark, scenario, lock);
-                logs.add(&entry, benchmark, scenario, examined.judged.inferred);
+                let examined = result(&mut to, &entry, lock);
+                logs.add(&entry, examined.judged.inferred);
                 results.push(examined);
                 entries.push(entry);
             }
@@ -259,13 +261,12 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
         if not_examined.iter().any(|folder| !folder.is_of_endpoints()) {
             return SubmissionReport { round: round.name.clone(), results, not_examined, findings: Vec::new() };
         }
-        let message = "there is no result in it that could be examined";
-        to.refuse(SubmissionCheck::Empty, root, message)
-            .rule("a submission has closed/ or open/, then <submitter>/results/<system>/<benchmark>/<scenario>/")
-            .fix(match tree::above_division(root) {
-                Some(above) => format!("check {}, which holds the divisions", above.display()),
-                None => "name the folder that holds closed/ or open/".to_owned(),
-            });
+        finding!(to; Refused, Empty, root, "there is no result in it that could be examined",
+        "a submission has closed/ or open/, then <submitter>/results/<system>/<benchmark>/<scenario>/",
+        match tree::above_division(root) {
+            Some(above) => format!("check {}, which holds the divisions", above.display()),
+            None => "name the folder that holds closed/ or open/".to_owned(),
+        });
     }
     let mut findings = to.all;
     if round.name == "v4.1" {
@@ -280,18 +281,10 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
 }
 
 /// One result, all of it.
-fn result(
-    to: &mut SubmissionFindings,
-    entry: &ResultEntry,
-    round: &Round,
-    benchmark: &rules::Benchmark,
-    scenario: MlperfScenario,
-    lock: Option<&PackageProvenance>,
-) -> ExaminedResult {
-    let performance = performance::check(to, entry, round, benchmark, scenario);
-    let run_scenario = performance.as_ref().map_or(scenario, |detail| entry.scenario_of_run(detail, scenario));
-    let locked = lock.and_then(|lock| lock.run(entry.benchmark, scenario, TestMode::Accuracy));
-    let accuracy = accuracy::check(to, entry, round, benchmark, scenario, locked);
+fn result(to: &mut SubmissionFindings, entry: &ResultEntry, lock: Option<&PackageProvenance>) -> ExaminedResult {
+    let performance = performance::check(to, entry);
+    let locked = |mode| lock?.run(entry.benchmark, entry.titled, mode);
+    let accuracy = accuracy::check(to, entry, locked(TestMode::Accuracy));
     let mut witnesses = Witnesses::default();
     if let Some(performance) = &performance {
         witnesses = witness::check(to, &entry.performance(), performance, entry.is_closed());
@@ -299,12 +292,12 @@ fn result(
             accuracy::same_system(to, entry, performance, accurate);
         }
         if entry.is_closed() {
-            consistency::check(to, &entry.performance(), performance, benchmark, run_scenario, &accuracy.metrics);
+            consistency::check(to, entry, performance, &accuracy.metrics);
         }
     }
-    let value = |detail| performance::value(detail, entry.official, scenario);
+    let value = |detail| performance::value(detail, entry.official, entry.titled);
     let logged = performance.as_ref().map(value).unwrap_or_default();
-    let run = lock.and_then(|lock| lock.run(entry.benchmark, scenario, TestMode::Performance));
+    let run = locked(TestMode::Performance);
     let judged = JudgedRun {
         simulated: run.is_some_and(|run| run.simulated),
         rehearsal: lock.is_some_and(|lock| lock.rehearsal)
@@ -312,10 +305,10 @@ fn result(
         ..logged
     };
     let power = power::check(to, entry, performance.as_ref(), judged.value);
-    audit::check(to, entry, benchmark, scenario);
-    settings::check(to, entry, round, run_scenario, performance.as_ref());
+    audit::check(to, entry);
+    settings::check(to, entry, performance.as_ref());
     if let Some(lock) = lock {
-        audit::check_package_lock(to, entry, scenario, round, lock);
+        audit::check_package_lock(to, entry, lock);
     }
     ExaminedResult {
         division: entry.submitter.division.clone(),

@@ -2,34 +2,26 @@
 
 use std::path::Path;
 
-use super::checks::FindingWeight::{Refused, Review};
-use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings, findings};
+use super::checks::{FindingWeight, REPACK, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::tree::ResultEntry;
 use super::{JudgedRun, checks, loadgen};
 use base::files::read_text;
 use rules::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
-use rules::{Benchmark, LatencyLimits, MlperfScenario, Round};
+use rules::{LatencyLimits, MlperfScenario};
 
 const SHORTEST_MS: f64 = 600_000.0;
 /// The language model that is measured in SingleStream.
 const ON_THE_EDGE: &str = "llama3.1-8b-edge";
 
-pub(super) fn check(
-    to: &mut SubmissionFindings,
-    entry: &ResultEntry,
-    round: &Round,
-    benchmark: &Benchmark,
-    scenario: MlperfScenario,
-) -> Option<Detail> {
+pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry) -> Option<Detail> {
     let folder = entry.performance();
-    let detail = loadgen::read(to, &folder, round, loadgen::RunKind::Performance)?;
-    loadgen::scenario(to, &folder, &detail, entry, scenario);
-    let scenario = entry.scenario_of_run(&detail, scenario);
+    let detail = loadgen::read(to, &folder, entry.round, &loadgen::PERFORMANCE)?;
+    loadgen::scenario(to, &folder, &detail, entry);
     let at = folder.join(DETAIL_FILE);
     valid(to, &folder, &detail);
-    key_rules(to, &at, &Run { detail: &detail, entry, benchmark, scenario });
+    key_rules(to, &at, &Run { detail: &detail, entry, scenario: entry.scenario_of_run(&detail) });
     place(to, &at, &detail, entry);
-    checks::latency(to, &at, &detail, entry, benchmark, scenario);
+    checks::latency(to, &at, &detail, entry);
     Some(detail)
 }
 
@@ -42,10 +34,9 @@ fn valid(to: &mut SubmissionFindings, folder: &Path, detail: &Detail) {
             ["result_perf_constraints_met", "result_min_duration_met", "result_min_queries_met", "early_stopping_met"];
         let unmet: Vec<&str> = keys.into_iter().filter(|key| detail.flag(key) == Some(false)).collect();
         let unmet = if unmet.is_empty() { String::new() } else { format!("; false are {}", unmet.join(", ")) };
-        let finding = format!("LoadGen reports {text} for this run{unmet}");
-        to.refuse(SubmissionCheck::NotValid, &at, finding)
-            .rule("only a run that LoadGen reports as VALID is a result; the official checker does not check this")
-            .fix("lower target_qps or lengthen the run as the summary recommends, and run again");
+        finding!(to; Refused, NotValid, &at, format!("LoadGen reports {text} for this run{unmet}"),
+            "only a run that LoadGen reports as VALID is a result; the official checker does not check this",
+            "lower target_qps or lengthen the run as the summary recommends, and run again");
     }
     let at = folder.join(SUMMARY_FILE);
     let summary = read_text(&at).unwrap_or_default();
@@ -64,7 +55,6 @@ fn valid(to: &mut SubmissionFindings, folder: &Path, detail: &Detail) {
 struct Run<'a> {
     detail: &'a Detail,
     entry: &'a ResultEntry<'a>,
-    benchmark: &'a Benchmark,
     /// Of its log.
     scenario: MlperfScenario,
 }
@@ -90,7 +80,7 @@ impl Run<'_> {
 
     /// A finding where LoadGen judged the run by another limit than the folder's, or by none.
     fn looser(&self, name: &str, limit: fn(&LatencyLimits) -> f64) -> Option<String> {
-        let limit_ms = limit(self.benchmark.latency.get(&self.scenario).filter(|_| self.entry.is_closed())?);
+        let limit_ms = limit(self.entry.table.latency.get(&self.scenario).filter(|_| self.entry.is_closed())?);
         let key = format!("requested_server_{name}_latency");
         let is_looser = self.detail.number(&key).is_none_or(|ns| ns > limit_ms * 1e6);
         is_looser.then(|| format!("`{key}` is {}, {} has {limit_ms} ms", self.logged(&key), self.scenario.title()))
@@ -121,11 +111,11 @@ impl Run<'_> {
 
 const WHOLE: &str = "run with the benchmark's whole data set";
 const CONDITIONS: &str = "LoadGen calls a run VALID when all of its conditions are met";
-const UNCHANGED: &str = "pack the logs of the run again, as LoadGen wrote them";
 const NO_AUDIT: &str = "remove audit.config from where the run starts, and run again";
 
 /// What the keys of a performance run's log have to be.
 fn key_rules(to: &mut SubmissionFindings, at: &Path, run: &Run) {
+    let (table, is_closed) = (run.entry.table, run.entry.is_closed());
     findings! { to;
         Refused, Duration, at, run.least("effective_min_duration_ms", SHORTEST_MS),
             "every test of a language model lasts at least 600 s",
@@ -140,24 +130,23 @@ fn key_rules(to: &mut SubmissionFindings, at: &Path, run: &Run) {
                 .map(|ms| format!("by its own numbers it lasted {:.0} s", ms / 1e3)),
             "every test of a language model lasts at least 600 s",
             "raise target_qps to what the system does, so that there are enough samples; run again";
-        Refused, SampleCount, at,
-            run.least("effective_performance_sample_count", run.benchmark.performance_samples as f64),
+        Refused, SampleCount, at, run.least("effective_performance_sample_count", table.performance_samples as f64),
             "the sample library holds the whole data set, so that no cache can hold all requested samples", WHOLE;
         Refused, OfflineSamples, at,
-            run.least("effective_samples_per_query", run.benchmark.offline_min_samples as f64)
-                .filter(|_| run.scenario == MlperfScenario::Offline && run.entry.is_closed()),
+            run.least("effective_samples_per_query", table.offline_min_samples as f64)
+                .filter(|_| run.scenario == MlperfScenario::Offline && is_closed),
             "Offline asks for every sample at least once", WHOLE;
         // In Open it may be another data set.
-        if run.entry.is_closed() { Refused } else { Review }, SampleCount, at,
-            run.least("qsl_reported_total_count", run.benchmark.dataset_samples as f64),
+        if is_closed { Refused } else { Review }, SampleCount, at,
+            run.least("qsl_reported_total_count", table.dataset_samples as f64),
             "a result is measured on the whole data set", WHOLE;
         // The official checker takes a larger one; in published results of Closed it is always the benchmark's.
         Review, SampleCount, at,
-            run.most("qsl_reported_total_count", run.benchmark.dataset_samples as f64).filter(|_| run.entry.is_closed()),
+            run.most("qsl_reported_total_count", table.dataset_samples as f64).filter(|_| is_closed),
             "a result is measured on the benchmark's data set", "look whether the log is of another benchmark";
         // Since v6.0 the official checker does not ask for it, and a published result is without.
         FindingWeight::of_older_checker(run.entry.layout), EqualIssue, at,
-            run.switch("effective_sample_concatenate_permutation", true).filter(|_| run.entry.is_closed()),
+            run.switch("effective_sample_concatenate_permutation", true).filter(|_| is_closed),
             "equal issue: in performance runs of language models each sample is issued equally often",
             "take it out of user.conf; audit tests turn it off themselves, results may not";
         // For debugging or for audits, and never for a result.
@@ -169,28 +158,28 @@ fn key_rules(to: &mut SubmissionFindings, at: &Path, run: &Run) {
             "LoadGen took an audit.config; the log of an audit test is not a result", NO_AUDIT;
         Refused, AuditSettings, at, run.most("effective_accuracy_log_sampling_target", 0.0),
             "LoadGen took an audit.config; the log of an audit test is not a result", NO_AUDIT;
-        Refused, Verdict, at, run.unmet("early_stopping_met", true), CONDITIONS, UNCHANGED;
-        Refused, Verdict, at, run.unmet("result_min_duration_met", true), CONDITIONS, UNCHANGED;
-        Refused, Verdict, at, run.unmet("result_min_queries_met", true), CONDITIONS, UNCHANGED;
+        Refused, Verdict, at, run.unmet("early_stopping_met", true), CONDITIONS, REPACK;
+        Refused, Verdict, at, run.unmet("result_min_duration_met", true), CONDITIONS, REPACK;
+        Refused, Verdict, at, run.unmet("result_min_queries_met", true), CONDITIONS, REPACK;
         Refused, Verdict, at, run.unmet("result_perf_constraints_met", run.scenario.loadgen() == "Server"),
-            CONDITIONS, UNCHANGED;
+            CONDITIONS, REPACK;
         checks::weight(run.entry), TokenLatencies, at, run.switch("requested_use_token_latencies", true),
             "language models are judged by tokens; LoadGen drops the rule for a model name that it does not know",
-            format!("LoadGen's name of the model is `{}`", run.benchmark.loadgen_model);
+            format!("LoadGen's name of the model is `{}`", table.loadgen_model);
         Refused, LatencyLimits, at,
             run.most("effective_target_latency_percentile", 0.0)
                 .and(run.least("effective_target_latency_percentile", 0.99))
-                .filter(|_| run.entry.is_closed() && run.benchmark.latency.contains_key(&run.scenario)),
+                .filter(|_| is_closed && table.latency.contains_key(&run.scenario)),
             "limits are for the 99th percentile", "take it out of user.conf; run again";
         Refused, LatencyLimits, at, run.looser("ttft", |limits| limits.ttft_ms),
             "LoadGen judged this run by looser limits than its folder's; the official checker takes it",
-            format!("run it as model `{}`", run.benchmark.loadgen_model(run.scenario));
+            format!("run it as model `{}`", table.loadgen_model(run.scenario));
         Refused, LatencyLimits, at, run.looser("tpot", |limits| limits.tpot_ms),
             "LoadGen judged this run by looser limits than its folder's; the official checker takes it",
-            format!("run it as model `{}`", run.benchmark.loadgen_model(run.scenario));
+            format!("run it as model `{}`", table.loadgen_model(run.scenario));
         // Of a whole query; 0 where LoadGen judges tokens. In every division.
         Refused, LatencyLimits, at,
-            run.benchmark.target_latency_ms.filter(|_| run.scenario.loadgen() == "Server")
+            table.target_latency_ms.filter(|_| run.scenario.loadgen() == "Server")
                 .and_then(|most| run.most("effective_target_latency_ns", most * 1e6)),
             "early stopping goes by the round's latency of a query, or a shorter one",
             "take `target_latency` out of user.conf; run again";

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha1::{Digest as _, Sha1};
 
-use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings, findings};
+use super::checks::{Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::tree::{ResultEntry, files};
 use crate::SubmissionLayout;
 use base::files::{read_bytes, read_document, read_text};
@@ -66,10 +66,9 @@ pub(super) fn check(
         let below = (1.0 - testing.1.watts / ranging.1.watts) * 100.0;
         if below >= BELOW_RANGING {
             let (testing, ranging) = (testing.1.watts, ranging.1.watts);
-            let finding = format!("testing draws {testing:.2} W, ranging {ranging:.2} W: {below:.2} % less");
-            to.refuse(SubmissionCheck::Power, &run.join(SAMPLES), finding)
-                .rule("the ranges of the meter are those that ranging found; 5 % less at most")
-                .fix("measure both again");
+            finding!(to; Refused, Power, &run.join(SAMPLES),
+                format!("testing draws {testing:.2} W, ranging {ranging:.2} W: {below:.2} % less"),
+                "the ranges of the meter are those that ranging found; 5 % less at most", "measure both again");
         }
     }
     let (window, average) = testing;
@@ -102,42 +101,41 @@ fn average(
     let rule = "power is measured while LoadGen runs";
     let times = detail.text("power_begin").zip(detail.text("power_end"));
     let Some(window) = times.and_then(|(begin, end)| PowerWindow::parse(begin, end)) else {
-        let finding = "the run's log has no power_begin and power_end after it";
-        to.refuse(SubmissionCheck::Power, &at, finding).rule(rule).fix("pack the logs of the run again");
+        finding!(to; Refused, Power, &at, "the run's log has no power_begin and power_end after it",
+            rule, "pack the logs of the run again");
         return None;
     };
     let average = match PowerAverage::parse(&text, window) {
         Ok(average) => average,
         Err(error) => {
-            to.refuse(SubmissionCheck::Power, &at, error).rule("every sample is read").fix(REPACK_HINT);
+            finding!(to; Refused, Power, &at, error, "every sample is read", REPACK_HINT);
             return None;
         }
     };
     let (is_there, impossible) = (average.samples > 0, &average.impossible);
     let (mean, each) = (average.joules, average.integrated_joules);
     findings! { to;
-        FindingWeight::Review, Power, &at, impossible.clone().filter(|_| meter == Meter::FindsItsRange),
+        Review, Power, &at, impossible.clone().filter(|_| meter == Meter::FindsItsRange),
             "a meter that changes its range has no value; published results have such samples in their ranging run",
             "measure again, if it is none of these";
-        FindingWeight::Refused, Power, &at, impossible.clone().filter(|_| meter == Meter::Measures),
+        Refused, Power, &at, impossible.clone().filter(|_| meter == Meter::Measures),
             "no system draws less than nothing, or an unknown power", "measure again";
-        FindingWeight::Refused, Power, &at,
-            (!is_there).then_some("it has no sample between the run's power_begin and power_end"),
+        Refused, Power, &at, (!is_there).then_some("it has no sample between the run's power_begin and power_end"),
             rule, "pack the spl.txt of the run";
-        FindingWeight::Review, Power, &at,
+        Review, Power, &at,
             (is_there && average.left_out > 0 && impossible.is_none())
                 .then(|| format!("{} of its samples in the run are 0 W", average.left_out)),
             "the average leaves them out: a meter that lost its reading", "measure again";
-        FindingWeight::Review, Power, &at,
+        Review, Power, &at,
             (is_there && average.longest_gap > GAP_SECONDS)
                 .then(|| format!("it has no sample for {:.0} s of the run", average.longest_gap)),
             "the meter takes one each second", "measure again";
-        FindingWeight::Review, Power, &at,
+        Review, Power, &at,
             (is_there && (each / mean - 1.0).abs() > TOLERANCE).then(|| {
                 format!("energy is {mean:.0} J by the mean, and {each:.0} J by the time between samples")
             }),
             "samples are evenly spread over the run, or their mean is not its power", "measure again";
-        FindingWeight::Review, Power, &at,
+        Review, Power, &at,
             (is_there && average.product_deviation > TOLERANCE).then(|| {
                 let share = average.product_deviation * 100.0;
                 format!("watts differ by up to {share:.0} % from volts × amperes × power factor")
@@ -160,9 +158,9 @@ fn descriptions(to: &mut SubmissionFindings, entry: &ResultEntry) {
     let there: Vec<String> = folder.ancestors().take(4).flat_map(files).collect();
     for name in ["analyzer_table", "power_settings"] {
         if !there.iter().any(|file| file.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))) {
-            to.refuse(SubmissionCheck::Power, &folder.join(format!("{name}.md")), "it is missing")
-                .rule("the meter and its settings are described, for a scenario, a benchmark, a system or a submitter")
-                .fix("write it");
+            finding!(to; Refused, Power, &folder.join(format!("{name}.md")), "it is missing",
+                "the meter and its settings are described, for a scenario, a benchmark, a system or a submitter",
+                "write it");
         }
     }
 }
@@ -172,13 +170,12 @@ fn exactly(to: &mut SubmissionFindings, folder: &Path, needed: &[&str], allowed:
     let there = files(folder);
     let rule = "a result with power has exactly these files";
     for name in needed.iter().filter(|name| !there.iter().any(|file| file == *name)) {
-        to.refuse(SubmissionCheck::Power, &folder.join(name), "it is missing").rule(rule).fix(REPACK_HINT);
+        finding!(to; Refused, Power, &folder.join(name), "it is missing", rule, REPACK_HINT);
     }
     let is_known = |name: &str| [needed, allowed, &IGNORED].iter().any(|names| names.contains(&name));
     for name in there.iter().filter(|name| !is_known(name)) {
-        to.refuse(SubmissionCheck::Power, &folder.join(name), "it is not a file of a power measurement")
-            .rule(rule)
-            .fix("take it out");
+        finding!(to; Refused, Power, &folder.join(name), "it is not a file of a power measurement",
+            rule, "take it out");
     }
 }
 
@@ -215,11 +212,8 @@ pub(super) fn check_sessions(to: &mut SubmissionFindings, above: &Path) {
         let fields = serde_json::from_str::<Map<String, Value>>(&text).unwrap_or_default();
         let missing: Vec<&str> = FIELDS.into_iter().filter(|field| !fields.contains_key(*field)).collect();
         if !missing.is_empty() {
-            let finding = format!("these are missing in it: {}", missing.join(", "));
-            return to
-                .refuse(SubmissionCheck::Power, &at, finding)
-                .rule("client and server record what they measured")
-                .fix(REPACK_HINT);
+            return finding!(to; Refused, Power, &at, format!("these are missing in it: {}", missing.join(", ")),
+                "client and server record what they measured", REPACK_HINT);
         }
         sessions.push(fields);
     }
@@ -229,14 +223,13 @@ pub(super) fn check_sessions(to: &mut SubmissionFindings, above: &Path) {
     let is_other =
         |name: &str, a: &Value, b: &Value| (a != b).then(|| format!("the {name} is {b}, and {a} in client.json"));
     findings! { to;
-        FindingWeight::Refused, Power, &at,
-            is_other("session_name", &client["session_name"], &server["session_name"]), SAME, REPACK_HINT;
-        FindingWeight::Refused, Power, &at,
-            is_other("uuid of the client", &client["uuid"]["client"], &server["uuid"]["client"]), SAME, REPACK_HINT;
-        FindingWeight::Refused, Power, &at,
-            is_other("uuid of the server", &client["uuid"]["server"], &server["uuid"]["server"]), SAME, REPACK_HINT;
-        FindingWeight::Refused, Power, &at,
-            server.get("debug").filter(|debug| **debug != Value::Bool(false)).map(|_| "`debug` is on"),
+        Refused, Power, &at, is_other("session_name", &client["session_name"], &server["session_name"]),
+            SAME, REPACK_HINT;
+        Refused, Power, &at, is_other("uuid of the client", &client["uuid"]["client"], &server["uuid"]["client"]),
+            SAME, REPACK_HINT;
+        Refused, Power, &at, is_other("uuid of the server", &client["uuid"]["server"], &server["uuid"]["server"]),
+            SAME, REPACK_HINT;
+        Refused, Power, &at, server.get("debug").filter(|debug| **debug != Value::Bool(false)).map(|_| "`debug` is on"),
             "the server measures without it", "measure again";
     }
     for (mode, run) in [("ranging", "ranging"), ("testing", "run_1")] {
@@ -259,7 +252,7 @@ fn results(to: &mut SubmissionFindings, above: &Path, client: &Map<String, Value
             }
             _ => continue,
         };
-        to.refuse(SubmissionCheck::Power, &at, finding).rule(rule).fix(REPACK_HINT);
+        finding!(to; Refused, Power, &at, finding, rule, REPACK_HINT);
     }
 }
 
@@ -271,13 +264,13 @@ fn phases(to: &mut SubmissionFindings, above: &Path, mode: &str, run: &str, [cli
     };
     let (client, server) = (begins(client), begins(server));
     if client.len() != server.len() {
-        let finding = format!("{mode} has {} phases, and {} in client.json", server.len(), client.len());
-        return to.refuse(SubmissionCheck::Power, &at, finding).rule(SAME).fix(REPACK_HINT);
+        return finding!(to; Refused, Power, &at,
+            format!("{mode} has {} phases, and {} in client.json", server.len(), client.len()), SAME, REPACK_HINT);
     }
     let apart = client.iter().zip(&server).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
     if apart > SAME_TIME {
-        let finding = format!("phases of {mode} begin up to {apart:.1} s apart in it and in client.json");
-        to.refuse(SubmissionCheck::Power, &at, finding).rule(SAME).fix(REPACK_HINT);
+        finding!(to; Refused, Power, &at,
+            format!("phases of {mode} begin up to {apart:.1} s apart in it and in client.json"), SAME, REPACK_HINT);
     }
     let times = Detail::read_folder(&above.join(run)).ok().and_then(|detail| {
         PowerWindow::parse(detail.text("power_begin")?, detail.text("power_end")?).and_then(PowerWindow::since_epoch)
@@ -285,8 +278,9 @@ fn phases(to: &mut SubmissionFindings, above: &Path, mode: &str, run: &str, [cli
     let (Some((begin, end)), [_, from, until, ..]) = (times, &client[..]) else { return };
     let is_within = |time: f64| [0.0, SUMMER_TIME].iter().any(|off| (*from..*until).contains(&(time - off)));
     if !is_within(begin) || !is_within(end) {
-        let finding = format!("the run in {run}/ is not within the phase of {mode} that it belongs to");
-        to.refuse(SubmissionCheck::Power, &at, finding).rule("power is measured while LoadGen runs").fix(REPACK_HINT);
+        finding!(to; Refused, Power, &at,
+            format!("the run in {run}/ is not within the phase of {mode} that it belongs to"),
+            "power is measured while LoadGen runs", REPACK_HINT);
     }
 }
 

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use indexmap::IndexMap;
 use serde_json::Value;
 
-use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings, findings};
+use super::checks::{Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::system::read_fields;
 use super::tree::{ResultEntry, files};
 use crate::SubmissionLayout;
 use base::files::{is_absence, read_document, read_text};
 use base::spec::{Division, TestMode};
 use rules::log::Detail;
-use rules::{MEASUREMENT_FIELDS, MlperfScenario, Round, TestRequest, conf};
+use rules::{MEASUREMENT_FIELDS, TestRequest, conf};
 
 /// LoadGen's name of a setting → the key of its effective value in the detail log, and the factor to its unit.
 const IN_FORCE: [(&str, &str, f64); 11] = [
@@ -29,13 +29,7 @@ const IN_FORCE: [(&str, &str, f64); 11] = [
     ("print_timestamps", "effective_print_timestamps", 1.0),
 ];
 
-pub(super) fn check(
-    to: &mut SubmissionFindings,
-    entry: &ResultEntry,
-    round: &Round,
-    scenario: MlperfScenario,
-    performance: Option<&Detail>,
-) {
+pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, performance: Option<&Detail>) {
     let folder = entry.measurements();
     for name in ["user.conf", "README.md"] {
         let at = folder.join(name);
@@ -46,7 +40,7 @@ pub(super) fn check(
         };
         let fix = "pack again; `mlperf: { package: … }` writes it";
         match std::fs::metadata(&at).map(|meta| meta.len()) {
-            Ok(0) => to.refuse(SubmissionCheck::EmptyFile, &at, "it is empty").rule(rule).fix(fix),
+            Ok(0) => finding!(to; Refused, EmptyFile, &at, "it is empty", rule, fix),
             Ok(_) => {}
             Err(error) => to.refuse_unread(&at, &error, rule, fix),
         }
@@ -56,16 +50,16 @@ pub(super) fn check(
     let at = folder.join("user.conf");
     let read = read_text(&at);
     findings! { to;
-        FindingWeight::Review, Unreadable, &at,
+        Review, Unreadable, &at,
             read.as_ref().err().filter(|error| !is_absence(error)).map(|error| format!("it cannot be read: {error}")),
             "it has the settings that LoadGen received, as text", "pack the user.conf of the run";
     }
     if let Ok(text) = read {
         let none = IndexMap::new();
         let request = TestRequest {
-            round: &round.name,
+            round: &entry.round.name,
             benchmark: entry.official,
-            scenario,
+            scenario: performance.map_or(entry.titled, |detail| entry.scenario_of_run(detail)),
             mode: TestMode::Performance,
             division: if entry.is_closed() { Division::Closed } else { Division::Open },
             rehearsal: false,
@@ -83,9 +77,9 @@ fn source_of_benchmark(to: &mut SubmissionFindings, entry: &ResultEntry) {
     let has_own = [entry.benchmark, entry.official].iter().any(|name| source.join(name).exists());
     if entry.layout == SubmissionLayout::Split && source.is_dir() && !has_own {
         let at = source.join(entry.benchmark);
-        to.refuse(SubmissionCheck::Source, &at, "it is missing")
-            .rule("until v5.1 each benchmark has a folder of its own under code/")
-            .fix("put the code, or a README.md that names it, there");
+        finding!(to; Refused, Source, &at, "it is missing",
+            "until v5.1 each benchmark has a folder of its own under code/",
+            "put the code, or a README.md that names it, there");
     }
 }
 
@@ -112,8 +106,9 @@ pub(super) fn one_model(to: &mut SubmissionFindings, entries: &[ResultEntry]) {
     let Some((scenario, first, _)) = types.first() else { return };
     for (_, other, at) in &types {
         findings! { to;
-            FindingWeight::Review, WeightTypes, at,
-                (!other.eq_ignore_ascii_case(first)).then(|| format!("`{FIELD}` is {other:?}, and {first:?} in {scenario}")),
+            Review, WeightTypes, at,
+                (!other.eq_ignore_ascii_case(first))
+                    .then(|| format!("`{FIELD}` is {other:?}, and {first:?} in {scenario}")),
                 "a reviewer compares the scenarios of a benchmark, which one accuracy is claimed for",
                 "correct the field, or be ready to explain that each scenario has its own weights";
         }
@@ -123,18 +118,18 @@ pub(super) fn one_model(to: &mut SubmissionFindings, entries: &[ResultEntry]) {
 fn measurements(to: &mut SubmissionFindings, entry: &ResultEntry, folder: &Path) {
     let Some(at) = measurements_file(entry) else {
         let at = folder.join(entry.layout.measurements_file(entry.system, entry.scenario));
-        to.refuse(SubmissionCheck::MissingFile, &at, "there is no measurements' JSON")
-            .rule(match entry.layout {
+        finding!(to; Refused, MissingFile, &at, "there is no measurements' JSON",
+            match entry.layout {
                 SubmissionLayout::Single => "since v6.0 it is in the result's folder",
                 SubmissionLayout::Split => "until v5.1 it is under measurements/, named after the system",
-            })
-            .fix("pack again for this round");
+            },
+            "pack again for this round");
         return;
     };
     let Some(fields) = read_fields(to, &at, "it describes how the model was made") else { return };
     let retraining = fields.get("retraining").and_then(Value::as_str).filter(|_| entry.is_closed());
     findings! { to;
-        FindingWeight::Review, Retraining, &at,
+        Review, Retraining, &at,
             retraining.filter(|text| ["yes", "y", "true"].contains(&text.to_lowercase().as_str()))
                 .map(|text| format!("`retraining` is {text:?}")),
             "a closed result has the reference's weights, quantized at most; retraining belongs into Open",
@@ -145,9 +140,8 @@ fn measurements(to: &mut SubmissionFindings, entry: &ResultEntry, folder: &Path)
         if !super::system::is_meaningful(value) {
             let finding = if value.is_some() { "is empty" } else { "is missing" };
             let weight = super::system::weight_of_empty(value);
-            to.find(weight, SubmissionCheck::Measurements, &at, format!("`{field}` {finding}"))
-                .rule(format!("the rules require {meaning}"))
-                .fix(format!("`mlperf.package.measurements.{field}: {example}`"));
+            finding!(to; weight, Measurements, &at, format!("`{field}` {finding}"),
+                format!("the rules require {meaning}"), format!("`mlperf.package.measurements.{field}: {example}`"));
         }
     }
 }
@@ -167,10 +161,9 @@ fn conf(to: &mut SubmissionFindings, at: &Path, text: &str, request: &TestReques
             Some("accuracy_sample_count_override") => SubmissionCheck::AccuracySamples,
             _ => SubmissionCheck::UserConf,
         };
-        let weight = if is_forbidden { FindingWeight::Refused } else { FindingWeight::Review };
-        to.find(weight, check, at, format!("{place}{key}{}", wrong.what))
-            .rule(wrong.rule)
-            .fix(wrong.hint.unwrap_or_else(|| "take it out, and run again without it".to_owned()));
+        let weight = if is_forbidden { Refused } else { Review };
+        let fix = wrong.hint.unwrap_or_else(|| "take it out, and run again without it".to_owned());
+        to.add(weight, check, at, format!("{place}{key}{}", wrong.what), wrong.rule, fix);
     }
     let Some(detail) = performance else { return };
     let model = request.find().map(|found| found.benchmark.loadgen_model(request.scenario)).unwrap_or_default();
@@ -190,16 +183,15 @@ fn conf(to: &mut SubmissionFindings, at: &Path, text: &str, request: &TestReques
             && written != 0.0
             && (written * factor - in_force).abs() > 1e-6 * in_force.abs()
         {
-            let finding = format!(
-                "line {}: it sets {} = {}, but the run used {}",
-                line.line,
-                line.key,
-                line.value,
-                in_force / factor
-            );
-            to.review(SubmissionCheck::UserConf, at, finding)
-                .rule("user.conf is what the run was made with")
-                .fix("pack the user.conf next to the run's logs");
+            finding!(to; Review, UserConf, at,
+                format!(
+                    "line {}: it sets {} = {}, but the run used {}",
+                    line.line,
+                    line.key,
+                    line.value,
+                    in_force / factor
+                ),
+                "user.conf is what the run was made with", "pack the user.conf next to the run's logs");
         }
     }
 }

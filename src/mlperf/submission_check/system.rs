@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings, findings};
+use super::checks::{FindingWeight, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::tree::{Submitter, SystemTraits, files};
 use crate::SubmissionLayout;
 use base::files::read_document;
@@ -51,9 +51,9 @@ pub(super) fn check(
                 Some(near) => format!("the system is described by no file; there is {near}.json"),
                 None => "the system is described by no file".to_owned(),
             };
-            to.refuse(SubmissionCheck::SystemName, &at, finding)
-                .rule("a folder under results/ and its JSON under systems/ have one name, letter by letter")
-                .fix("rename one of them, and `system_json` in the manifest with it");
+            finding!(to; Refused, SystemName, &at, finding,
+                "a folder under results/ and its JSON under systems/ have one name, letter by letter",
+                "rename one of them, and `system_json` in the manifest with it");
             continue;
         }
         let traits = check_description(to, &at, submitter, layout).unwrap_or_default();
@@ -68,18 +68,17 @@ pub(super) fn check(
                 Some("datacenter") if of_edge => ("datacenter", "edge"),
                 _ => continue,
             };
-            let finding = format!("`system_type` is {is}, and {} is for {other} systems", found.name);
-            to.refuse(SubmissionCheck::SystemFields, &at, finding)
-                .rule("each benchmark is for datacenter systems, for the edge, or for both")
-                .fix(format!("`system_type: {other}`"));
+            finding!(to; Refused, SystemFields, &at,
+                format!("`system_type` is {is}, and {} is for {other} systems", found.name),
+                "each benchmark is for datacenter systems, for the edge, or for both",
+                format!("`system_type: {other}`"));
         }
     }
     for name in described.iter().filter(|name| !submitter.systems.iter().any(|system| system.name == **name)) {
         let at = folder.join(format!("{name}.json"));
         let weight = FindingWeight::of_older_checker(layout);
-        to.find(weight, SubmissionCheck::SystemName, &at, "no result is of this system")
-            .rule("a described system has results")
-            .fix("take it out");
+        finding!(to; weight, SystemName, &at, "no result is of this system",
+            "a described system has results", "take it out");
     }
     traits_by_system
 }
@@ -87,8 +86,8 @@ pub(super) fn check(
 /// Of a value with no meaning: the official checker takes a place-holder, and any text but an empty one.
 pub(super) fn weight_of_empty(value: Option<&Value>) -> FindingWeight {
     match value {
-        Some(Value::String(text)) if !text.is_empty() => FindingWeight::Review,
-        _ => FindingWeight::Refused,
+        Some(Value::String(text)) if !text.is_empty() => Review,
+        _ => Refused,
     }
 }
 
@@ -101,10 +100,9 @@ fn texts(to: &mut SubmissionFindings, at: &Path, fields: &Map<String, Value>) {
         if name != IS_NETWORK && !is_meaningful(Some(value)) {
             continue;
         }
-        let finding = format!("`{name}` is not text: {value}");
-        to.refuse(SubmissionCheck::SystemFields, at, finding)
-            .rule("the official checker reads it as a text, and ends there")
-            .fix(if name == IS_NETWORK { "take it out, or write \"true\" in quotes" } else { "write it in quotes" });
+        finding!(to; Refused, SystemFields, at, format!("`{name}` is not text: {value}"),
+            "the official checker reads it as a text, and ends there",
+            if name == IS_NETWORK { "take it out, or write \"true\" in quotes" } else { "write it in quotes" });
     }
 }
 
@@ -117,14 +115,13 @@ pub(super) fn read_fields(to: &mut SubmissionFindings, at: &Path, rule: &str) ->
             // JSON is YAML, whose reader refuses a key that is there twice.
             let error = serde_yaml::from_str::<serde_yaml::Mapping>(&text).err().map(|error| error.to_string());
             if let Some(error) = error.filter(|error| error.contains("duplicate entry")) {
-                to.review(SubmissionCheck::DuplicateKey, at, error)
-                    .rule("readers differ in which of the two they take")
-                    .fix("keep the one that is right");
+                finding!(to; Review, DuplicateKey, at, error,
+                    "readers differ in which of the two they take", "keep the one that is right");
             }
             Some(fields)
         }
         Err(error) => {
-            to.refuse(SubmissionCheck::UnreadableJSON, at, error).rule(rule).fix("make it a JSON object");
+            finding!(to; Refused, UnreadableJSON, at, error, rule, "make it a JSON object");
             None
         }
     }
@@ -145,29 +142,28 @@ fn check_description(
             Some(_) if field.meaningful && !is_meaningful(value) => "is empty",
             Some(_) => continue,
         };
-        to.find(weight_of_empty(value), SubmissionCheck::SystemFields, at, format!("`{}` {finding}", field.name))
-            .rule(format!("the rules require {}", field.meaning))
-            .fix(format!("`mlperf.package.system_json.{}: {}`", field.name, field.example));
+        finding!(to; weight_of_empty(value), SystemFields, at, format!("`{}` {finding}", field.name),
+            format!("the rules require {}", field.meaning),
+            format!("`mlperf.package.system_json.{}: {}`", field.name, field.example));
     }
     texts(to, at, &fields);
     for wrong in wrong_values(&fields) {
-        to.refuse(SubmissionCheck::SystemFields, at, wrong.what).rule(wrong.why).fix(wrong.fix);
+        finding!(to; Refused, SystemFields, at, wrong.what, wrong.why, wrong.fix);
     }
     for (name, expected) in [("submitter", &submitter.name), ("division", &submitter.division)] {
         let text = fields.get(name).and_then(Value::as_str).unwrap_or_default();
         if !text.is_empty() && text != expected {
             let finding = format!("`{name}` is {text:?}, its folder is {expected:?}");
             let same = text.eq_ignore_ascii_case(expected);
-            let weight = if same { FindingWeight::Review } else { FindingWeight::Refused };
-            to.find(weight, SubmissionCheck::SystemFields, at, finding)
-                .rule("both are one name, letter by letter")
-                .fix("take the folder's name");
+            let weight = if same { Review } else { Refused };
+            finding!(to; weight, SystemFields, at, finding,
+                "both are one name, letter by letter", "take the folder's name");
         }
     }
     let is_network = network(to, at, &fields, layout);
     let is_elsewhere = is_network != (submitter.division == "network") && submitter.division != "open";
     findings! { to;
-        FindingWeight::Refused, SystemFields, at,
+        Refused, SystemFields, at,
             is_elsewhere.then(|| format!("`is_network` is {is_network} in the division {}", submitter.division)),
             "only the Network division has LoadGen on another machine", "pack it for the other division";
     }
@@ -189,7 +185,7 @@ fn network(to: &mut SubmissionFindings, at: &Path, fields: &Map<String, Value>, 
         } else {
             ("since v6.0 the official checker asks for them wherever `is_network` has a text", "take `is_network` out")
         };
-        to.refuse(SubmissionCheck::SystemFields, at, finding).rule(why).fix(fix);
+        finding!(to; Refused, SystemFields, at, finding, why, fix);
     }
     is_network
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings, findings};
+use super::checks::{FindingWeight, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use crate::layout::scenario_titled;
 use crate::{PackageProvenance, REHEARSAL_FILE, REPORT_FOLDER, SubmissionLayout};
 use base::files::read_document;
@@ -62,10 +62,13 @@ pub(super) struct ResultEntry<'a> {
     pub benchmark: &'a str,
     /// The round's name of it.
     pub official: &'a str,
+    /// What the round has of it.
+    pub table: &'a Benchmark,
     /// The name of its folder.
     pub scenario: &'a str,
-    /// `v6.1`.
-    pub round: &'a str,
+    /// That name's.
+    pub titled: MlperfScenario,
+    pub round: &'a Round,
     pub layout: SubmissionLayout,
 }
 
@@ -92,12 +95,12 @@ impl ResultEntry<'_> {
 
     /// The scenario that a log here is judged in: the folder's, or SingleStream, from which an edge system may infer
     /// Offline.
-    pub(super) fn scenario_of_run(&self, detail: &Detail, scenario: MlperfScenario) -> MlperfScenario {
+    pub(super) fn scenario_of_run(&self, detail: &Detail) -> MlperfScenario {
         let single = MlperfScenario::SingleStream;
-        let is_inferred = scenario == MlperfScenario::Offline
+        let is_inferred = self.titled == MlperfScenario::Offline
             && self.traits.system_type.contains("edge")
             && detail.text("effective_scenario") == Some(single.loadgen());
-        if is_inferred { single } else { scenario }
+        if is_inferred { single } else { self.titled }
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -230,15 +233,13 @@ pub(super) fn folder<'a>(
     let names = round.benchmarks.keys().map(String::as_str);
     if others.is_empty() {
         let near = base::diag::did_you_mean(&found.name, names.clone());
-        let finding = format!("{} is not a benchmark of {}", found.name, round.name);
-        to.refuse(SubmissionCheck::Benchmark, &found.folder, finding)
-            .rule("nothing below it is judged; in Open, model_mapping.json names the benchmark of a model")
-            .fix(near.unwrap_or_else(|| format!("take one of {}", names.collect::<Vec<_>>().join(", "))));
+        finding!(to; Refused, Benchmark, &found.folder, format!("{} is not a benchmark of {}", found.name, round.name),
+            "nothing below it is judged; in Open, model_mapping.json names the benchmark of a model",
+            near.unwrap_or_else(|| format!("take one of {}", names.collect::<Vec<_>>().join(", "))));
     } else {
-        let finding = format!("{} has no benchmark {}; it was one in {}", round.name, found.name, others.join(", "));
-        to.refuse(SubmissionCheck::Benchmark, &found.folder, finding)
-            .rule("a round has its own benchmarks")
-            .fix(format!("take one of {}", names.collect::<Vec<_>>().join(", ")));
+        finding!(to; Refused, Benchmark, &found.folder,
+            format!("{} has no benchmark {}; it was one in {}", round.name, found.name, others.join(", ")),
+            "a round has its own benchmarks", format!("take one of {}", names.collect::<Vec<_>>().join(", ")));
     }
     BenchmarkFolder::Unknown
 }
@@ -250,39 +251,31 @@ pub(super) fn check(to: &mut SubmissionFindings, submitter: &Submitter, found: &
     for name in &found.scenarios {
         let at = found.folder.join(name);
         let Some(scenario) = scenario_titled(name) else {
-            to.refuse(SubmissionCheck::Scenario, &at, format!("{name:?} is not a scenario"))
-                .rule("scenarios are Offline, Server, Interactive")
-                .fix("take it out");
+            finding!(to; Refused, Scenario, &at, format!("{name:?} is not a scenario"),
+                "scenarios are Offline, Server, Interactive", "take it out");
             continue;
         };
         if scenario.title() != name {
-            to.review(SubmissionCheck::Scenario, &at, format!("it is called {name:?}"))
-                .rule("other scripts distinguish upper and lower case")
-                .fix(format!("call it {}", scenario.title()));
+            finding!(to; Review, Scenario, &at, format!("it is called {name:?}"),
+                "other scripts distinguish upper and lower case", format!("call it {}", scenario.title()));
         }
         there.push(scenario);
         if submitter.division != "open" && !may.contains(&scenario) {
-            let finding = format!("{name} is not a scenario of {}", found.name);
-            to.refuse(SubmissionCheck::Scenario, &at, finding)
-                .rule("a closed result is in one of the benchmark's scenarios")
-                .fix("take it out, or submit it to Open");
+            finding!(to; Refused, Scenario, &at, format!("{name} is not a scenario of {}", found.name),
+                "a closed result is in one of the benchmark's scenarios", "take it out, or submit it to Open");
         }
     }
     if submitter.division == "open" {
         return;
     }
     for scenario in benchmark.required.iter().filter(|scenario| !there.contains(scenario)) {
-        let finding = format!("{} is missing", scenario.title());
-        to.refuse(SubmissionCheck::MissingScenario, &found.folder, finding)
-            .rule("a closed benchmark has all its required scenarios")
-            .fix("run it, or submit to Open");
+        finding!(to; Refused, MissingScenario, &found.folder, format!("{} is missing", scenario.title()),
+            "a closed benchmark has all its required scenarios", "run it, or submit to Open");
     }
     if !benchmark.one_of.is_empty() && !benchmark.one_of.iter().any(|scenario| there.contains(scenario)) {
         let names: Vec<&str> = benchmark.one_of.iter().map(|scenario| scenario.title()).collect();
-        let finding = format!("none of {} is there", names.join(", "));
-        to.refuse(SubmissionCheck::MissingScenario, &found.folder, finding)
-            .rule("a closed benchmark has one of them in addition to Offline")
-            .fix("run one of them");
+        finding!(to; Refused, MissingScenario, &found.folder, format!("none of {} is there", names.join(", ")),
+            "a closed benchmark has one of them in addition to Offline", "run one of them");
     }
 }
 
@@ -303,11 +296,10 @@ pub(super) fn root(to: &mut SubmissionFindings, root: &Path, layout: SubmissionL
     let above = files(root).into_iter().filter(|name| !is_text(name));
     let above = above.map(|name| (older, PathBuf::from(name), "it is outside of every division"));
     let others = folders(root).into_iter().filter(|name| !is_known(name));
-    let others = others.map(|name| (FindingWeight::Review, PathBuf::from(name), "it is not a division"));
+    let others = others.map(|name| (Review, PathBuf::from(name), "it is not a division"));
     for (weight, below, finding) in above.chain(others).chain(in_divisions) {
-        to.find(weight, SubmissionCheck::StrayFile, &root.join(below), finding)
-            .rule("beside closed/, open/ and network/ there are texts (.md, .pdf) at most")
-            .fix("take it out");
+        finding!(to; weight, StrayFile, &root.join(below), finding,
+            "beside closed/, open/ and network/ there are texts (.md, .pdf) at most", "take it out");
     }
 }
 
@@ -331,11 +323,11 @@ pub(super) fn submitter(to: &mut SubmissionFindings, submitter: &Submitter, roun
     let calibrations = ["calibration.md", "documentation/calibration.md"];
     let is_calibrated = calibrations.iter().any(|name| submitter.folder.join(name).is_file());
     findings! { to;
-        FindingWeight::Refused, Source, &source,
+        Refused, Source, &source,
             files_of(&source).next().is_none().then(|| if source.is_dir() { "it is empty" } else { "it is missing" }),
             "the code that made the results goes with them",
             format!("`mlperf.package.source: FOLDER`; {}/ in a folder of `assemble --logs`", layout.source());
-        FindingWeight::Review, Documentation, &documentation,
+        Review, Documentation, &documentation,
             files_of(&documentation).all(|name| is_own(&name)).then_some("there is none"),
             "calibration and bandwidth are explained there", "`mlperf.package.documentation: FOLDER`";
         FindingWeight::of_older_checker(layout), Calibration, &documentation,
@@ -350,9 +342,8 @@ pub(super) fn submitter(to: &mut SubmissionFindings, submitter: &Submitter, roun
     };
     for stray in strays.iter().map(|name| submitter.folder.join(name)).filter(|path| path.is_dir()) {
         let rule = "has its own layout; the official checker does not look here";
-        to.review(SubmissionCheck::Layout, &stray, format!("this folder belongs to the layout of {name}"))
-            .rule(format!("{} {rule} ({} is the source there)", round.name, layout.source()))
-            .fix("pack again for this round");
+        finding!(to; Review, Layout, &stray, format!("this folder belongs to the layout of {name}"),
+            format!("{} {rule} ({} is the source there)", round.name, layout.source()), "pack again for this round");
     }
 }
 

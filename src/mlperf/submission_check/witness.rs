@@ -21,14 +21,12 @@ use jiff::civil::DateTime;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::checks::FindingWeight::{Refused, Review};
-use super::checks::{FindingWeight, SubmissionCheck, SubmissionFindings, findings};
+use super::checks::{FindingWeight, REPACK, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use base::files::read_text;
 use base::units::counted;
 use rules::log::{DETAIL_FILE, Detail, LoadgenSummary, SUMMARY_FILE};
 
 const RULE: &str = "LoadGen writes both from one measurement; a log is submitted as LoadGen wrote it";
-const FIX: &str = "pack the logs of the run again, as LoadGen wrote them";
 
 /// How many numbers of a run have a witness.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,7 +60,7 @@ pub(super) fn check(to: &mut SubmissionFindings, folder: &Path, detail: &Detail,
     for ((weight, check, file), texts) in engine.objections {
         let more = if texts.len() > 3 { format!(", and {} more", texts.len() - 3) } else { String::new() };
         let finding = format!("{}{more}", texts[..texts.len().min(3)].join("; "));
-        to.find(weight, check, &folder.join(file), finding).rule(RULE).fix(FIX);
+        to.add(weight, check, &folder.join(file), finding, RULE, REPACK);
     }
     engine.outcomes
 }
@@ -396,8 +394,8 @@ pub(super) fn files(to: &mut SubmissionFindings, at: &Path, detail: &Detail, rel
     let sha1 = files.get(RESULTS).and_then(Value::as_str);
     let released = detail.loadgen_version().and_then(|release| released.get(release));
     findings! { to;
-        Review, Unreadable, at,
-            sha1.is_none().then(|| format!("`loadgen_file_sha1` has no SHA-1 of {RESULTS}")), UNALTERED, REBUILD;
+        Review, Unreadable, at, sha1.is_none().then(|| format!("`loadgen_file_sha1` has no SHA-1 of {RESULTS}")),
+            UNALTERED, REBUILD;
         Review, LoadGenFiles, at,
             sha1.zip(released).filter(|(sha1, released)| sha1 != released)
                 .map(|(sha1, released)| format!("{RESULTS} of its release has the SHA-1 {released}, this one {sha1}")),
@@ -412,8 +410,8 @@ pub(super) fn same_files(to: &mut SubmissionFindings, at: &Path, detail: &Detail
     let names: Vec<&String> =
         others.iter().filter(|(name, sha1)| files.get(*name) != Some(*sha1)).map(|(name, _)| name).collect();
     if let [first, ..] = names[..] {
-        let finding =
-            format!("{} of LoadGen, {first}, differs from the performance run's", counted(names.len(), "file"));
-        to.review(SubmissionCheck::LoadGenFiles, at, finding).rule(UNALTERED).fix(REBUILD);
+        finding!(to; Review, LoadGenFiles, at,
+            format!("{} of LoadGen, {first}, differs from the performance run's", counted(names.len(), "file")),
+            UNALTERED, REBUILD);
     }
 }

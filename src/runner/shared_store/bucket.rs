@@ -74,10 +74,7 @@ impl Bucket {
 
     /// A part of it. A record has shown that it is there.
     pub(super) async fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, SharedStoreError> {
-        let gone = || SharedStoreError::Damaged {
-            object: name.to_owned(),
-            why: "is missing, although a record names it".to_owned(),
-        };
+        let gone = || SharedStoreError::gone(name);
         match self {
             Self::Folder(folder) => folder.get(name, Some(range)).await?.ok_or_else(gone),
             Self::Objects(objects) => objects.get_range(name, range).await?.ok_or_else(gone),

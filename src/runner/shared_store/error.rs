@@ -76,6 +76,23 @@ impl SharedStoreError {
     }
 }
 
+impl SharedStoreError {
+    pub(super) fn damaged(object: impl Into<String>, why: impl Into<String>) -> Self {
+        Self::Damaged { object: object.into(), why: why.into() }
+    }
+
+    /// Of an object that a record names.
+    pub(super) fn gone(object: &str) -> Self {
+        Self::damaged(object, "is missing, although a record names it")
+    }
+}
+
+impl From<tokio::sync::AcquireError> for SharedStoreError {
+    fn from(error: tokio::sync::AcquireError) -> Self {
+        Self::Local(error.to_string())
+    }
+}
+
 impl From<tokio::task::JoinError> for SharedStoreError {
     fn from(error: tokio::task::JoinError) -> Self {
         Self::Local(format!("a transfer did not come to its end: {error}"))

@@ -72,7 +72,7 @@ impl Objects {
         };
         if found.meta.size > LARGEST_OBJECT {
             let reason = format!("has {} bytes, more than anything that is read at once", found.meta.size);
-            return Err(SharedStoreError::Damaged { object: name.to_owned(), why: reason });
+            return Err(SharedStoreError::damaged(name, reason));
         }
         none_if_not_found(limited(found.bytes()).await?)
     }

@@ -27,10 +27,7 @@ pub(super) async fn pull(
 ) -> Result<Option<FinishedOutput>, SharedStoreError> {
     let Some(shared) = read(inner, name).await? else { return Ok(None) };
     if shared.key != wanted.digest || machine::name(&shared.key, &shared.machine) != *name {
-        let damage = SharedStoreError::Damaged {
-            object: bucket::record(name),
-            why: "is the record of another key or machine".to_owned(),
-        };
+        let damage = SharedStoreError::damaged(bucket::record(name), "is the record of another key or machine");
         inner.note_damage(&damage);
         return Err(damage);
     }
@@ -68,7 +65,7 @@ pub(super) async fn read(inner: &StoreState, name: &Digest) -> Result<Option<Sha
         Ok(shared) => return Ok(Some(shared)),
         Err(RecordError::Newer) => SharedStoreError::Newer { object },
         Err(RecordError::Signature(why)) => SharedStoreError::Untrusted { object, why },
-        Err(error) => SharedStoreError::Damaged { object, why: error.to_string() },
+        Err(error) => SharedStoreError::damaged(object, error.to_string()),
     };
     inner.note_damage(&error);
     Err(error)
@@ -104,15 +101,16 @@ async fn fill(
     };
     let total: u64 = missing.iter().map(|at| items[*at].size).sum();
     (inner.emit)(Event::TaskFetching { task: wanted.task.clone(), from: inner.address.clone(), bytes: total });
-    let progress = Arc::new(Progress {
+    let fetch = Arc::new(Fetch {
         inner: Arc::clone(inner),
         wanted: wanted.clone(),
+        incoming: Arc::clone(incoming),
         total,
         done: AtomicU64::new(0),
         reported_hundredths: AtomicU64::new(0),
     });
     for round in 0..2 {
-        fetch_all(inner, incoming, items, &missing, &twins, &progress).await?;
+        fetch_all(&fetch, items, &missing, &twins).await?;
         let folder = Arc::clone(incoming);
         let sealed = spawn_blocking(move || folder.seal()).await??;
         if sealed.digest == shared.digest {
@@ -129,14 +127,10 @@ async fn fill(
         }
     }
     Err(match missing.first().and_then(|at| items[*at].digest.map(|digest| (at, digest))) {
-        Some((at, digest)) => SharedStoreError::Damaged {
-            object: blob(&digest),
-            why: format!(
-                "does not match the digest in its name ({} in the output of {})",
-                items[*at].path.display(),
-                wanted.task
-            ),
-        },
+        Some((at, digest)) => {
+            let place = format!("{} in the output of {}", items[*at].path.display(), wanted.task);
+            SharedStoreError::damaged(blob(&digest), format!("does not match the digest in its name ({place})"))
+        }
         None => SharedStoreError::Local("what was fetched was changed while it was written".to_owned()),
     })
 }
@@ -150,34 +144,32 @@ fn mismatched_files(items: &[PortableItem], sealed: &HashedFolder) -> Vec<usize>
 }
 
 async fn fetch_all(
-    inner: &Arc<StoreState>,
-    incoming: &Arc<IncomingOutput>,
-    items: &Arc<[PortableItem]>,
+    fetch: &Arc<Fetch>,
+    items: &[PortableItem],
     missing: &[usize],
     twins: &HashMap<Digest, PathBuf>,
-    progress: &Arc<Progress>,
 ) -> Result<(), SharedStoreError> {
     let mut coming: JoinSet<Result<(), SharedStoreError>> = JoinSet::new();
     for at in missing.iter().copied() {
         let item = items[at].clone();
         let Some(digest) = item.digest else { continue };
-        let (incoming, inner, progress) = (Arc::clone(incoming), Arc::clone(inner), Arc::clone(progress));
+        let fetch = Arc::clone(fetch);
         if let Some(twin) = twins.get(&digest).cloned() {
             coming.spawn(async move {
-                let size = item.size;
+                let (size, incoming) = (item.size, Arc::clone(&fetch.incoming));
                 spawn_blocking(move || incoming.copy(&item, &twin)).await??;
-                progress.more(size);
+                fetch.more(size);
                 Ok(())
             });
         } else if item.size <= PART {
-            let permit = transfer_permit(&inner).await?;
+            let permit = Arc::clone(&fetch.inner.transfer_permits).acquire_owned().await?;
             coming.spawn(async move {
-                small(&inner, &incoming, item, digest, &progress).await?;
+                small(&fetch, item, digest).await?;
                 drop(permit);
                 Ok(())
             });
         } else {
-            large(&inner, &incoming, &item, digest, &progress, &mut coming).await?;
+            large(&fetch, &item, digest, &mut coming).await?;
         }
         // The first thing that goes wrong ends all of it.
         while let Some(one) = coming.try_join_next() {
@@ -188,60 +180,46 @@ async fn fetch_all(
         one??;
     }
     for at in missing {
-        incoming.forget_parts(&items[*at])?;
+        fetch.incoming.forget_parts(&items[*at])?;
     }
     Ok(())
 }
 
 /// One request for all of it. Its bytes are checked when the folder is sealed, like all others.
-async fn small(
-    inner: &StoreState,
-    incoming: &Arc<IncomingOutput>,
-    item: PortableItem,
-    digest: Digest,
-    progress: &Progress,
-) -> Result<(), SharedStoreError> {
+async fn small(fetch: &Fetch, item: PortableItem, digest: Digest) -> Result<(), SharedStoreError> {
     let object = blob(&digest);
-    let gone = || SharedStoreError::Damaged {
-        object: object.clone(),
-        why: "is missing, although a record names it".to_owned(),
-    };
-    let bytes = inner.bucket.get(&object).await?.ok_or_else(gone)?;
-    progress.more(bytes.len() as u64);
-    let incoming = Arc::clone(incoming);
+    let bytes = fetch.inner.bucket.get(&object).await?.ok_or_else(|| SharedStoreError::gone(&object))?;
+    fetch.more(bytes.len() as u64);
+    let incoming = Arc::clone(&fetch.incoming);
     spawn_blocking(move || incoming.put(&item, &bytes)).await??;
     Ok(())
 }
 
 /// Parts beside each other, those that are here already left out.
 async fn large(
-    inner: &Arc<StoreState>,
-    incoming: &Arc<IncomingOutput>,
+    fetch: &Arc<Fetch>,
     item: &PortableItem,
     digest: Digest,
-    progress: &Arc<Progress>,
     coming: &mut JoinSet<Result<(), SharedStoreError>>,
 ) -> Result<(), SharedStoreError> {
-    let parts = Arc::new(incoming.parts(item)?);
+    let parts = Arc::new(fetch.incoming.parts(item)?);
     let object: Arc<str> = blob(&digest).into();
     let mut offset = 0;
     while offset < item.size {
         let range = offset..(offset + PART).min(item.size);
         offset = range.end;
         if parts.has(range.start) {
-            progress.more(range.end - range.start);
+            fetch.more(range.end - range.start);
             continue;
         }
-        let permit = transfer_permit(inner).await?;
-        let (inner, parts, object, progress) =
-            (Arc::clone(inner), Arc::clone(&parts), Arc::clone(&object), Arc::clone(progress));
+        let permit = Arc::clone(&fetch.inner.transfer_permits).acquire_owned().await?;
+        let (fetch, parts, object) = (Arc::clone(fetch), Arc::clone(&parts), Arc::clone(&object));
         coming.spawn(async move {
-            let bytes = inner.bucket.get_range(&object, range.clone()).await?;
+            let bytes = fetch.inner.bucket.get_range(&object, range.clone()).await?;
             if bytes.len() as u64 != range.end - range.start {
-                let reason = "is shorter than in its record".to_owned();
-                return Err(SharedStoreError::Damaged { object: object.to_string(), why: reason });
+                return Err(SharedStoreError::damaged(&*object, "is shorter than in its record"));
             }
-            progress.more(bytes.len() as u64);
+            fetch.more(bytes.len() as u64);
             spawn_blocking(move || parts.put(range.start, &bytes)).await??;
             drop(permit);
             Ok(())
@@ -250,24 +228,18 @@ async fn large(
     Ok(())
 }
 
-async fn transfer_permit(inner: &StoreState) -> Result<tokio::sync::OwnedSemaphorePermit, SharedStoreError> {
-    Arc::clone(&inner.transfer_permits)
-        .acquire_owned()
-        .await
-        .map_err(|error| SharedStoreError::Local(error.to_string()))
-}
-
-/// How much of an output has come.
-struct Progress {
+/// An output that is being fetched, and how much of it has come.
+struct Fetch {
     inner: Arc<StoreState>,
     wanted: OutputRequest,
+    incoming: Arc<IncomingOutput>,
     total: u64,
     done: AtomicU64,
     /// Hundredths of it that were reported.
     reported_hundredths: AtomicU64,
 }
 
-impl Progress {
+impl Fetch {
     fn more(&self, bytes: u64) {
         let done = self.done.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let hundredths = done * 100 / self.total.max(1);

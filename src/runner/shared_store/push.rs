@@ -177,10 +177,7 @@ async fn send_files(
     for (size, digest) in order {
         // First: a file that waits for it must not hold one of the transfers, which outputs that are fetched need, too.
         let turn = large_turn(inner, size).await?;
-        let permit = Arc::clone(&inner.transfer_permits)
-            .acquire_owned()
-            .await
-            .map_err(|e| SharedStoreError::Local(e.to_string()))?;
+        let permit = Arc::clone(&inner.transfer_permits).acquire_owned().await?;
         let (inner, needles, path) = (Arc::clone(inner), Arc::clone(needles), folder.join(&files[&digest].0));
         sending.spawn(async move {
             let bytes = if is_good(&inner, digest, size, again).await? {
@@ -241,8 +238,7 @@ async fn large_turn(inner: &StoreState, size: u64) -> Result<Option<OwnedSemapho
     if size <= PART {
         return Ok(None);
     }
-    let turn = Arc::clone(&inner.large).acquire_owned().await;
-    turn.map(Some).map_err(|error| SharedStoreError::Local(error.to_string()))
+    Ok(Some(Arc::clone(&inner.large).acquire_owned().await?))
 }
 
 /// A large one has its turn.

@@ -30,12 +30,8 @@ pub struct Garbage {
 ///
 /// # Errors
 /// What is to be kept cannot be known.
-pub fn garbage(
-    home: &StateFolder,
-    output_cache: &OutputCache,
-    keep: usize,
-    is_running: bool,
-) -> Result<Vec<Garbage>, PathError> {
+pub fn garbage(output_cache: &OutputCache, keep: usize, is_running: bool) -> Result<Vec<Garbage>, PathError> {
+    let home = output_cache.home();
     let mut kept = kept_folders(output_cache, keep);
     kept.extend(output_cache.newer_folders());
     let all_runs = runs(home)?;
@@ -87,7 +83,8 @@ fn why_unrecorded(path: &Path, folder: &str, records: &[Arc<TaskRecord>]) -> Str
 ///
 /// # Errors
 /// What is to be kept cannot be known.
-pub fn unfinished(home: &StateFolder, output_cache: &OutputCache) -> Result<Vec<PathBuf>, PathError> {
+pub fn unfinished(output_cache: &OutputCache) -> Result<Vec<PathBuf>, PathError> {
+    let home = output_cache.home();
     let mut named = output_cache.recorded_folders();
     named.extend(tagged_runs(home, &runs(home)?)?.1);
     let mut shown = HashSet::new();
@@ -186,24 +183,18 @@ fn kept_folders(output_cache: &OutputCache, keep: usize) -> HashSet<String> {
 ///
 /// # Errors
 /// Something could not be removed, or the records could not be written.
-pub fn remove(
-    home: &StateFolder,
-    output_cache: &OutputCache,
-    garbage: Vec<Garbage>,
-    removed: &mut Vec<Garbage>,
-) -> Result<(), PathError> {
-    remove_with(home, output_cache, garbage, removed, |keep| output_cache.drop_records_except(keep))
+pub fn remove(output_cache: &OutputCache, garbage: Vec<Garbage>, removed: &mut Vec<Garbage>) -> Result<(), PathError> {
+    remove_with(output_cache, garbage, removed, |keep| output_cache.drop_records_except(keep))
 }
 
 /// `drop_records_except` forgets the records of all other outputs.
 fn remove_with(
-    home: &StateFolder,
     output_cache: &OutputCache,
     garbage: Vec<Garbage>,
     removed: &mut Vec<Garbage>,
     mut drop_records_except: impl FnMut(&HashSet<String>) -> Result<(), PathError>,
 ) -> Result<(), PathError> {
-    let all_named = output_cache.named_folders();
+    let (home, all_named) = (output_cache.home(), output_cache.named_folders());
     let is_named = |item: &Garbage| {
         item.path.parent() == Some(&home.outputs()) && all_named.contains(name_of(&item.path).as_str())
     };
@@ -264,7 +255,7 @@ mod tests {
         let items = [&output, &unfinished, &old_run].map(garbage);
         let mut removed = Vec::new();
         let mut tries = 0;
-        remove_with(&home, &cache, items.to_vec(), &mut removed, |keep| {
+        remove_with(&cache, items.to_vec(), &mut removed, |keep| {
             tries += 1;
             if output.exists() { Err(records_error(&home, Errno::NOSPC)) } else { cache.drop_records_except(keep) }
         })
@@ -286,12 +277,12 @@ mod tests {
         let left = cache.new_folder(&TaskId::new("c"), &Digest::hash(b"c"), None).unwrap();
         let failed = cache.new_folder(&TaskId::new("d"), &Digest::hash(b"d"), None).unwrap();
         fs::write(failed.join("result.json"), "{}").unwrap();
-        assert_eq!(unfinished(&home, &cache).unwrap(), std::slice::from_ref(&left));
+        assert_eq!(unfinished(&cache).unwrap(), std::slice::from_ref(&left));
         for _ in 0..2 {
             cache.drop_records_except(&cache.named_folders()).unwrap();
             let opened = OutputCache::open(&home).unwrap();
             assert_eq!(opened.all_records().len(), 2, "once in the file, once by its key");
-            assert_eq!(unfinished(&home, &opened).unwrap(), std::slice::from_ref(&left));
+            assert_eq!(unfinished(&opened).unwrap(), std::slice::from_ref(&left));
         }
         fs::remove_dir_all(&replaced).unwrap();
         cache.drop_records_except(&cache.named_folders()).unwrap();
@@ -306,7 +297,7 @@ mod tests {
         append_text(&cache, 0, "a");
         append_text(&cache, 0, "b");
         let whys = |cache: &OutputCache| {
-            let listed = garbage(&home, cache, 1, false).unwrap();
+            let listed = garbage(cache, 1, false).unwrap();
             listed.into_iter().map(|garbage| garbage.why).collect::<Vec<_>>()
         };
         assert_eq!(whys(&cache), ["an older output of t0, manifest m"]);
@@ -337,8 +328,8 @@ mod tests {
             let opened = OutputCache::open(&home).unwrap();
             opened.begin().unwrap();
             assert_eq!((opened.newer_folders().len(), opened.records().len()), (2, 1));
-            assert_eq!(unfinished(&home, &opened).unwrap(), [""; 0].map(PathBuf::from));
-            let listed = garbage(&home, &opened, 1, false).unwrap();
+            assert_eq!(unfinished(&opened).unwrap(), [""; 0].map(PathBuf::from));
+            let listed = garbage(&opened, 1, false).unwrap();
             assert!(listed.iter().all(|garbage| garbage.why.starts_with("an older output")), "{listed:?}");
             opened.drop_records_except(&opened.named_folders()).unwrap();
             let text = fs::read(home.records()).unwrap();
@@ -357,7 +348,7 @@ mod tests {
         let garbage = Garbage { path: output.clone(), bytes: 1, why: String::new() };
         // Which is not for want of space.
         let refused = |_: &HashSet<String>| Err(records_error(&home, Errno::ACCESS));
-        remove_with(&home, &cache, vec![garbage], &mut removed, refused).unwrap_err();
+        remove_with(&cache, vec![garbage], &mut removed, refused).unwrap_err();
         assert!(removed.is_empty());
         assert!(output.exists());
     }

@@ -379,8 +379,8 @@ mod tests {
             let problem = with(more).unwrap_or_default();
             assert!(problem.contains(text), "{more:?}: {problem:?}");
         };
-        assert_refused(&[item("../x", EntryKind::File)], "no path in an output");
-        assert_refused(&[item("/etc/passwd", EntryKind::File)], "no path in an output");
+        assert_refused(&[item("../x", EntryKind::File)], "is not a path in an output");
+        assert_refused(&[item("/etc/passwd", EntryKind::File)], "is not a path in an output");
         assert_refused(&[item("a", EntryKind::Folder)], "twice");
         assert_refused(&[item("c/d", EntryKind::File)], "in no folder");
         assert_refused(&[link("l", "a"), item("l/x", EntryKind::File)], "in no folder");

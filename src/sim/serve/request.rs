@@ -220,11 +220,10 @@ fn check_sampling(fields: &ReadFields, beams: i64, sequences: i64) -> Result<(),
     }
 }
 
-fn tokens(
-    inputs: &Inputs<'_>,
-    engine: &LoadedEngine,
-    row: usize,
-) -> Result<(u64, u64, bool, ServedPrompt), RequestRefusal> {
+/// The tokens of a prompt, the most that its answer may have, whether that is streamed, and the prompt itself.
+pub(super) type ReadPrompt = (u64, u64, bool, ServedPrompt);
+
+fn tokens(inputs: &Inputs<'_>, engine: &LoadedEngine, row: usize) -> Result<ReadPrompt, RequestRefusal> {
     let ids = inputs.ints("input_ids", row).unwrap_or_default();
     if ids.is_empty() {
         return Err(RequestRefusal::backend(
@@ -255,11 +254,7 @@ fn tokens(
     Ok((isl as u64, osl, inputs.switch("streaming", row).unwrap_or(false), prompt))
 }
 
-fn text(
-    inputs: &Inputs<'_>,
-    prompts: &PromptTokens,
-    row: usize,
-) -> Result<(u64, u64, bool, ServedPrompt), RequestRefusal> {
+fn text(inputs: &Inputs<'_>, prompts: &PromptTokens, row: usize) -> Result<ReadPrompt, RequestRefusal> {
     let text = inputs.text("text_input", row).unwrap_or_default();
     let osl = output_length(inputs.int("max_tokens", row))?;
     let isl = prompts.count(&text);

@@ -231,55 +231,46 @@ impl Stream for GuardedResponseStream {
     }
 }
 
+/// What a call is answered with.
+type Served<T> = Result<Response<T>, Status>;
+
 #[tonic::async_trait]
 impl GrpcInferenceService for InferenceService {
-    async fn server_live(&self, _: Request<ServerLiveRequest>) -> Result<Response<ServerLiveResponse>, Status> {
+    async fn server_live(&self, _: Request<ServerLiveRequest>) -> Served<ServerLiveResponse> {
         Ok(Response::new(ServerLiveResponse { live: true }))
     }
 
-    async fn server_ready(&self, _: Request<ServerReadyRequest>) -> Result<Response<ServerReadyResponse>, Status> {
+    async fn server_ready(&self, _: Request<ServerReadyRequest>) -> Served<ServerReadyResponse> {
         Ok(Response::new(ServerReadyResponse { ready: self.0.is_ready }))
     }
 
-    async fn model_ready(&self, request: Request<ModelReadyRequest>) -> Result<Response<ModelReadyResponse>, Status> {
+    async fn model_ready(&self, request: Request<ModelReadyRequest>) -> Served<ModelReadyResponse> {
         let request = request.into_inner();
         let ready = self.0.is_ready && self.0.find(&request.name, &request.version).is_ok();
         Ok(Response::new(ModelReadyResponse { ready }))
     }
 
-    async fn server_metadata(
-        &self,
-        _: Request<ServerMetadataRequest>,
-    ) -> Result<Response<ServerMetadataResponse>, Status> {
+    async fn server_metadata(&self, _: Request<ServerMetadataRequest>) -> Served<ServerMetadataResponse> {
         Ok(Response::new(server(&self.0)))
     }
 
-    async fn model_metadata(
-        &self,
-        request: Request<ModelMetadataRequest>,
-    ) -> Result<Response<ModelMetadataResponse>, Status> {
+    async fn model_metadata(&self, request: Request<ModelMetadataRequest>) -> Served<ModelMetadataResponse> {
         let request = request.into_inner();
         Ok(Response::new(metadata(self.0.find(&request.name, &request.version)?)))
     }
 
-    async fn model_config(
-        &self,
-        request: Request<ModelConfigRequest>,
-    ) -> Result<Response<ModelConfigResponse>, Status> {
+    async fn model_config(&self, request: Request<ModelConfigRequest>) -> Served<ModelConfigResponse> {
         let request = request.into_inner();
         let model = self.0.find(&request.name, &request.version)?;
         Ok(Response::new(ModelConfigResponse { config: Some(model.config.clone()) }))
     }
 
-    async fn model_infer(&self, request: Request<ModelInferRequest>) -> Result<Response<ModelInferResponse>, Status> {
+    async fn model_infer(&self, request: Request<ModelInferRequest>) -> Served<ModelInferResponse> {
         Ok(Response::new(self.0.infer(&request.into_inner()).await?))
     }
 
     /// As with the real server, the response headers come only with the first response.
-    async fn model_stream_infer(
-        &self,
-        request: Request<Streaming<ModelInferRequest>>,
-    ) -> Result<Response<Answers>, Status> {
+    async fn model_stream_infer(&self, request: Request<Streaming<ModelInferRequest>>) -> Served<Answers> {
         let wants_status = request.metadata().get("triton_grpc_error").is_some_and(|value| value == "true");
         let (sender, receiver) = mpsc::unbounded_channel();
         let call = self.0.call();
@@ -314,61 +305,55 @@ impl GrpcInferenceService for InferenceService {
         Ok(Response::new(Box::pin(GuardedResponseStream::new(answers, call))))
     }
 
-    async fn model_statistics(
-        &self,
-        request: Request<ModelStatisticsRequest>,
-    ) -> Result<Response<ModelStatisticsResponse>, Status> {
+    async fn model_statistics(&self, request: Request<ModelStatisticsRequest>) -> Served<ModelStatisticsResponse> {
         let request = request.into_inner();
         Ok(Response::new(statistics(&self.0, &request.name, &request.version)?))
     }
 
-    async fn repository_index(
-        &self,
-        _: Request<RepositoryIndexRequest>,
-    ) -> Result<Response<RepositoryIndexResponse>, Status> {
+    async fn repository_index(&self, _: Request<RepositoryIndexRequest>) -> Served<RepositoryIndexResponse> {
         Ok(Response::new(index(&self.0)))
     }
 
     async fn repository_model_load(
         &self,
         _: Request<RepositoryModelLoadRequest>,
-    ) -> Result<Response<RepositoryModelLoadResponse>, Status> {
+    ) -> Served<RepositoryModelLoadResponse> {
         Err(load_refused().into())
     }
 
     async fn repository_model_unload(
         &self,
         _: Request<RepositoryModelUnloadRequest>,
-    ) -> Result<Response<RepositoryModelUnloadResponse>, Status> {
+    ) -> Served<RepositoryModelUnloadResponse> {
         Err(load_refused().into())
     }
 
     async fn system_shared_memory_status(
         &self,
         _: Request<SystemSharedMemoryStatusRequest>,
-    ) -> Result<Response<SystemSharedMemoryStatusResponse>, Status> {
+    ) -> Served<SystemSharedMemoryStatusResponse> {
         Ok(Response::new(SystemSharedMemoryStatusResponse::default()))
     }
 
     async fn cuda_shared_memory_status(
         &self,
         _: Request<CudaSharedMemoryStatusRequest>,
-    ) -> Result<Response<CudaSharedMemoryStatusResponse>, Status> {
+    ) -> Served<CudaSharedMemoryStatusResponse> {
         Ok(Response::new(CudaSharedMemoryStatusResponse::default()))
     }
 
-    async fn trace_setting(&self, _: Request<TraceSettingRequest>) -> Result<Response<TraceSettingResponse>, Status> {
+    async fn trace_setting(&self, _: Request<TraceSettingRequest>) -> Served<TraceSettingResponse> {
         Ok(Response::new(trace_message()))
     }
 
-    async fn log_settings(&self, _: Request<LogSettingsRequest>) -> Result<Response<LogSettingsResponse>, Status> {
+    async fn log_settings(&self, _: Request<LogSettingsRequest>) -> Served<LogSettingsResponse> {
         Ok(Response::new(log_message()))
     }
 }
 
 #[tonic::async_trait]
 impl Health for InferenceService {
-    async fn check(&self, _: Request<HealthCheckRequest>) -> Result<Response<HealthCheckResponse>, Status> {
+    async fn check(&self, _: Request<HealthCheckRequest>) -> Served<HealthCheckResponse> {
         let status = if self.0.is_ready { ServingStatus::Serving } else { ServingStatus::NotServing };
         Ok(Response::new(HealthCheckResponse { status: status.into() }))
     }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::answer::ServedPrompt;
 use super::inputs::{Inputs, RequestRefusal};
 use super::load::{LoadError, LoadedEngine, VllmLoadError};
-use super::request::PromptTokens;
+use super::request::{PromptTokens, ReadPrompt};
 use crate::core::{Chunking, EngineLimits, SchedulerPolicy};
 use crate::{engine, engine_limits};
 use base::files::read_text;
@@ -101,11 +101,7 @@ fn read(path: &Path) -> Result<LoadedEngine, VllmLoadError> {
 }
 
 /// Lengths, streaming and prompt of a row.
-pub(super) fn text(
-    inputs: &Inputs<'_>,
-    prompts: &PromptTokens,
-    row: usize,
-) -> Result<(u64, u64, bool, ServedPrompt), RequestRefusal> {
+pub(super) fn text(inputs: &Inputs<'_>, prompts: &PromptTokens, row: usize) -> Result<ReadPrompt, RequestRefusal> {
     let text = inputs.text("text_input", row).unwrap_or_default();
     let settings: Map<String, Value> = match inputs.text("sampling_parameters", row) {
         Some(settings) if !settings.is_empty() => serde_json::from_slice(&settings).map_err(|error| {

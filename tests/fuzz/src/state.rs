@@ -68,7 +68,7 @@ fn look_at_records(data: &[u8]) {
     }
     let _ = cache.look_up(&Digest::hash(data));
     let _ = cache.last("m", &TaskId::new("a"));
-    let _ = garbage(&home, &cache, 1, false);
+    let _ = garbage(&cache, 1, false);
 }
 
 /// A cache with its seal.
