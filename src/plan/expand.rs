@@ -353,7 +353,7 @@ mod filled_in_tests {
     use crate::{Plan, expand};
     use base::spec::Scenario;
 
-    fn plan(command: &str, bench: &str) -> Result<Plan, String> {
+    fn plan(command: &str, bench: &str) -> Result<Plan, Box<str>> {
         let folder = tempfile::tempdir().unwrap();
         let text = format!(
             "regatta: 1\nname: m\nstages:\n  ours:\n    serve:\n      command: {command}\n  measure:\n    bench: {{ stop: \
@@ -362,7 +362,7 @@ mod filled_in_tests {
         std::fs::write(folder.path().join("m.yaml"), text).unwrap();
         let library = crate::manifest::ManifestLibrary::new(folder.path());
         let manifest = crate::manifest::load(&library, "m.yaml", &crate::manifest::GivenValues::default());
-        manifest.and_then(|manifest| expand(&manifest)).map_err(|wrong| wrong.render(false))
+        manifest.and_then(|manifest| expand(&manifest)).map_err(|wrong| wrong.render(false).into())
     }
 
     fn bench(settings: &str) -> Bench {

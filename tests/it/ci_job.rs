@@ -158,7 +158,10 @@ impl ActionRun {
         for part in parts {
             let (name, rest) = part.split_once(" }}").unwrap();
             let usual = match name.strip_prefix("inputs.") {
-                Some(input) => action["inputs"][input].as_object().expect("a declared input")["default"].as_str(),
+                Some(input) => {
+                    let declared = action["inputs"][input].as_object().expect("a declared input");
+                    declared.get("default").and_then(Value::as_str)
+                }
                 None => None,
             };
             out += self.inputs.get(name).map(String::as_str).or(usual).unwrap_or_else(|| panic!("{name} has no value"));

@@ -323,7 +323,7 @@ fn a_server_below_a_prefix_is_asked_for_its_models_there() {
     below.protocol = Transport::Http(Http { path, ..Http::new(Api::OpenaiChat) });
     // There is none, so the root is asked, too.
     let refused = wait_for(run(&below, &Stop::new(), |_| {})).unwrap_err().to_string();
-    assert!(refused.contains("it has ensemble, tensorrt_llm"), "{refused}");
+    assert!(refused.contains("it has several models, ensemble, tensorrt_llm"), "{refused}");
 }
 
 #[test]
@@ -430,7 +430,7 @@ fn a_server_that_is_not_there_and_a_model_that_is_not_there_are_reported_before_
     }
     let unnamed = BenchSpec { model: String::new(), ..spec(&address, Api::OpenaiChat, 1) };
     let refused = wait_for(run(&unnamed, &stop, |_| {})).unwrap_err().to_string();
-    assert!(refused.contains("it has ensemble, tensorrt_llm, tensorrt_llm_bls"), "{refused}");
+    assert!(refused.contains("it has several models, ensemble, tensorrt_llm, tensorrt_llm_bls"), "{refused}");
 }
 
 #[test]

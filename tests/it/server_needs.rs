@@ -202,7 +202,7 @@ fn a_server_that_still_loads_is_waited_for() {
     is_measured(&server.bench(&world, &["--ready-timeout", "5m"]));
     assert_eq!(probes.load(Ordering::SeqCst), 4);
     let absent = world.regatta(&["bench", "openai://127.0.0.1:9", "-n", "1", "--ready-timeout", "300ms"]);
-    absent.shows("was not ready within 300ms: no connection").shows("`ready_timeout` sets how long");
+    absent.shows("was not ready within 300ms: no connection").shows("`--ready-timeout` sets how long");
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn a_field_that_the_server_refuses_is_left_out_by_the_setting_that_the_failure_n
     );
     let refused = openai.bench(&world, &[]);
     refused
-        .shows("try      `request: { length_field: max_completion_tokens }`")
+        .shows("try      `--length-field max_completion_tokens` sends the length of answers")
         .shows("--length-field max_completion_tokens");
     openai.bench(&world, &["--warmup", "0"]).shows("--length-field max_completion_tokens");
     is_measured(&openai.bench(&world, &["--length-field", "max_completion_tokens"]));

@@ -359,7 +359,7 @@ fn what_tools_do_by_default_is_done_or_noted() {
     assert_eq!(field("aiperf profile -m m --endpoint-type completions --osl 4"), None);
     assert_eq!(field("vllm bench serve --backend openai-chat --endpoint /v1/chat/completions --model m"), newer);
     assert_eq!(field("vllm bench serve --model m"), None);
-    let scales = |line: &str| import(line).notes.iter().any(|note| note.contains("all gaps are scaled"));
+    let scales = |line: &str| import(line).notes.iter().any(|note| note.contains("scales all gaps by one factor"));
     assert!(scales("vllm bench serve --model m --request-rate 20"));
     assert!(!scales("vllm bench serve --model m") && !scales("vllm bench serve --model m --max-concurrency 4"));
     assert!(!scales("python3 -m sglang.bench_serving --request-rate 20"));
@@ -383,7 +383,7 @@ fn lines_that_would_measure_another_load_are_refused_with_what_to_do() {
         ),
         (
             "aiperf profile --model m --url localhost:8000 --user-centric-rate 1.0 --num-users 15 --session-turns-mean 20 --benchmark-duration 60 --osl 100",
-            &["turns of a user begin 15 s apart", "--concurrency 15"],
+            &["starts the turns of a user 15 s apart", "--concurrency 15"],
         ),
         ("genai-perf --help", &["cannot translate `genai-perf --help`"]),
         ("genai-perf create-template", &["cannot translate `genai-perf create-template`"]),
@@ -428,7 +428,9 @@ fn todays_lines_of_fill_template_are_one_repository_and_other_models_keep_their_
 fn settings_of_trtllm_bench_are_read_from_a_file_beside_it() {
     let world = World::new();
     let line = "trtllm-bench --model m throughput --dataset d.jsonl --extra_llm_api_options ./options.yml";
-    world.good(&["import", "--", line]).shows("the content of that file belongs under `options`");
+    let absent = world.regatta(&["import", "--", line]);
+    assert_eq!(absent.code, 2, "{absent:?}");
+    absent.shows("its content belongs under `options`");
     world.file("options.yml", "enable_attention_dp: true\ncuda_graph_config: { max_batch_size: 8 }\n");
     let printed = world.good(&["import", "--", line]).stdout;
     assert!(printed.contains("enable_attention_dp: true") && !printed.contains("belongs under"), "{printed}");

@@ -116,11 +116,11 @@ impl Growth {
         })
     }
 
-    /// Of 200 stationary queues at ρ = 0.9 with 300, 1,000 and 3,000 Poisson arrivals at most 0.5 % of M/M/4 and none of
-    /// M/D/8 and of batches of 16 say so, at most 1.5 % of lognormal services (M/G/4), 4.5 % where one service in ten is
-    /// nine times as long (M/H2/4), and 5.5 % of arrivals in bursts. At ρ = 1.05 with 3,000 arrivals it is said of 90 %
-    /// of M/M/4, 99 % of M/D/8, 86 % of M/G/4, 67 % of M/H2/4, and 51 % of bursts. `tests/bench/verdicts.rs` prints
-    /// this.
+    /// Of 200 stationary queues at ρ = 0.9 with 300, 1,000 and 3,000 Poisson arrivals at most 0.5 % of M/M/4 and none
+    /// of M/D/8 and of batches of 16 say so, at most 1.5 % of lognormal services (M/G/4), 4.5 % where one service in
+    /// ten is nine times as long (M/H2/4), and 5.5 % of arrivals in bursts. At ρ = 1.05 with 3,000 arrivals it is said
+    /// of 90 % of M/M/4, 99 % of M/D/8, 86 % of M/G/4, 67 % of M/H2/4, and 51 % of bursts. `tests/bench/verdicts.rs`
+    /// prints this.
     pub fn is_likely(&self) -> bool {
         let has_backlog = self.late > BACKLOG * self.without_queue.max(1.0);
         self.last_third_longer > NOT_BY_CHANCE

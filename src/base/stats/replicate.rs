@@ -435,8 +435,8 @@ mod tests {
                 (0..400).map(|_| compare()).collect()
             };
             let detectable = judged(0.0).iter().filter_map(|row| row.detectable_percent).sum::<f64>() / 400.0;
-            let found = judged(detectable).iter().filter(|row| row.conclusion == Conclusion::Different).count();
-            assert!((320..=390).contains(&found), "{detectable:.2} %: {found} of 400");
+            let judged_apart = judged(detectable).iter().filter(|row| row.conclusion == Conclusion::Different).count();
+            assert!((320..=390).contains(&judged_apart), "{detectable:.2} %: {judged_apart} of 400");
         }
     }
 

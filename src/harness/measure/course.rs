@@ -2,8 +2,8 @@
 //! rest, a step, or a rise over all of it. A mean over the window would hide them. Pure.
 //!
 //! TTFT, TPOT and the longest stall of each answer are looked at in the order of arrivals: [`LatencyShift`] finds steps
-//! and rises, and ranks find a beginning of a few requests. A queue starts empty, so the first requests of a run are its
-//! quickest; a beginning that is slower than all but a twentieth of what comes later is caused by the server.
+//! and rises, and ranks find a beginning of a few requests. A queue starts empty, so the first requests of a run are
+//! its quickest; a beginning that is slower than all but a twentieth of what comes later is caused by the server.
 //!
 //! The longest stall stands for inter-token latency: a few long gaps among many tokens move the tail of ITL, and hardly
 //! TPOT, which is their mean. Where TPOT changes its stalls change, too, so only the change of TPOT is reported.
@@ -30,8 +30,8 @@ const MOST_OF_RUN: f64 = 0.4;
 /// How much the headline must be above the rest, as mean or as p99, for a beginning to matter.
 pub(crate) const MEAN_ABOVE: f64 = 1.1;
 pub(crate) const P99_ABOVE: f64 = 1.2;
-/// By how much the mean of the longest stalls must change, ms: shorter ones come and go with the processes of the client's
-/// machine, and no reader sees them.
+/// By how much the mean of the longest stalls must change, ms: shorter ones come and go with the processes of the
+/// client's machine, and no reader sees them.
 pub(crate) const STALL_MS: f64 = 50.0;
 /// Within less time a level changes as this machine's processes take turns.
 const LEAST_NS: u64 = 1_000_000_000;

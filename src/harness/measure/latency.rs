@@ -177,8 +177,8 @@ latencies! {
         title: "time to first token",
         about: "How long a user waits for the first token, including the wait inside the client.",
         formula: "socket read of the first chunk with a token − intended arrival",
-        mind: "A role chunk is not a token; a token with empty text is one. A late client makes it worse, never better. \
-               Text of `content`, of reasoning and of tool calls counts alike, and records do not keep which \
+        mind: "A role chunk is not a token; a token with empty text is one. A late client makes it worse, never \
+               better. Text of `content`, of reasoning and of tool calls counts alike, and records do not keep which \
                it was: numbers of a tool that leaves one of them out are, for such answers, not what it would print.",
         limit: Some(LimitedMetric::Ttft),
         has_curve: true,

@@ -6,7 +6,8 @@ use crate::measure::collector::Collector;
 use crate::verdict::metric_vector_tests::ended;
 use crate::*;
 
-/// Requests every 20 ms, the first token of each after 50 ms; `gap_ms` is the time before each later token of a request.
+/// Requests every 20 ms, the first token of each after 50 ms; `gap_ms` is the time before each later token of a
+/// request.
 fn with_stalls(requests: u64, tokens: u64, gap_ms: impl Fn(u64, u64) -> u64) -> Collector {
     let mut collector = Collector::new();
     for index in 0..requests {
@@ -39,9 +40,9 @@ fn rate_limited(requests: u64) -> Collector {
     let mut collector = Collector::new();
     for index in 0..requests {
         let at = index * 10;
-        let why = || "HTTP status 429: Too Many Requests".to_owned();
+        let refusal = || "HTTP status 429: Too Many Requests".to_owned();
         let (end, chunks, how) = match at % 1_000 {
-            900.. => (at + 2, Vec::new(), RequestEnd::Failed { class: FailureClass::Refused, why: why() }),
+            900.. => (at + 2, Vec::new(), RequestEnd::Failed { class: FailureClass::Refused, why: refusal() }),
             _ => (at + 30, vec![(at + 30, 1)], RequestEnd::Ok),
         };
         ended(&mut collector, index, (at, at, end), 1, &chunks, how);

@@ -116,7 +116,7 @@ pub(super) fn identity(result: &RunResult, evidence: &Evidence, found: &mut Verd
         let is_rehearsal = result.loadgen.as_ref().is_some_and(|loadgen| loadgen.rehearsal);
         let severity = if is_rehearsal { ReasonSeverity::Warning } else { ReasonSeverity::InvalidServer };
         let text = format!(
-            "the simulator runs at `speed: {speed}`: its time does not run with the clock, so these rates and \
+            "the simulator runs at speed {speed}: its time does not run with the clock, so these rates and \
              latencies are of nothing that it simulates; {}",
             VerdictCheck::Speed.cure()
         );

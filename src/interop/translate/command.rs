@@ -254,7 +254,10 @@ fn without_env(env: &Env, mut translation: Translation) -> Translation {
     }
     // A client of OpenAI's interfaces has its key as `--api-key-env`, and llmperf the address of the server.
     let is_address = |name: &String| translation.tool == "token_benchmark_ray.py" && name == "OPENAI_API_BASE";
-    let is_read = |name: &String| matches!(&translation.kind, TranslationKind::Bench(bench) if is_address(name) || bench.args.contains(name));
+    let is_read = |name: &String| match &translation.kind {
+        TranslationKind::Bench(bench) => is_address(name) || bench.args.contains(name),
+        _ => false,
+    };
     let unread: Vec<String> = env.0.iter().map(|(name, _)| name.clone()).filter(|name| !is_read(name)).collect();
     for name in unread {
         let mut builder = TranslationBuilder::default();

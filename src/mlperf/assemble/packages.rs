@@ -217,8 +217,10 @@ impl SubmissionTree {
 
     /// Whether a file of a part is in it.
     pub(super) fn is_used(&self, from: &Path) -> bool {
-        let is_it = |source: &FileSource| matches!(source, FileSource::Copy(path) | FileSource::Truncated(path) if path == from);
-        self.files.values().any(is_it)
+        self.files.values().any(|source| match source {
+            FileSource::Copy(path) | FileSource::Truncated(path) => path == from,
+            FileSource::Text(_) => false,
+        })
     }
 
     /// Whether there is a file below a folder.

@@ -124,23 +124,23 @@ fn settings(to: &mut SubmissionFindings, folder: &Path, test: TestMode, audit: &
 /// The answers of TEST06: their number, and what the test looks at.
 fn test06(to: &mut SubmissionFindings, at: &Path, benchmark: &Benchmark, scenario: MlperfScenario) {
     let fix = "run the test with its audit.config and verify it again";
-    let found = match test06_answers(at, scenario, &benchmark.end_ids) {
+    let answers = match test06_answers(at, scenario, &benchmark.end_ids) {
         None => return,
-        Some(Ok(found)) => found,
+        Some(Ok(answers)) => answers,
         // Published results have a truncated log here.
         Some(Err(error)) => {
             return finding!(to; Review, Unreadable, at, format!("its answers cannot be verified again: {error}"),
                 "the verification is of the samples that the test logged", fix);
         }
     };
-    answers::repeated(to, at, found.answers as usize, found.different.len());
+    answers::repeated(to, at, answers.answers as usize, answers.different.len());
     findings! { to;
         Refused, AuditLog, at,
-            (1..FEWEST_ANSWERS).contains(&found.answers)
-                .then(|| format!("it holds {} answers, about 100 are sampled", found.answers)),
+            (1..FEWEST_ANSWERS).contains(&answers.answers)
+                .then(|| format!("it holds {} answers, about 100 are sampled", answers.answers)),
             "the verification is of the samples that the test logged", fix;
     }
-    for offence in found.first_offences {
+    for offence in answers.first_offences {
         finding!(to; Refused, AuditLog, at, offence,
             "the answers that the test logged show that it failed, whatever verify_accuracy.txt has", fix);
     }

@@ -46,6 +46,11 @@ pub use witness::Witnesses;
 const NOT_IN_V4_1: [SubmissionCheck; 3] =
     [SubmissionCheck::EqualIssue, SubmissionCheck::SystemName, SubmissionCheck::Calibration];
 
+/// What of a log cannot be read, and why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+struct UnreadableText(String);
+
 /// What the submission check saw.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SubmissionReport {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha1::{Digest as _, Sha1};
 
+use super::UnreadableText;
 use super::checks::{Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::tree::{ResultEntry, files};
 use crate::SubmissionLayout;
@@ -108,7 +109,7 @@ fn average(
     let average = match PowerAverage::parse(&text, window) {
         Ok(average) => average,
         Err(error) => {
-            finding!(to; Refused, Power, &at, error, "every sample is read", REPACK_HINT);
+            finding!(to; Refused, Power, &at, error.0, "every sample is read", REPACK_HINT);
             return None;
         }
     };
@@ -349,7 +350,7 @@ pub(super) struct PowerAverage {
 
 impl PowerAverage {
     /// Of a whole spl.txt. Err: a line that the official checker cannot read.
-    pub(super) fn parse(text: &str, window: PowerWindow) -> Result<Self, String> {
+    pub(super) fn parse(text: &str, window: PowerWindow) -> Result<Self, UnreadableText> {
         let mut average = Self::default();
         let mut sum = 0.0;
         let mut last: Option<(DateTime, f64)> = None;
@@ -357,7 +358,8 @@ impl PowerAverage {
             if !line.starts_with("Time") {
                 continue;
             }
-            let sample = PowerSample::parse(line).map_err(|fault| format!("line {}: {fault}", index + 1))?;
+            let sample =
+                PowerSample::parse(line).map_err(|fault| UnreadableText(format!("line {}: {fault}", index + 1)))?;
             if !(window.begin < sample.at && sample.at < window.end) {
                 continue;
             }
@@ -395,15 +397,16 @@ impl PowerAverage {
 }
 
 impl PowerSample {
-    fn parse(line: &str) -> Result<Self, String> {
+    fn parse(line: &str) -> Result<Self, UnreadableText> {
         let fields: Vec<&str> = line.split(',').map(str::trim).collect();
         let field = |index: usize| fields.get(index).copied().unwrap_or_default();
         let number = |index: usize| field(index).parse::<f64>().ok();
-        let at = time(field(1)).ok_or_else(|| format!("`{}` is not a time, MM-DD-YYYY HH:MM:SS.fff", field(1)))?;
+        let at = time(field(1))
+            .ok_or_else(|| UnreadableText(format!("`{}` is not a time, MM-DD-YYYY HH:MM:SS.fff", field(1))))?;
         if field(2) != "Watts" {
-            return Err(format!("`{}` is where `Watts` is due", field(2)));
+            return Err(UnreadableText(format!("`{}` is where `Watts` is due", field(2))));
         }
-        let watts = number(3).ok_or_else(|| format!("`{}` is not a number of watts", field(3)))?;
+        let watts = number(3).ok_or_else(|| UnreadableText(format!("`{}` is not a number of watts", field(3))))?;
         // Where the names `Watts` are: of the line, or of its channels.
         let names = if fields.get(12) == Some(&"Ch1") { (13..fields.len()).step_by(9).collect() } else { vec![2] };
         let product = |name: usize| match (number(name + 3), number(name + 5), number(name + 7)) {
@@ -469,7 +472,7 @@ mod tests {
 
     #[test]
     fn a_line_that_cannot_be_read_is_named() {
-        let parse_error = |line: &str| PowerAverage::parse(&format!("{TEXT}{line}\n"), window()).unwrap_err();
+        let parse_error = |line: &str| PowerAverage::parse(&format!("{TEXT}{line}\n"), window()).unwrap_err().0;
         assert_eq!(parse_error("Time,08-24-2023 10:15:03.600,Watts,none"), "line 8: `none` is not a number of watts");
         assert_eq!(parse_error("Time,08-24-2023 10:15:03.600"), "line 8: `` is where `Watts` is due");
         assert_eq!(parse_error("Time,08-24-2023 10:15:03.600,Volts,230.0"), "line 8: `Volts` is where `Watts` is due");

@@ -21,6 +21,7 @@ use jiff::civil::DateTime;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::UnreadableText;
 use super::checks::{FindingWeight, REPACK, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use base::files::read_text;
 use base::units::counted;
@@ -316,9 +317,9 @@ impl Engine<'_> {
 
     /// The values of keys, and counts the outcome. None: not all of them are there, or one cannot be read.
     fn values(&mut self, keys: &[&str]) -> Option<Vec<f64>> {
-        match keys.iter().map(|key| self.value(key).transpose()).collect::<Option<Result<Vec<f64>, String>>>() {
+        match keys.iter().map(|key| self.value(key).transpose()).collect::<Option<Result<Vec<f64>, UnreadableText>>>() {
             None => self.outcomes.absent += 1,
-            Some(Err(text)) => self.unreadable(DETAIL_FILE, text),
+            Some(Err(error)) => self.unreadable(DETAIL_FILE, error.0),
             Some(Ok(values)) => {
                 self.outcomes.checked += 1;
                 return Some(values);
@@ -328,7 +329,7 @@ impl Engine<'_> {
     }
 
     /// Of a key, a time in seconds. Err: what cannot be read.
-    fn value(&self, key: &str) -> Result<Option<f64>, String> {
+    fn value(&self, key: &str) -> Result<Option<f64>, UnreadableText> {
         match key {
             UNPADDED => {
                 let is_unpadded = self.detail.loadgen_version().is_some_and(|version| version.starts_with("4."));
@@ -345,8 +346,10 @@ impl Engine<'_> {
         match value.as_str() {
             // Built outside of a git work tree, it writes NA.
             Some("NA") => Ok(None),
-            Some(text) => seconds(text).map(Some).ok_or_else(|| format!("`{key}` is not a number or time: {text:?}")),
-            None => value.as_f64().map(Some).ok_or_else(|| format!("`{key}` is not a number: {value}")),
+            Some(text) => seconds(text)
+                .map(Some)
+                .ok_or_else(|| UnreadableText(format!("`{key}` is not a number or time: {text:?}"))),
+            None => value.as_f64().map(Some).ok_or_else(|| UnreadableText(format!("`{key}` is not a number: {value}"))),
         }
     }
 }

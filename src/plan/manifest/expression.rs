@@ -414,9 +414,9 @@ fn no_attribute(walked: &str, step: &str, value: &Value, place: Span) -> Diagnos
     let is_map = value.kind() == ValueKind::Map && may_suggest();
     let names = is_map.then(|| value.try_iter().into_iter().flatten().map(|name| name.to_string()));
     let keys: Vec<String> = names.into_iter().flatten().collect();
-    let known = keys.iter().map(String::as_str);
+    let candidates = keys.iter().map(String::as_str);
     if walked == "stages" {
-        return unknown_stage(step, place, known);
+        return unknown_stage(step, place, candidates);
     }
     let is_reference = matches!(value.kind(), ValueKind::String | ValueKind::Seq);
     if let Some(stage) = walked.strip_prefix("stages.").filter(|_| is_reference) {
@@ -434,7 +434,7 @@ fn no_attribute(walked: &str, step: &str, value: &Value, place: Span) -> Diagnos
         ValueKind::None => format!("`{walked}` is none here"),
         kind => format!("`{walked}` is a {kind}, it has no keys"),
     };
-    Diagnostic::error(format!("`{walked}` has no `{step}`")).at(place, label).maybe_hint(did_you_mean(step, known))
+    Diagnostic::error(format!("`{walked}` has no `{step}`")).at(place, label).maybe_hint(did_you_mean(step, candidates))
 }
 
 /// Filters that people use in manifests: for suggestions only.

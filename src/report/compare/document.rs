@@ -403,8 +403,8 @@ pub fn run_counts(comparison: &Comparison) -> String {
     format!("{a} and {b}{count}")
 }
 
-/// `better (detectable: 1.5 %)`, `worse, exploratory`, `cannot tell (detectable: 12.1 %), 9 runs each could`; nothing where
-/// one run shows nothing.
+/// `better (detectable: 1.5 %)`, `worse, exploratory`, `cannot tell (detectable: 12.1 %), 9 runs each could`; nothing
+/// where one run shows nothing.
 fn judgement_text(delta: &Delta) -> String {
     let Some(judged) = delta.judgement.filter(|judged| *judged != Judgement::NotJudged) else { return String::new() };
     let runs = delta.runs_needed.map(|runs| format!(", {runs} runs each could")).unwrap_or_default();

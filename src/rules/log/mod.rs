@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(answer(Some(3)).tokens().map(|tokens| tokens.len()).unwrap(), 2);
         assert_eq!(LoggedAnswer::default().tokens().unwrap(), Vec::<u32>::new());
         let torn = LoggedAnswer { data: wide[..3].to_vec(), offset: 7, ..LoggedAnswer::default() };
-        assert!(torn.tokens().unwrap_err().to_string().contains("at byte 7: 3 bytes are no whole number"));
+        assert!(torn.tokens().unwrap_err().to_string().contains("at byte 7: 3 bytes are not a whole number"));
     }
 
     #[test]

@@ -20,7 +20,8 @@ fn replacements_that_fill_the_memory_are_refused() {
 #[test]
 fn a_pattern_that_takes_hours_for_a_long_text_is_given_up() {
     let text = r#"{"version":"1.0","added_tokens":[],"model":{"type":"WordLevel","vocab":{"a":0},"unk_token":"a"},
-            "pre_tokenizer":{"type":"Split","pattern":{"Regex":"(?<!x)a(?=a*c|)"},"behavior":"Isolated","invert":false}}"#;
+            "pre_tokenizer":{"type":"Split","pattern":{"Regex":"(?<!x)a(?=a*c|)"},"behavior":"Isolated",
+                "invert":false}}"#;
     let tokenizer = Tokenizer::from_bytes(text.as_bytes()).unwrap();
     // A long text is encoded as a short one is.
     let long = "b".repeat(SHORT_TEXT + 1);

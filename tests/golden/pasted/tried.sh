@@ -53,7 +53,6 @@ aiperf profile --model m --endpoint-type rankings --url localhost:8080 --request
 guidellm benchmark --target "http://localhost:8000" --rate-type sweep --max-seconds 30 --data "prompt_tokens=256,output_tokens=128" --output-path report.json
 guidellm benchmark --target http://localhost:8000 --rate-type concurrent --rate 1,8,64 --max-requests 500 --data '{"prompt_tokens":128,"prompt_tokens_stdev":16,"output_tokens":64,"samples":1000}' --processor meta-llama/Llama-3.1-8B-Instruct
 guidellm benchmark --target http://localhost:8000 --rate-type poisson --rate 5 --max-seconds 60 --data openai/gsm8k --data-args '{"prompt_column":"question","name":"main","split":"test"}'
-guidellm benchmark run --target http://localhost:8000 --profile constant --rate 10 --max-seconds 120 --data data.jsonl --data-args '{"prompt_column":"text"}'
 guidellm benchmark --scenario chat --target http://localhost:8000
 # llmperf. https://github.com/ray-project/llmperf
 OPENAI_API_BASE="http://localhost:8000/v1" python token_benchmark_ray.py --model "meta-llama/Llama-2-7b-chat-hf" --mean-input-tokens 550 --stddev-input-tokens 150 --mean-output-tokens 150 --stddev-output-tokens 10 --max-num-completed-requests 2 --timeout 600 --num-concurrent-requests 1 --results-dir "result_outputs" --llm-api openai --additional-sampling-params '{}'
