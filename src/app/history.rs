@@ -91,7 +91,7 @@ fn measurements(
     Ok((points, sweeps))
 }
 
-/// `None`: it is no measurement of speed.
+/// `None`: it does not measure speed.
 fn point(
     run: RunId,
     tags: Vec<RunTag>,

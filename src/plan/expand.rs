@@ -356,8 +356,8 @@ mod filled_in_tests {
     fn plan(command: &str, bench: &str) -> Result<Plan, Box<str>> {
         let folder = tempfile::tempdir().unwrap();
         let text = format!(
-            "regatta: 1\nname: m\nstages:\n  ours:\n    serve:\n      command: {command}\n  measure:\n    bench: {{ stop: \
-             {{ requests: 9 }}, input_tokens: {{ fixed: 1 }}, output_tokens: {{ fixed: 1 }}, {bench} }}\n"
+            "regatta: 1\nname: m\nstages:\n  ours:\n    serve:\n      command: {command}\n  measure:\n    bench: {{ \
+             stop: {{ requests: 9 }}, input_tokens: {{ fixed: 1 }}, output_tokens: {{ fixed: 1 }}, {bench} }}\n"
         );
         std::fs::write(folder.path().join("m.yaml"), text).unwrap();
         let library = crate::manifest::ManifestLibrary::new(folder.path());

@@ -14,8 +14,8 @@ pub(crate) struct MetricRow {
     pub cells: Vec<String>,
     /// From when it counts, and of which requests.
     pub meaning: String,
-    /// The window, who counted tokens, the rule of percentiles, and intervals or why there are none: other metrics may
-    /// have the same.
+    /// The window, who counted tokens, the rule of percentiles, and intervals or why they are missing: other metrics
+    /// may have the same.
     pub method: Vec<String>,
 }
 

@@ -352,7 +352,7 @@ mod tests {
             estimates_note(&[offline(), offline()], &basis),
             "model, not a measurement: the benchmarks take 7 min 12 s, 0.96 GPU-hours on 8 GPUs, by the twin \
                 sim-h200-x8\n  \
-             step times of llama2-70b on H200: fitted to rows of v5.1 (fitted, −15 to +15 % of the tokens \
+             step times of llama2-70b on H200: fitted to rows of v5.1 (fitted ±15 % of the tokens \
                 per second)\n  \
              4,000 requests of a load were simulated, more are in proportion\n  \
              builds and starts of servers are not counted"

@@ -464,8 +464,8 @@ mod tests {
         insta::assert_snapshot!(what_if(&rows, "ttft_p99<450ms", &[], "").terminal(Styler::OFF), @r"
         A model, not a measurement: the highest rate with ttft_p99<450ms; Offline without limits
         no.  system  benchmark  GPUs        req/s  tok/s  tok/s/GPU  TTFT p50     p99  TPOT p50      p99  step times
-        1 *  a       benchmark     1         4.00    400        400   50.0 ms  360 ms   9.00 ms  18.0 ms  assumed, −35 to +35 %
-        2 *  b       benchmark     2  all at once    600        300   50.0 ms  32.3 s   8.00 ms      n/a  assumed, −35 to +35 %
+        1 *  a       benchmark     1         4.00    400        400   50.0 ms  360 ms   9.00 ms  18.0 ms  assumed ±35 %
+        2 *  b       benchmark     2  all at once    600        300   50.0 ms  32.3 s   8.00 ms      n/a  assumed ±35 %
         * Pareto-optimal: most tok/s of the benchmark for its number of GPUs
         tokens: prompts 128, answers 64: answers as in this benchmark
         step times: assumed from the data sheet, fitted to nothing

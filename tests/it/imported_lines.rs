@@ -180,7 +180,10 @@ fn a_run_of_guidellm_ends_with_its_records() {
     let data = bench(&counted).keys["data"].clone();
     assert_eq!(data, json!({"first": 20}));
     assert!(has_note(&counted, "Regatta needs `output_tokens`"));
-    assert!(has_note(&line("", file, "kind=max_duration,seconds=60"), "ends with the last record"));
+    assert!(has_note(
+        &line("", file, "kind=max_duration,seconds=60"),
+        "GuideLLM also ends a run after the last record"
+    ));
     let quoted = bench(&line("", synthetic, r#"'{"kind":"max_duration","seconds":"30"}'"#));
     assert_eq!(option(&quoted, "--duration"), Some("30s"));
     assert_eq!(option(&bench(&line("", synthetic, "kind=max_requests,count=1e3")), "--requests"), Some("1000"));

@@ -303,7 +303,7 @@ fn a_field_that_the_server_refuses_is_left_out_by_the_setting_that_the_failure_n
     let without = mistral.bench(&world, &["--extra", "stream_options:null"]);
     is_measured(&without);
     let all = format!("{}{}", without.stdout, without.stderr);
-    assert!(all.contains("chunks stand in; name a `tokenizer`") && !all.contains("include_usage"), "{all}");
+    assert!(all.contains("chunks stand in; name a `--tokenizer`") && !all.contains("include_usage"), "{all}");
 }
 
 #[test]

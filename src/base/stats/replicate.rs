@@ -48,7 +48,7 @@ pub struct JudgedRow {
     pub p: Option<f64>,
     pub conclusion: Conclusion,
     /// The smallest change, percent of the first side, that runs like these show in nine of ten cases, if no other row
-    /// shows one; absent where there is no test.
+    /// shows one; absent without a test.
     pub detectable_percent: Option<f64>,
 }
 

@@ -25,7 +25,7 @@ pub(crate) const LEAST_SLOW: usize = 3;
 const LEAST_SLOW_OF_USERS: usize = 10;
 /// Of the beginning, that must be slower than 95 % of the second half.
 const SLOW_SHARE: f64 = 0.9;
-/// A longer one is no beginning.
+/// A longer one is not a beginning.
 const MOST_OF_RUN: f64 = 0.4;
 /// How much the headline must be above the rest, as mean or as p99, for a beginning to matter.
 pub(crate) const MEAN_ABOVE: f64 = 1.1;

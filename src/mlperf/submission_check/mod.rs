@@ -3,7 +3,7 @@
 //! It gives two verdicts. *Refused*: MLCommons would not accept it. That has parity with the official checker of the
 //! round, which `tests/bench/published` compares on published results, and is stricter only where no published result
 //! is concerned: a run that LoadGen called INVALID, LoadGen's errors, logs that contradict one another. *Review*:
-//! MLCommons accepts it, and a reviewer may object. Each finding has a grade beside it ([`FindingGrade`]), since one
+//! MLCommons accepts it, and a reviewer may object. Each finding also has a grade ([`FindingGrade`]), since one
 //! changed number matters more than ten names.
 //!
 //! It reads any submission folder, also from other tools. Of Regatta's own packages it knows more, from `regatta.lock`.

@@ -5,11 +5,11 @@
 //! |---|---|---|
 //! | [`printed`] | a line of the summary, and the key of the detail log | none of counts, the printed digits of rates |
 //! | settings | a `requested_…` and the `effective_…` of its name | none |
-//! | [`ordered`] | two keys, of which the first is no larger, or no later | none; of dates, clocks and time zones |
+//! | [`ordered`] | two keys, of which the first is at most as large, or as late | none; of dates, time zones |
 //! | [`derived`] | a number, and what it is by others | in the row |
 //!
 //! The outcome of a row is *checked*, *unreadable* or *absent* ([`Witnesses`]). A number that cannot be read, and one
-//! that only one of the two places has, are for review: whoever changes a number must not win by making it unreadable.
+//! that only one of the two places has, are for review: changing a number must not pay by making it unreadable.
 //!
 //! Refused is what 998 published results of language models never have; for review is what follows from LoadGen's
 //! source alone, since other releases of it may round and name differently.
@@ -150,8 +150,8 @@ fn key([before, after]: [&str; 2], part: &str) -> String {
     format!("{before}{part}{after}")
 }
 
-/// The first of two keys is no larger, or no later. Dates may differ by the hours of time zones, which they do not
-/// have.
+/// The first of two keys is at most as large, or as late. Dates may differ by the hours of time zones, which they do
+/// not have.
 fn ordered(engine: &mut Engine) {
     const A_DAY: f64 = 26.0 * 3600.0;
     for [_, extreme, rank] in LATENCIES {

@@ -61,10 +61,12 @@ impl StepTimeBasis {
         }
     }
 
-    /// As a column has it: `fitted, −15 to +15 %`.
+    /// As a column has it: `fitted ±15 %`.
     pub fn with_band(&self) -> String {
         let (low, high) = self.band();
-        format!("{}, −{:.0} to +{:.0} %", self.name(), (1.0 - low) * 100.0, (high - 1.0) * 100.0)
+        let (below, above) = (format!("{:.0}", (1.0 - low) * 100.0), format!("{:.0}", (high - 1.0) * 100.0));
+        let band = if below == above { format!("±{below}") } else { format!("−{below}/+{above}") };
+        format!("{} {band} %", self.name())
     }
 }
 
@@ -104,6 +106,7 @@ mod tests {
 
     #[test]
     fn a_band_is_of_percent() {
-        assert_eq!(StepTimeBasis::Assumed.with_band(), "assumed, −35 to +35 %");
+        assert_eq!(StepTimeBasis::Assumed.with_band(), "assumed ±35 %");
+        assert_eq!(StepTimeBasis::AssumedKernels.with_band(), "kernels assumed −65/+40 %");
     }
 }

@@ -172,7 +172,7 @@ impl QueueInterpreter {
             self.missing_views = 0;
             return QueueObservation::Wait("submitted".to_owned());
         }
-        // While queries fail, an old view is no evidence either.
+        // While queries fail, an old view proves nothing either.
         let is_long = now - *self.missing.get_or_insert(now) >= MISSING_TIMEOUT;
         if !is_long || self.missing_views < 2 || view.silent > 0 {
             return QueueObservation::Wait("the queue does not show its job".to_owned());
