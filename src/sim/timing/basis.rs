@@ -13,7 +13,7 @@ const MOST_FITTED_EXPERTS: u32 = 8;
 pub enum StepTimeBasis {
     /// Fitted to these results of this GPU.
     Fitted { source: String },
-    /// Fitted to results of this GPU, which has the same compute units.
+    /// Fitted to results of this GPU, which is of the same generation.
     CarriedOver { gpu: String },
     /// Fitted to the step log of this server, vLLM's, by `regatta sim calibrate`.
     StepLog { source: String },
@@ -24,7 +24,7 @@ pub enum StepTimeBasis {
 }
 
 impl StepTimeBasis {
-    /// Of a model whose weights have this precision. `None` for a precision that is not known.
+    /// Of a model whose weights have this precision; `None`: one that is not known.
     pub fn new(model: &DecoderModel, precision: Option<Precision>, calibration: &SimCalibration) -> Self {
         let has_fit = |experts: &Experts| calibration.experts.is_some() && experts.total <= MOST_FITTED_EXPERTS;
         let lacks_experts = model.experts.as_ref().is_some_and(|experts| !has_fit(experts));
@@ -75,9 +75,11 @@ impl fmt::Display for StepTimeBasis {
         match self {
             Self::Fitted { source } => write!(f, "fitted to {source}"),
             Self::StepLog { source } => {
-                write!(f, "fitted to the step log of {source}; measured bursts had 80 to 97 % of the simulated tok/s")
+                let least = self.band().0 * 100.0;
+                let burst = format!("measured bursts had {least:.0} % or more of the simulated tok/s");
+                write!(f, "fitted to the step log of {source}; {burst}")
             }
-            Self::CarriedOver { gpu } => write!(f, "carried over from {gpu}, which has the same compute units"),
+            Self::CarriedOver { gpu } => write!(f, "carried over from {gpu}, a GPU of the same generation"),
             Self::Assumed => f.write_str("assumed from the data sheet, fitted to nothing"),
             Self::AssumedKernels => f.write_str("kernels assumed: what experts or 4 bits reach was fitted to nothing"),
         }

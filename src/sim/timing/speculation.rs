@@ -134,8 +134,11 @@ pub fn derive(of: &ModelOnGpus<'_>) -> (Coefficients, GpuMemory) {
     let pp = if stages > 1.0 { stages * calibration.pipeline } else { stages };
     let bandwidth = gpu.bandwidth_gbs * 1e9;
     let peak = gpu.tflops_16bit * 1e12;
-    let compute =
-        if precision == Precision::Fp4 { calibration.compute_fp4.unwrap_or(0.6) } else { calibration.compute };
+    let compute = if precision == Precision::Fp4 {
+        calibration.compute_fp4.unwrap_or_else(|| SimCalibration::default().compute)
+    } else {
+        calibration.compute
+    };
     let linear = compute * peak * precision.rate();
     // Attention runs at 8 bits at most.
     let attention = calibration.attention * peak * precision.rate().min(2.0);
