@@ -2,7 +2,7 @@
 
 use super::thread_pool::shared_pool;
 use std::cell::RefCell;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{BufReader, Read as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
@@ -126,9 +126,8 @@ impl Digest {
     ///
     /// Those of reading, that the file has become shorter, and that it is almost nothing but holes.
     pub fn of_file(file: &File, size: u64) -> io::Result<Self> {
-        if size > MOST_HOLES && file.metadata()?.blocks() < size / 512 / 64 {
-            let text = format!("it has {} and almost no data: its holes are not read", units::size(size));
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+        if size > MOST_HOLES {
+            refuse_holes(&file.metadata()?)?;
         }
         if size <= PART {
             return whole(file, size);
@@ -138,6 +137,15 @@ impl Digest {
         let (one, other) = shared_pool().map_or_else(tree, |pool| pool.install(tree));
         Ok(Self::from_bytes(*merge_subtrees_root(&one?, &other?, Mode::Hash).as_bytes()))
     }
+}
+
+fn refuse_holes(metadata: &Metadata) -> io::Result<()> {
+    let size = metadata.len();
+    if size > MOST_HOLES && metadata.blocks() < size / 512 / 64 {
+        let text = format!("it has {} and almost no data: its holes are not read", units::size(size));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+    }
+    Ok(())
 }
 
 /// Of a small file. The kernel's own files have a size of 0 and a content.
@@ -193,9 +201,11 @@ impl Sha256Of {
     }
 }
 
-/// Of a file, read in pieces.
+/// Of a file, read in pieces. What [`Digest::of_file`] refuses as nothing but holes is refused here, too.
 pub fn sha256_of_file(path: &Path) -> io::Result<String> {
-    let mut file = BufReader::with_capacity(1 << 20, open_regular(path)?.0);
+    let (file, metadata) = open_regular(path)?;
+    refuse_holes(&metadata)?;
+    let mut file = BufReader::with_capacity(1 << 20, file);
     let mut digest = Sha256::new();
     io::copy(&mut file, &mut digest)?;
     Ok(format!("{:x}", digest.finalize()))
@@ -243,14 +253,17 @@ mod tests {
 
     #[test]
     fn a_file_of_holes_is_refused_and_not_read_for_hours() {
-        let file = tempfile::tempfile().unwrap();
+        let named = tempfile::NamedTempFile::new().unwrap();
+        let file = named.as_file();
         let sizes = [MOST_HOLES + 1, 1 << 40];
         for size in sizes.into_iter().filter(|size| file.set_len(*size).is_ok()) {
-            let error = Digest::of_file(&file, size).unwrap_err().to_string();
-            assert!(error.ends_with("and almost no data: its holes are not read"), "{error}");
+            for error in [Digest::of_file(file, size).unwrap_err(), sha256_of_file(named.path()).unwrap_err()] {
+                let error = error.to_string();
+                assert!(error.ends_with("and almost no data: its holes are not read"), "{error}");
+            }
         }
         file.set_len(4 * PART).unwrap();
-        assert_eq!(Digest::of_file(&file, 4 * PART).unwrap(), Digest::hash(&vec![0; 4 * PART as usize]));
+        assert_eq!(Digest::of_file(file, 4 * PART).unwrap(), Digest::hash(&vec![0; 4 * PART as usize]));
     }
 
     #[test]
