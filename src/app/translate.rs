@@ -257,11 +257,17 @@ fn swept_line(sweep: &Sweep, mut words: Vec<String>, translation: &Translation) 
     }
 }
 
-/// The keys that the line of a measurement has no option for. An address that is not known yet is written as it is.
+/// The keys that the line of a measurement has no option for. What is not known yet, an address or a tokenizer, the line
+/// describes in words.
 fn keys_without_option(line: &TranslatedBench) -> Option<String> {
-    let keys = line.keys.iter().filter(|(key, value)| *key != "target" && !value.is_null());
-    let keys: Vec<&str> = keys.map(|(key, _)| key.as_str()).collect();
-    (!keys.is_empty()).then(|| keys.join(", "))
+    let is_described = |key: &str| key == "target" || line.args.iter().any(|word| word.strip_prefix("--") == Some(key));
+    let keys = line.keys.iter().filter(|(key, value)| !value.is_null() && !(value.is_string() && is_described(key)));
+    let names = keys.flat_map(|(key, value)| match value {
+        Value::Object(parts) if !key.ends_with("_tokens") => parts.keys().map(|part| format!("{key}.{part}")).collect(),
+        _ => vec![key.clone()],
+    });
+    let names: Vec<String> = names.collect();
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 /// The manifest of a bench line, and the comment at its head about the line itself.
@@ -307,7 +313,7 @@ fn measured(
         }
     }
     if let Some(keys) = keys_without_option(line) {
-        same.push(format!("the line has no option for {keys}, the manifest has"));
+        same.push(format!("set only in the manifest, `regatta bench` has no option for it: {keys}"));
     }
     Ok((manifest, same))
 }

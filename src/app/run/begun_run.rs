@@ -1,5 +1,6 @@
 //! A run that has the project's lock and a journal: from here on everything that it does is recorded.
 
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::fs::File;
 use std::net::SocketAddr;
@@ -252,6 +253,8 @@ struct Inner {
     watchdog: Option<WatchdogHandle>,
     hold: Option<File>,
     broken: Option<PathError>,
+    /// The notices of each task: what stays as it is is said once, not at each point of a sweep.
+    notices: HashSet<(Option<TaskId>, String)>,
     /// Folded for `--metrics-listen`.
     scraped: Option<Arc<Mutex<RunState>>>,
 }
@@ -271,6 +274,7 @@ impl EventSink {
             watchdog: None,
             hold: Some(lock.share()?),
             broken: None,
+            notices: HashSet::new(),
             scraped,
         };
         Ok(Self { inner: Mutex::new(inner), printer, stop, exe: env::current_exe()?, id: id.clone() })
@@ -279,6 +283,11 @@ impl EventSink {
     pub fn take(&self, event: &Event) {
         {
             let mut inner = self.inner.lock();
+            if let Event::Notice { task, text } = event
+                && !inner.notices.insert((task.clone(), text.clone()))
+            {
+                return;
+            }
             if let Err(error) = inner.journal.append(event) {
                 // What is not journaled must not continue to happen.
                 inner.broken.get_or_insert(error);
