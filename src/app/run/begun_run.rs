@@ -542,6 +542,20 @@ mod tests {
     }
 
     #[test]
+    fn a_notice_is_said_once_of_each_task() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = StateFolder::new(folder.path().into(), folder.path().join(".regatta"));
+        let id = RunId::new("r");
+        let LockAttempt::Acquired(lock) = ProjectLock::try_take(&home, || Ok(id.clone())).unwrap() else { panic!() };
+        let (send, receive) = mpsc::channel();
+        let Ok(sink) = EventSink::new(&home, &id, &lock, send, Stop::new(), None) else { panic!() };
+        for task in ["a", "a", "b", "a"] {
+            sink.take(&Event::Notice { task: Some(TaskId::new(task)), text: "no metrics".to_owned() });
+        }
+        assert_eq!(receive.try_iter().count(), 2);
+    }
+
+    #[test]
     fn only_metrics_have_the_type_of_metrics() {
         let state = Mutex::new(RunState::new());
         let status_and_type = |path: &str| {
