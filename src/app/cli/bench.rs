@@ -391,7 +391,7 @@ fn data(args: &BenchArgs) -> Result<Option<(&'static str, PathBuf)>, ArgumentErr
                 _ if file.is_dir() => "it is a folder; name a file in it",
                 Some("gz" | "bz2" | "xz" | "zst" | "zip") => "it is compressed; unpack it first",
                 Some("txt" | "csv" | "tsv") => {
-                    "text is not read; `jq -Rc . FILE > FILE.jsonl` makes a prompt of each line"
+                    "text is not read; `jq -Rc . FILE > FILE.jsonl` makes a prompt of each line; JSON needs --data-kind"
                 }
                 _ => "its name does not show its format; add --data-kind",
             };
