@@ -53,7 +53,10 @@ pub enum HarnessError {
     OtherModel { endpoint: String, model: String },
     #[error("model `{model}` at {endpoint} cannot serve these requests: {source}")]
     Request { endpoint: String, model: String, source: UnsupportedRequest },
-    #[error("warm-up request {number} failed: {}: {why}{}", class.as_str(), warm_up_hint(*class))]
+    #[error(
+        "warm-up request {number} failed: {}: {why}{}", class.as_str(),
+        if *class == FailureClass::Refused { REFUSED_HINT } else { "" }
+    )]
     Warmup { number: u32, class: FailureClass, why: String },
     #[error("stopped before the first measured request")]
     Stopped,
@@ -67,12 +70,8 @@ pub enum HarnessError {
 }
 
 /// A server that refuses one request may take others.
-const fn warm_up_hint(class: FailureClass) -> &'static str {
-    match class {
-        FailureClass::Refused => "; `retries` sends it again, and `warmup: 0` leaves it out",
-        _ => "",
-    }
-}
+const REFUSED_HINT: &str = "; `retries` sends it again, and `warmup: 0` leaves it out; `ready_timeout: 10m` waits for \
+                            a server that is still loading";
 
 /// An empty name stands for the only model of a server, which this one is not.
 fn no_model(endpoint: &str, model: &str, source: &TransportFailure) -> String {

@@ -96,4 +96,4 @@ pub use sweep::{
 pub use tokens::{FinishReason, TokenSource, Usage, Violation};
 pub use transport::http::read_http_answer;
 pub use transport::sent_headers::SentHeaders;
-pub use verdict::{UnjudgedRun, preflight, refused_field};
+pub use verdict::{UnjudgedRun, failure_cure, preflight};

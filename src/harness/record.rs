@@ -152,6 +152,8 @@ base::named! {
     /// Why a request failed.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
     pub enum FailureClass {
+        /// This machine had no local port or file descriptor left for a connection.
+        Client = "client",
         /// No connection, or it broke before any answer.
         Connect = "connect",
         /// The server would not take the request (UNAVAILABLE, RESOURCE_EXHAUSTED, REFUSED_STREAM, HTTP status 429 or

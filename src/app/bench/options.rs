@@ -339,7 +339,8 @@ fn option_text(code: &str) -> Option<String> {
     let (mut key, mut value) = code.split_once(": ").unwrap_or((code, ""));
     let below: String;
     if let Some((name, inner)) = value.strip_prefix("{ ").and_then(|map| map.strip_suffix(" }")?.split_once(": ")) {
-        (below, value) = (format!("{key}.{name}"), inner);
+        // An option has a fixed length as a plain number.
+        (below, value) = (if name == "fixed" { key.to_owned() } else { format!("{key}.{name}") }, inner);
         key = &below;
     }
     let options = |is_set: &dyn Fn(&str) -> bool| -> Vec<&str> {
@@ -461,6 +462,7 @@ mod tests {
             ("`warmup: 0` leaves it out", "`--warmup 0` leaves it out"),
             ("`extra: { max_tokens: null }` x", "`--extra max_tokens:null` x"),
             ("`request: { length_field: a }`: b", "`--length-field a`: b"),
+            ("`output_tokens: { fixed: 128 }`", "`--output-tokens 128`"),
             ("set `limits.failures` or `limits: { failures: 2 }`", "set `--limit failures` or `--limit failures=2`"),
             ("set `model: mini`", "set `--model mini`"),
             ("`data.repeat: true`", "`--repeat-data`"),

@@ -386,11 +386,16 @@ fn data(args: &BenchArgs) -> Result<Option<(&'static str, PathBuf)>, ArgumentErr
         (Some(DataWord::InputIds), _) | (None, Some("npy")) => "input_ids",
         (Some(DataWord::Mooncake), _) => "mooncake",
         (Some(DataWord::Plan), _) => "plan",
-        (None, _) => {
-            return invalid_value(format!(
-                "`--data {}`: its name does not show its format; add --data-kind",
-                file.display()
-            ));
+        (None, suffix) => {
+            let reason = match suffix {
+                _ if file.is_dir() => "it is a folder; name a file in it",
+                Some("gz" | "bz2" | "xz" | "zst" | "zip") => "it is compressed; unpack it first",
+                Some("txt" | "csv" | "tsv") => {
+                    "text is not read; `jq -Rc . FILE > FILE.jsonl` makes a prompt of each line; JSON needs --data-kind"
+                }
+                _ => "its name does not show its format; add --data-kind",
+            };
+            return invalid_value(format!("`--data {}`: {reason}", file.display()));
         }
     };
     Ok(Some((kind, file.clone())))
@@ -419,12 +424,12 @@ fn extra(words: &[String]) -> Result<Map<String, Value>, ArgumentError> {
     Ok(fields)
 }
 
-/// Ours, for it or for GenAI-Perf's name of it.
+/// Ours, for it or for the name that GenAI-Perf or vLLM has for it.
 fn metric(name: &str) -> Option<&'static str> {
     match name {
         "ttft" | "time_to_first_token" => Some("ttft"),
         "tpot" | "inter_token_latency" => Some("tpot"),
-        "e2e" | "request_latency" => Some("e2e"),
+        "e2e" | "e2el" | "request_latency" => Some("e2e"),
         _ => None,
     }
 }

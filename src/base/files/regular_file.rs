@@ -69,8 +69,13 @@ pub fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
 /// Those of [`open_regular`] and of reading.
 pub fn open_text(path: &Path) -> io::Result<BufReader<File>> {
     let mut reader = BufReader::with_capacity(1 << 20, open_regular(path)?.0);
-    if reader.fill_buf()?.starts_with(BYTE_ORDER_MARK.as_bytes()) {
-        reader.consume(BYTE_ORDER_MARK.len());
+    match reader.fill_buf()? {
+        begin if begin.starts_with(BYTE_ORDER_MARK.as_bytes()) => reader.consume(BYTE_ORDER_MARK.len()),
+        [0xFE, 0xFF, ..] | [0xFF, 0xFE, ..] => {
+            let encoding = "it is UTF-16, as PowerShell writes it; save it as UTF-8: `iconv -f UTF-16 -t UTF-8`";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, encoding));
+        }
+        _ => {}
     }
     Ok(reader)
 }
@@ -158,6 +163,15 @@ mod tests {
         for path in [pipe.as_path(), Path::new("/dev/zero"), folder.path()] {
             assert!(open_regular(path).unwrap_err().to_string().starts_with("it is a "));
             assert!(read_text_up_to(path, 9).unwrap_err().to_string().starts_with("it is a "));
+        }
+    }
+
+    #[test]
+    fn utf_16_is_named_and_not_read_as_text() {
+        for text in [&b"\xFF\xFE{\0"[..], b"\xFE\xFF\0{"] {
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            file.write_all(text).unwrap();
+            assert!(open_text(file.path()).unwrap_err().to_string().starts_with("it is UTF-16"));
         }
     }
 

@@ -249,11 +249,6 @@ impl Dispatcher {
         }
     }
 
-    /// Text is the only source of an answer's token count, and there is a tokenizer to count them with.
-    fn keeps_texts(&self) -> bool {
-        self.encoder.count().is_of_text() && self.share.schedule.has_tokenizer() && !self.collector.borrow().has_usage
-    }
-
     /// Waits for room: among all requests in flight, then on a connection. None when the run was stopped.
     async fn acquire_slot(&self) -> Option<AdmittedRequest> {
         let permit = match &self.share.in_flight_permits {
@@ -343,7 +338,10 @@ impl Dispatcher {
             stop: self.share.stop.clone(),
             t_issue,
             keeps_answer: self.share.keeps_answers || listener.is_some(),
-            keeps_text: self.keeps_texts(),
+            // Text is the only source of an answer's token count, and there is a tokenizer to count them with.
+            keeps_text: self.encoder.count().is_of_text()
+                && self.share.schedule.has_tokenizer()
+                && !self.collector.borrow().has_usage,
             listener,
         };
         async move {

@@ -53,7 +53,7 @@ pub(crate) struct SampleCache {
     pub observer: Arc<dyn ExternalObserver>,
     /// One request for each sample.
     samples: Arc<RequestSchedule>,
-    encoder: OnceLock<Arc<RequestEncoder>>,
+    pub encoder: OnceLock<Arc<RequestEncoder>>,
     bodies: Vec<Mutex<Option<Bytes>>>,
 }
 
@@ -61,11 +61,6 @@ impl SampleCache {
     pub fn new(samples: Arc<RequestSchedule>, external_observer: Arc<dyn ExternalObserver>) -> Self {
         let bodies = (0..samples.requests.len()).map(|_| Mutex::new(None)).collect();
         Self { observer: external_observer, samples, encoder: OnceLock::new(), bodies }
-    }
-
-    /// Sets how requests are encoded. All workers have found the same.
-    pub fn set_encoder(&self, request_encoder: &Arc<RequestEncoder>) {
-        let _ = self.encoder.set(Arc::clone(request_encoder));
     }
 
     pub fn sample(&self, index: u32) -> Option<PlannedRequest> {

@@ -259,7 +259,7 @@ impl InFlightRequest {
 /// Whether a request that failed like this may be sent again.
 pub(super) fn covers(retries: &Retries, class: FailureClass) -> bool {
     let on = match class {
-        FailureClass::Connect => RetryOn::Connect,
+        FailureClass::Client | FailureClass::Connect => RetryOn::Connect,
         FailureClass::Refused => RetryOn::Refused,
         _ => return false,
     };

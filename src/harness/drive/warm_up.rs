@@ -29,7 +29,8 @@ impl WorkerShare {
         let start = Instant::now();
         let until = self.spec.pace.warmup_for.map(|time| start + time);
         let is_wanted = |number: u32, at: Instant| number < self.spec.warmup || until.is_some_and(|until| at < until);
-        let warmed = self.warmed_endpoints();
+        let is_own = |endpoint: &usize| self.warming_worker(*endpoint) == Some(self.number);
+        let warmed: Vec<usize> = (0..self.spec.endpoints.len()).filter(is_own).collect();
         if warmed.is_empty() {
             return Ok(());
         }

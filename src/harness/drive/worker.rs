@@ -60,7 +60,7 @@ impl WorkerShare {
                 connection.freed = Rc::clone(&freed);
                 connection.headers.clone_from(&headers);
                 if let (Some(pool), Some(tls)) = (&mut connection.pool, &self.tls) {
-                    pool.set_tls(tls.clone());
+                    pool.tls = Some(tls.clone());
                 }
                 Rc::new(connection)
             })
@@ -75,7 +75,8 @@ impl WorkerShare {
         }
         let encoder = Arc::new(request_encoder.ok_or_else(|| HarnessError::Worker { when: "it has no connection" })?);
         if let Some(inbox) = self.inbox.take() {
-            inbox.sample_cache.set_encoder(&encoder);
+            // All workers have found the same.
+            let _ = inbox.sample_cache.encoder.set(Arc::clone(&encoder));
             self.inbox.set(Some(inbox));
         }
         let mut bytes = 0;
@@ -272,11 +273,6 @@ impl WorkerShare {
         (self.number..self.spec.connections()).step_by(self.workers).map(move |connection| connection % endpoints)
     }
 
-    /// The endpoints that this worker warms up.
-    pub fn warmed_endpoints(&self) -> Vec<usize> {
-        (0..self.spec.endpoints.len()).filter(|endpoint| self.warming_worker(*endpoint) == Some(self.number)).collect()
-    }
-
     /// The workers that warm up any endpoint.
     pub fn warming_workers(&self) -> usize {
         let numbers: BTreeSet<_> =
@@ -285,7 +281,7 @@ impl WorkerShare {
     }
 
     /// An endpoint is warmed up by the first worker that has a connection to it.
-    fn warming_worker(&self, endpoint: usize) -> Option<usize> {
+    pub fn warming_worker(&self, endpoint: usize) -> Option<usize> {
         let connections = (endpoint..self.spec.connections()).step_by(self.spec.endpoints.len());
         connections.map(|connection| connection % self.workers).min()
     }

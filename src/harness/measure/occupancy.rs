@@ -118,10 +118,6 @@ impl Sustained {
             .then(|| Self { full: total / (end as f64 / 1e9), middle: (MIDDLE.1 - MIDDLE.0) * total / seconds })
     }
 
-    pub(super) fn is_far_above(&self) -> bool {
-        self.full < FULL_SHARE * self.middle
-    }
-
     pub(super) fn text(&self) -> String {
         format!(
             "{:.0} tok/s are of filling and draining the server once, and the middle half of the tokens came at {:.0} \

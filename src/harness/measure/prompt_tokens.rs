@@ -76,9 +76,11 @@ impl CutInput {
     }
 }
 
-/// Counters of vLLM, in tokens: looked for in its cache, and found there.
-const QUERIES: &str = "vllm:prefix_cache_queries_total";
-const HITS: &str = "vllm:prefix_cache_hits_total";
+/// Counters of servers, in tokens: looked for in the cache, and found there.
+const COUNTERS: [(&str, &str); 2] = [
+    ("vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"),
+    ("sglang:prompt_tokens_total", "sglang:cached_tokens_total"),
+];
 
 /// Prompt tokens as the engines count them in their metrics, while the run was measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -89,20 +91,21 @@ pub(crate) struct CountedPrompts {
 }
 
 impl CountedPrompts {
-    /// As vLLM counts them; `None`: no server does, several servers answer at one address, or other clients sent
-    /// prompts as well.
+    /// As vLLM or SGLang counts them; `None`: no server does, several servers answer at one address, or other clients
+    /// sent prompts as well.
     pub(crate) fn from_result(result: &RunResult) -> Option<Self> {
         let metrics = &result.server_metrics.as_ref()?.metrics;
         let increase = |name: &str| -> f64 {
             metrics.iter().filter(|metric| metric.name == name).filter_map(|metric| metric.increase).sum()
         };
-        let is_counter = |name: &str| name == QUERIES || name == HITS;
+        let (queries, hits) = COUNTERS.into_iter().find(|(queries, _)| increase(queries) > 0.0)?;
+        let is_counter = |name: &str| name == queries || name == hits;
         let is_one_server = !metrics.iter().any(|metric| is_counter(&metric.name) && metric.resets > 0);
-        let tokens = increase(QUERIES);
+        let tokens = increase(queries);
         let sent = result.tokens.input_server.unwrap_or(result.tokens.input) as f64;
         // The part of the warm-up that falls behind the first poll is counted, too.
         let is_of_this_run = tokens <= 2.0 * sent;
-        (is_one_server && is_of_this_run && tokens > 0.0).then(|| Self { tokens, cached: increase(HITS) })
+        (is_one_server && is_of_this_run).then(|| Self { tokens, cached: increase(hits) })
     }
 
     pub(crate) fn share(self) -> f64 {

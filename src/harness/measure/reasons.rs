@@ -103,7 +103,7 @@ verdict_reasons! {
     Failures "failures":
         "requests failed, answers broke off without an error, or no request was answered";
         ("0, or the budget `limits.failures`");
-        [InvalidServer, Warning "within the budget"];
+        [InvalidServer, InvalidClient "where this machine had no local port left", Warning "within the budget"];
         "remove the cause that the first failure names, or allow some with `limits.failures`".
     Retries "retries":
         "requests were sent again: as `retries` sets, or because the server closed their kept connection";
@@ -265,9 +265,9 @@ verdict_reasons! {
         [Warning];
         "check the model's configuration".
     RepeatedPrompts "repeated_prompts":
-        "prompt tokens came from the server's prefix cache (`cached_tokens` of OpenAI's `usage`, or vLLM's metrics), \
-         which has the prompts of earlier runs, too; where nothing reports that, prompts that had been sent before may \
-         have";
+        "prompt tokens came from the server's prefix cache (`cached_tokens` of OpenAI's `usage`, or metrics of vLLM \
+         and SGLang), which has the prompts of earlier runs, too; where nothing reports that, prompts that had been \
+         sent before may have";
         ("{}; {} by the servers' metrics", percent(REPEATED), percent(CACHED));
         [Warning];
         "send more different prompts; give each run another `seed`, or start the server anew".

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::measure::course::CourseChange;
 use crate::measure::freeze::ServerFreeze;
-use crate::measure::occupancy::{Occupancy, Sustained};
+use crate::measure::occupancy::{FULL_SHARE, Occupancy, Sustained};
 use crate::measure::reasons::VerdictReasons;
 use crate::measure::subsets::SlowServer;
 use crate::{BenchSpec, LoadLevel, LoadPattern, ReasonSeverity, RequestRecord, RequestRecords, VerdictCheck};
@@ -116,7 +116,8 @@ impl Stability {
         if let Some(occupancy) = &self.occupancy {
             occupancy.findings(found);
         }
-        if let Some(sustained) = self.sustained.as_ref().filter(|sustained| sustained.is_far_above()) {
+        let is_far_above = |sustained: &&Sustained| sustained.full < FULL_SHARE * sustained.middle;
+        if let Some(sustained) = self.sustained.as_ref().filter(is_far_above) {
             found.warn(VerdictCheck::Ramp, sustained.text());
         }
         if let Some(slow) = &self.slow_server {

@@ -23,7 +23,8 @@ pub(crate) struct Accounting {
     reasoning: u64,
     finish: Option<FinishReason>,
     has_ended: bool,
-    is_whole: bool,
+    /// The answer comes in one piece, and not as a stream.
+    pub is_whole: bool,
     violations: Violations,
     /// Tokens so far, as far as that is known while the answer comes.
     so_far: u64,
@@ -111,11 +112,6 @@ impl Accounting {
             WireEvent::End => self.has_ended = true,
             WireEvent::Violation(class, example) => self.violations.add(class, || example),
         }
-    }
-
-    /// The answer comes in one piece, and not as a stream.
-    pub const fn note_whole(&mut self) {
-        self.is_whole = true;
     }
 
     /// A chunk that may have a token has come.

@@ -21,10 +21,10 @@ use super::kserve::rpc::{self, CallError, RpcSender, StampedSocket};
 use super::kserve::shared_stream::SharedStream;
 use super::limits::CONNECT_TIMEOUT;
 use super::sent_headers::SentHeaders;
-use crate::Transport;
 use crate::clock::BenchClock;
 use crate::spec::response_bounds::ResponseBounds;
 use crate::tokens::Violations;
+use crate::{FailureClass, Transport};
 use base::diag::error_chain;
 use base::event::{Endpoint, host_port};
 use base::spec::StreamMode;
@@ -288,7 +288,7 @@ impl ConnectAttempts {
 pub(crate) enum ConnectError {
     #[error("no connection within {} s", .0.as_secs())]
     Late(Duration),
-    #[error("{}", dial_text(.0))]
+    #[error("{}{}", .0, client_cure(.0).map_or_else(String::new, |cure| format!(": {cure}")))]
     Socket(#[source] Arc<io::Error>),
     #[error("{}", error_chain(.0.as_ref()))]
     Http2(#[source] Arc<h2::Error>),
@@ -314,20 +314,39 @@ impl From<h2::Error> for ConnectError {
     }
 }
 
-/// Running out of ports or descriptors is a fault of the client, and is reported as such.
-fn dial_text(error: &io::Error) -> String {
-    match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::ADDRNOTAVAIL) => {
-            format!("{error}: all local ports to this server are taken (net.ipv4.ip_local_port_range)")
-        }
-        Some(Errno::MFILE) => format!("{error}: raise `ulimit -n`"),
-        _ => error.to_string(),
+impl ConnectError {
+    /// The failure of a request that has no connection.
+    pub fn failure(&self) -> (FailureClass, String) {
+        let is_of_client = matches!(self, Self::Socket(error) if client_cure(error).is_some());
+        (if is_of_client { FailureClass::Client } else { FailureClass::Connect }, self.to_string())
+    }
+}
+
+/// What helps where this machine has no more ports or descriptors.
+fn client_cure(error: &io::Error) -> Option<&'static str> {
+    match Errno::from_raw_os_error(error.raw_os_error()?) {
+        Errno::ADDRNOTAVAIL => Some("all local ports to this server are taken (net.ipv4.ip_local_port_range)"),
+        Errno::MFILE => Some("raise `ulimit -n`"),
+        _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_machine_without_ports_is_at_fault_itself() {
+        for (errno, class) in [
+            (Errno::ADDRNOTAVAIL, FailureClass::Client),
+            (Errno::MFILE, FailureClass::Client),
+            (Errno::CONNREFUSED, FailureClass::Connect),
+        ] {
+            let error = ConnectError::from(io::Error::from_raw_os_error(errno.raw_os_error()));
+            assert_eq!(error.failure().0, class, "{error}");
+        }
+        assert_eq!(ConnectError::NoAddress.failure().0, FailureClass::Connect);
+    }
 
     #[tokio::test]
     async fn a_failed_attempt_is_that_of_all_who_waited_for_it_and_of_nobody_later() {

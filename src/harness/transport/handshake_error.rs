@@ -6,6 +6,12 @@ use super::connection::ConnectError;
 use super::http::QueryError;
 use super::kserve::rpc::CallError;
 use base::diag::nearest;
+use triton::Redirect;
+
+/// What to set for a server that refuses access.
+pub(crate) const NAME_THE_KEY: &str =
+    "the key is named with `api_key_env`, one of another header with `request.headers`";
+const A_PAGE: &str = "is a page and not JSON, as of another server, or of a proxy that requires a login";
 
 /// Why a server, or its model, cannot be used. Reads after the endpoint.
 #[derive(Debug, thiserror::Error)]
@@ -23,8 +29,8 @@ pub(crate) enum HandshakeError {
     Undecodable { method: &'static str, source: prost::DecodeError },
     #[error("it is live and not ready")]
     ServerNotReady,
-    #[error("it is not ready (/v2/health/ready: {status})")]
-    HealthStatus { status: u16 },
+    #[error("it is not ready ({path}: HTTP status {status})")]
+    HealthStatus { path: String, status: u16 },
     #[error("it is not ready")]
     ModelNotReady,
     /// Of an ensemble.
@@ -33,16 +39,16 @@ pub(crate) enum HandshakeError {
     /// The server refuses every request, whatever the model is.
     #[error("{path}: HTTP status {status}; {cause}")]
     Access { path: String, status: u16, cause: String },
-    #[error("{path} (HTTP status {status}) lists no models; set `model`")]
-    NoModelNamed { path: String, status: u16 },
+    #[error("{path} (HTTP status {status}) {}; set `model`", if *is_page { A_PAGE } else { "lists no models" })]
+    NoModelNamed { path: String, status: u16, is_page: bool },
+    #[error("{path} is {redirect}: name that server")]
+    Redirected { path: String, redirect: Redirect },
     /// All models that the server names, and the one that is not among them.
     #[error("{}", other_models(names, requested))]
     OtherModels { names: Vec<String>, requested: String },
     /// The server's own message.
     #[error("{0}")]
     Refused(String),
-    #[error("HTTP status {0}")]
-    Status(u16),
 }
 
 /// Of a single one it is known what to set. A gateway may have hundreds.

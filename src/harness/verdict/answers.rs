@@ -7,6 +7,7 @@ use crate::measure::latency::{COALESCED, NEGLIGIBLE, in_one_read};
 use crate::measure::output_tokens::{RETOKENIZED, token_counters};
 use crate::measure::reasons::VerdictReasons;
 use crate::tokens::CHUNKS;
+use crate::transport::handshake_error::NAME_THE_KEY;
 use crate::transport::request_encoder::TokenCounting;
 use crate::{
     Api, BenchSpec, CallSource, LoadPattern, ReasonSeverity, RunResult, TokenCounts, Transport, VerdictCheck,
@@ -244,8 +245,24 @@ const REFUSALS: [&str; 10] = [
     "unsupported",
 ];
 
-/// What to set so that requests are without the fields which the server refuses with this text.
-pub fn refused_field(why: &str) -> Option<String> {
+/// Parts of the reason of a failure, and what to do.
+const CURES: [(&str, &str); 6] = [
+    ("HTTP status 401", NAME_THE_KEY),
+    ("HTTP status 403", NAME_THE_KEY),
+    ("HTTP status 404 of", NAME_THE_PATH),
+    ("HTTP status 405", NAME_THE_PATH),
+    ("which is not followed", "name the server that it leads to, or its path with `endpoint`"),
+    ("the answer has no token", "if the model ends it at once, set `extra: { ignore_eos: true }`"),
+];
+const NAME_THE_PATH: &str = "where the server has no such path, `endpoint` names another";
+
+/// What to do against failures for this reason. Of fields that the server refuses: what leaves them out.
+pub fn failure_cure(why: &str) -> Option<String> {
+    let cure = CURES.iter().find(|(part, _)| why.contains(part)).map(|(_, cure)| (*cure).to_owned());
+    cure.or_else(|| refused_field(why))
+}
+
+fn refused_field(why: &str) -> Option<String> {
     let lower = why.to_lowercase();
     if !REFUSALS.iter().any(|refusal| lower.contains(refusal)) {
         return None;
@@ -274,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_names_the_setting_that_leaves_the_field_out() {
+    fn a_failure_names_what_to_set_against_it() {
         for (why, settings) in [
             (
                 "HTTP status 400: Unsupported parameter: 'max_tokens' is not supported with this model. Use \
@@ -293,8 +310,12 @@ mod tests {
                 &["`extra: { max_tokens: null }`", "`extra: { stream_options: null }`"],
             ),
             ("HTTP status 422: max_completion_tokens: Extra inputs are not permitted", &["length_field: max_tokens"]),
+            ("HTTP status 401: No credentials", &["`api_key_env`", "`request.headers`"]),
+            ("HTTP status 404 of POST /v1/chat/completions: Not Found", &["`endpoint`"]),
+            ("HTTP status 308, a redirect to /v1/, which is not followed", &["`endpoint`"]),
+            ("the answer has no token", &["`extra: { ignore_eos: true }`"]),
         ] {
-            let hint = refused_field(why).unwrap();
+            let hint = failure_cure(why).unwrap();
             assert!(settings.iter().all(|setting| hint.contains(setting)), "{why}: {hint}");
         }
         for why in [
@@ -302,7 +323,7 @@ mod tests {
             "HTTP status 400: This model's maximum context length is 4096 tokens",
             "HTTP status 404: unknown model",
         ] {
-            assert_eq!(refused_field(why), None, "{why}");
+            assert_eq!(failure_cure(why), None, "{why}");
         }
     }
 }

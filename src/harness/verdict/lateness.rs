@@ -61,11 +61,6 @@ impl LateRequests {
         };
         Self { late: beyond(&LAG), very_late: beyond(&LAG_HARD) }
     }
-
-    /// More requests were later than the second limit than a short stall explains.
-    pub(super) fn is_very_late(self, requests: u64) -> bool {
-        is_beyond_chance(self.very_late, requests)
-    }
 }
 
 /// What is wrong with the schedule that was kept.
@@ -98,7 +93,7 @@ pub(super) fn count_text(late: u64, requests: u64, bound_ms: f64) -> Option<Stri
     })
 }
 
-fn is_beyond_chance(late: u64, requests: u64) -> bool {
+pub(super) fn is_beyond_chance(late: u64, requests: u64) -> bool {
     binomial_tail(late, requests, LATE_SHARE) < BY_CHANCE
 }
 

@@ -24,7 +24,7 @@ mod reported_faults_tests;
 #[cfg(test)]
 mod verdict_table_tests;
 
-pub use answers::refused_field;
+pub use answers::failure_cure;
 pub use unjudged_run::UnjudgedRun;
 
 use crate::measure::metric::is_maximum;
@@ -78,7 +78,7 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons)
             .filter_map(|class| Some(format!("{} {}", counts.failed_by_class.get(class)?, class.as_str())))
             .collect();
         let first = counts.failures.first().map_or("", |failed| failed.why.as_str());
-        let cure = refused_field(first).map_or_else(String::new, |cure| format!("; {cure}"));
+        let cure = failure_cure(first).map_or_else(String::new, |cure| format!("; {cure}"));
         let share = counts.failed as f64 / counts.issued.max(1) as f64;
         let budget = spec.limits.failure_budget();
         let is_within = budget.is_some_and(|budget| share <= budget);
@@ -88,7 +88,11 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons)
         });
         found.add(
             VerdictCheck::Failures,
-            if is_within { ReasonSeverity::Warning } else { ReasonSeverity::InvalidServer },
+            match counts.failed_by_class.get(&FailureClass::Client) {
+                _ if is_within => ReasonSeverity::Warning,
+                Some(_) => ReasonSeverity::InvalidClient,
+                None => ReasonSeverity::InvalidServer,
+            },
             format!(
                 "{} of {} failed{of_budget}: {}; first: {first}{cure}",
                 counts.failed,
@@ -177,7 +181,7 @@ fn admitted_rate(result: &RunResult, found: &mut VerdictReasons) {
         return;
     }
     // Else nothing but the client makes requests late; one late request changes the rate only at an end of the run.
-    let is_late = result.client.late.is_very_late(result.latency.queue_client.n);
+    let is_late = lateness::is_beyond_chance(result.client.late.very_late, result.latency.queue_client.n);
     let allowed = match result.loadgen {
         _ if is_late || result.load.held_back > 0 => RATE,
         Some(_) => RATE_IN_TIME,

@@ -332,6 +332,26 @@ fn cached_prompts() -> Case {
     Case { name: "prompts that an earlier run had sent to the same vLLM", result: measured.judge().result }
 }
 
+#[test]
+fn a_prefix_cache_is_known_by_the_counters_of_either_server() {
+    for (queries, hits) in [
+        ("vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"),
+        ("sglang:prompt_tokens_total", "sglang:cached_tokens_total"),
+    ] {
+        let measure = || summarize_with(&spec(300), answered_after(300, |_| 30), |_| ());
+        let (mut measured, sent) = (measure(), measure().judge().result.tokens.input as f64);
+        let metrics = [(queries, sent), (hits, sent / 4.0)].map(|(name, tokens)| ServerMetric {
+            name: name.to_owned(),
+            increase: Some(tokens),
+            ..ServerMetric::default()
+        });
+        let metrics = ServerMetrics { metrics: metrics.into(), ..ServerMetrics::default() };
+        measured.server_counted(metrics, Scrape::default());
+        let result = measured.judge().result;
+        assert_eq!(result.cached_prompt_share(), Some(0.25), "{queries}");
+    }
+}
+
 fn table(cases: &[Case]) -> String {
     let mut text = String::new();
     for Case { name, result } in cases {

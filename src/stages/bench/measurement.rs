@@ -17,7 +17,7 @@ use base::units::{grouped, three_digits};
 use exec::process::{BusyProcess, ProcessorTimes};
 use harness::preflight::PreflightResult;
 use harness::{
-    BenchProgress, BenchSpec, HarnessError, Measured, RunResult, SentHeaders, is_of_busy_machine, refused_field,
+    BenchProgress, BenchSpec, HarnessError, Measured, RunResult, SentHeaders, failure_cure, is_of_busy_machine,
 };
 use plan::manifest::model::{self, Bench, RepeatRole, WhenBusy};
 
@@ -194,9 +194,10 @@ pub fn failure(error: &HarnessError) -> Failure {
             let address = "check the address, and that the server runs; `ready_timeout: 10m` waits for one that is \
                            still loading";
             // Some errors have a cure of their own.
-            proxy.or_else(|| (!error.to_string().contains("write http")).then(|| address.to_owned()))
+            let has_cure = |text: &String| ["write http", "certificate"].iter().any(|cure| text.contains(cure));
+            proxy.or_else(|| Some(error.to_string()).filter(|text| !has_cure(text)).map(|_| address.to_owned()))
         }
-        HarnessError::Warmup { why, .. } => refused_field(why),
+        HarnessError::Warmup { why, .. } => failure_cure(why),
         _ => None,
     };
     Failure { hint, ..Failure::new(kind, error.to_string()) }

@@ -365,7 +365,7 @@ const LONGEST: usize = 200;
 
 /// A redirect, with its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Redirect(String);
+pub struct Redirect(pub String);
 
 impl Redirect {
     /// `None`: the answer is not a redirect.

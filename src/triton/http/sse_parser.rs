@@ -105,7 +105,8 @@ impl SseParser {
         self.has_data = true;
     }
 
-    /// The value of a `data` line. Comments and other fields have none.
+    /// The value of a `data` line, or of the `error` line that llama.cpp writes in its place. Comments and other fields
+    /// have none.
     fn field<'l>(&mut self, line: &'l [u8]) -> Option<&'l [u8]> {
         let value = |text: &'l [u8]| text.strip_prefix(b" ").unwrap_or(text);
         let is_later = std::mem::replace(&mut self.has_begun, true);
@@ -116,7 +117,9 @@ impl SseParser {
         if let Some(text) = line.strip_prefix(b"event:") {
             self.is_error = value(text) == b"error";
         }
-        None
+        let error = line.strip_prefix(b"error:")?;
+        self.is_error = true;
+        Some(value(error))
     }
 }
 
@@ -206,6 +209,14 @@ mod tests {
             let (one, two) = body.split_at(cut);
             assert_eq!(read(&[one, two]), events, "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn a_line_of_the_field_error_is_an_error() {
+        assert_eq!(
+            read(&[b"error: {\"code\":500}\n\ndata: x\n\n"]),
+            [("{\"code\":500}".to_owned(), true), ("x".to_owned(), false)]
+        );
     }
 
     #[test]

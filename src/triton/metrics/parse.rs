@@ -2,6 +2,7 @@
 //! 1.0, which ends with `# EOF`: the counter `name` has the sample `name_total`, times are seconds, and a sample may
 //! have an exemplar behind ` # `.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -142,6 +143,7 @@ impl Exposition {
             if let Some(comment) = line.strip_prefix('#') {
                 let mut words = comment.trim_start().splitn(3, [' ', '\t']);
                 let (what, name, rest) = (words.next(), words.next().unwrap_or_default(), words.next());
+                let name = &with_colon(name);
                 match what {
                     Some("HELP") => {
                         let at = place(&mut places, &mut families, name);
@@ -226,8 +228,15 @@ fn sample(line: &str, times_per_ms: f64) -> Result<MetricSample, SampleError> {
     let timestamp = words.next().map(time).transpose()?;
     match words.next() {
         Some(more) => Err(SampleError::TooMuch(more.to_owned())),
-        None => Ok(MetricSample { name: name.to_owned(), labels, value, timestamp }),
+        None => Ok(MetricSample { name: with_colon(name).into_owned(), labels, value, timestamp }),
     }
+}
+
+/// The name as its server has it: routers and collectors write `_` in place of the colon of vLLM's and SGLang's.
+fn with_colon(name: &str) -> Cow<'_, str> {
+    let mut servers = ["vllm", "sglang"].into_iter();
+    let rest = servers.find_map(|server| Some((server, name.strip_prefix(server)?.strip_prefix('_')?)));
+    rest.map_or(Cow::Borrowed(name), |(server, rest)| Cow::Owned(format!("{server}:{rest}")))
 }
 
 fn is_name(text: &str, marks: &str) -> bool {
@@ -291,6 +300,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn an_underscore_in_place_of_the_colon_of_a_server_is_read_as_its_colon() {
+        let text = "# TYPE sglang_num_running_reqs gauge\nsglang_num_running_reqs 2\nvllm_x_total 1\nvllmx_y 1\n";
+        let parsed = Exposition::parse(text).unwrap();
+        let names: Vec<&str> = parsed.samples().map(|(family, _)| family.name.as_str()).collect();
+        assert_eq!(names, ["sglang:num_running_reqs", "vllm:x_total", "vllmx_y"]);
+        assert!(parsed.concerns_serving());
+    }
 
     #[test]
     fn families_with_their_help_type_and_samples() {

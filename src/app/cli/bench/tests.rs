@@ -172,6 +172,7 @@ fn a_target_behind_the_slos_is_the_target() {
         (bench.target.as_str(), bench.slo),
         ("sim:", vec![("ttft", Quantity::Known(150.0)), ("tpot", Quantity::Known(40.0))])
     );
+    assert_eq!(read("--goodput e2el:9 sim:").unwrap().slo, vec![("e2e", Quantity::Known(9.0))]);
     assert!(read("--goodput ttft:150 tpot:40").unwrap_err().to_string().contains("no TARGET"));
 }
 
@@ -185,4 +186,14 @@ fn what_contradicts_itself_is_refused() {
     assert!(reason("h:1 --goodput speed:3").contains("ttft, tpot and e2e"));
     assert!(reason("h:1 --extra x").contains("NAME:VALUE"));
     assert!(reason("h:1 --service-kind openai --endpoint-type kserve").contains("chat and completions"));
+}
+
+#[test]
+fn data_of_a_kind_that_is_not_read_is_told_what_to_make_of_it() {
+    let reason = |file: &str| read(&format!("h:1 --data {file}")).unwrap_err().to_string();
+    assert!(reason("p.txt").contains("`jq -Rc . FILE > FILE.jsonl` makes"));
+    assert!(reason("p.csv").contains("text is not read"));
+    assert!(reason("p.jsonl.gz").contains("unpack it first"));
+    assert!(reason("/tmp").contains("it is a folder"));
+    assert!(reason("p.dat").contains("add --data-kind"));
 }

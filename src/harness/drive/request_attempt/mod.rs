@@ -135,7 +135,8 @@ impl RequestAttempt<'_> {
         let outcome = tokio::select! {
             biased;
             () = std::future::ready(()), if self.is_refused => {
-                Err(Some((FailureClass::Refused, self.no_stream_text())))
+                let why = format!("the server has allowed no request at a time for {} s", self.stall.as_secs_f64());
+                Err(Some((FailureClass::Refused, why + " (SETTINGS_MAX_CONCURRENT_STREAMS is 0)")))
             }
             result = self.exchange_messages(parts, &state) => result.map_err(Some),
             () = stop.cancelled() => Err(None),
@@ -164,6 +165,8 @@ impl RequestAttempt<'_> {
             part.live_tokens = part.account().live_tokens();
             part.counted = std::mem::take(&mut part.http_outcome.account).settle(by, limit);
         }
+        let passed = u128::from(t_end.saturating_sub(self.t_issue));
+        let is_overdue = self.deadline.is_some_and(|limit| passed >= limit.as_nanos());
         let ended = match outcome {
             Err(None) => vec![RequestEnd::Cancelled; parts.len()],
             // An error that a server reports for a request that we cancelled is caused by the cancellation.
@@ -171,7 +174,7 @@ impl RequestAttempt<'_> {
                 vec![RequestEnd::CancelledEarly; parts.len()]
             }
             // The server knows the deadline too, and may report it before our own timer fires.
-            Err(Some((FailureClass::Server | FailureClass::Refused, why))) if self.is_overdue(t_end) => {
+            Err(Some((FailureClass::Server | FailureClass::Refused, why))) if is_overdue => {
                 vec![RequestEnd::Failed { class: FailureClass::Deadline, why }; parts.len()]
             }
             Err(Some((class, mut why))) => {
@@ -188,11 +191,6 @@ impl RequestAttempt<'_> {
             }
         };
         AttemptAnswer { ended, final_marker, t_end, t_cancel }
-    }
-
-    fn no_stream_text(&self) -> String {
-        let seconds = self.stall.as_secs_f64();
-        format!("the server has allowed no request at a time for {seconds} s (SETTINGS_MAX_CONCURRENT_STREAMS is 0)")
     }
 
     /// What tokens are counted by, and how many the request allows.
@@ -225,10 +223,6 @@ impl RequestAttempt<'_> {
             RequestEncoder::Kserve(template) => planned.output_len.saturating_mul(template.sequences),
             RequestEncoder::Http(_) => planned.output_len,
         }
-    }
-
-    fn is_overdue(&self, now: u64) -> bool {
-        self.deadline.is_some_and(|limit| u128::from(now.saturating_sub(self.t_issue)) >= limit.as_nanos())
     }
 
     /// How a request ended, once its message arrived.

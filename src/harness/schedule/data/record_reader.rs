@@ -41,9 +41,9 @@ pub(crate) fn for_each_record(
         }
         return Ok(());
     }
-    // A line of ids begins with a bracket, too; in a list of records an object follows.
+    // A line of ids begins with a bracket, too; in a list of records an object or a text follows.
     let rest = begin.strip_prefix(b"[").map(<[u8]>::trim_ascii_start);
-    if rest.is_some_and(|rest| matches!(rest.first(), Some(b'{' | b']'))) {
+    if rest.is_some_and(|rest| matches!(rest.first(), Some(b'{' | b'"' | b']'))) {
         let mut list = List { take: &mut take, failed: None };
         let mut json = serde_json::Deserializer::from_reader(reader);
         let read = json.deserialize_seq(&mut list).and_then(|()| json.end());

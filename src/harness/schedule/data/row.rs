@@ -41,9 +41,13 @@ pub(super) enum Given {
 }
 
 impl PromptRecord {
-    /// Reads a JSON object.
+    /// Reads a JSON object, or a text, which is a prompt.
     pub fn read(text: &[u8]) -> Result<Self, serde_json::Error> {
         let mut row = Self::default();
+        if text.starts_with(b"\"") {
+            row.prompt = Some(Given::Text(serde_json::from_slice(text)?));
+            return Ok(row);
+        }
         let mut json = serde_json::Deserializer::from_slice(text);
         DeserializeSeed::deserialize(&mut row, &mut json).and_then(|()| json.end())?;
         Ok(row)

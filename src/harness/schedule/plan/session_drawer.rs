@@ -233,15 +233,11 @@ impl SessionDrawer {
     fn data_error(&self, what: &'static str, key: &'static str) -> HarnessError {
         let number = self.session + 1;
         match &self.spec.content.data {
-            Some(data) => fault(
-                &data.file,
-                format!(
-                    "the record taken as number {number} has no {}; set one for all: `{key}: {{ fixed: 128 }}`, or \
-                     `--{}` of `bench`",
-                    what.trim_start_matches("an "),
-                    key.replace('_', "-")
-                ),
-            ),
+            Some(data) => {
+                let absent = what.trim_start_matches("an ");
+                let cure = format!("set one for all: `{key}: {{ fixed: 128 }}`");
+                fault(&data.file, format!("the record taken as number {number} has no {absent}; {cure}"))
+            }
             None => ScheduleError::Missing { what, key }.into(),
         }
     }

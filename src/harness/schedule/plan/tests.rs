@@ -218,6 +218,16 @@ fn a_delay_is_before_its_turn_or_after_its_answer() {
 }
 
 #[test]
+fn a_text_is_a_record_on_a_line_and_in_a_list() {
+    for text in ["\"one two\"\n\"three\"\n", "[\"one two\", \"three\"]"] {
+        let (_folder, mut spec) = with_file("prompts.json", text, DataKind::Sharegpt);
+        spec.output_len = Length::Fixed(4);
+        let lengths: Vec<u32> = plan_of(&spec).requests.iter().map(|request| request.input_len).collect();
+        assert_eq!(lengths, [2, 1]);
+    }
+}
+
+#[test]
 fn a_line_of_a_trace_may_have_a_text_or_no_hash_ids() {
     let lines = "{\"timestamp\": 0, \"input_length\": 9, \"output_length\": 2}\n\
                  {\"timestamp\": 5, \"text_input\": \"one two\", \"output_length\": 3}\n";

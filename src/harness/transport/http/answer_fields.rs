@@ -37,7 +37,7 @@ pub(super) struct ScannedEvent<'a> {
 }
 
 /// Most events have one choice, and choices of one event came at one time.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ScannedChunks {
     pub texts: u32,
     /// Tokens of the choices that list them.
@@ -107,20 +107,16 @@ fn usage<'a>(it: &mut Json<'a>, seen: &mut ScannedEvent<'a>) -> Result<(), NotJs
         match key {
             b"prompt_tokens" => usage.prompt = counts("usage.prompt_tokens", it, malformed)?,
             b"completion_tokens" => usage.completion = counts("usage.completion_tokens", it, malformed)?,
-            b"prompt_tokens_details" if it.peek() == Some(b'{') => it.object(|key, it| {
-                match key {
-                    b"cached_tokens" => usage.cached = counts("cached_tokens of usage", it, malformed)?,
-                    _ => it.skip()?,
-                }
-                Ok(())
-            })?,
-            b"completion_tokens_details" if it.peek() == Some(b'{') => it.object(|key, it| {
-                match key {
-                    b"reasoning_tokens" => usage.reasoning = counts("reasoning_tokens of usage", it, malformed)?,
-                    _ => it.skip()?,
-                }
-                Ok(())
-            })?,
+            b"prompt_tokens_details" | b"completion_tokens_details" if it.peek() == Some(b'{') => {
+                it.object(|key, it| {
+                    match key {
+                        b"cached_tokens" => usage.cached = counts("cached_tokens of usage", it, malformed)?,
+                        b"reasoning_tokens" => usage.reasoning = counts("reasoning_tokens of usage", it, malformed)?,
+                        _ => it.skip()?,
+                    }
+                    Ok(())
+                })?
+            }
             _ => it.skip()?,
         }
         Ok(())
@@ -283,34 +279,20 @@ fn leaves<'a>(it: &mut Json<'a>, visit: &mut impl FnMut(&mut Json<'a>) -> Result
     if it.peek() == Some(b'[') { it.array(|it| leaves(it, visit)) } else { visit(it) }
 }
 
-/// `"error": "text"` or `"error": {"message": "text", …}`; null means success.
+/// `"error": "text"` or `"error": {"message": "text", …}`. Gateways write an empty one beside output: that is success.
 fn error<'a>(it: &mut Json<'a>, seen: &mut ScannedEvent<'a>) -> Result<(), NotJson> {
-    match it.peek() {
-        Some(b'{') => {
-            let whole = it.clone().raw()?;
-            seen.error = Some(whole);
-            it.object(|key, it| match key {
-                b"message" => {
-                    if let Some(text) = it.text()? {
-                        seen.error = Some(text);
-                    }
-                    Ok(())
-                }
-                _ => it.skip(),
-            })
-        }
-        Some(b'"') => {
-            seen.error = Some(it.string()?);
-            Ok(())
-        }
-        _ => {
-            let word = it.raw()?;
-            if word != b"null" {
-                seen.error = Some(word);
-            }
-            Ok(())
-        }
+    it.peek();
+    let mut inner = it.clone();
+    let whole = it.raw()?;
+    let mut text = whole.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")).unwrap_or(whole);
+    if whole.starts_with(b"{") {
+        inner.object(|key, it| match key {
+            b"message" => it.text().map(|message| text = message.filter(|text| !text.is_empty()).unwrap_or(whole)),
+            _ => it.skip(),
+        })?;
     }
+    seen.error = Some(text).filter(|text| !matches!(*text, b"" | b"null" | b"false" | b"0" | b"{}" | b"[]"));
+    Ok(())
 }
 
 /// The beginning of a text as written in JSON, in readable form.

@@ -5,6 +5,7 @@
 //! counts it.
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::answer_fields::unescaped;
 use super::json::{Json, NotJson};
@@ -63,41 +64,25 @@ struct TextPart<'t> {
 }
 
 /// The texts of one choice.
-#[derive(Default)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 't"))]
 struct ChoiceTexts<'t> {
     index: Option<u64>,
-    text: Option<&'t [u8]>,
-    delta: MessageTexts<'t>,
-    message: MessageTexts<'t>,
+    text: Option<&'t RawValue>,
+    delta: Option<MessageTexts<'t>>,
+    message: Option<MessageTexts<'t>>,
 }
 
-#[derive(Default)]
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 't"))]
 struct MessageTexts<'t> {
-    reasoning_content: Option<&'t [u8]>,
-    reasoning: Option<&'t [u8]>,
-    content: Option<&'t [u8]>,
-    refusal: Option<&'t [u8]>,
+    reasoning_content: Option<&'t RawValue>,
+    reasoning: Option<&'t RawValue>,
+    content: Option<&'t RawValue>,
+    refusal: Option<&'t RawValue>,
 }
 
 impl<'t> ChoiceTexts<'t> {
-    fn read(it: &mut Json<'t>) -> Result<Self, NotJson> {
-        let mut choice = Self::default();
-        if it.peek() != Some(b'{') {
-            return it.skip().map(|()| choice);
-        }
-        it.object(|key, it| {
-            match key {
-                b"index" => choice.index = it.number()?,
-                b"text" => choice.text = it.text()?,
-                b"delta" => choice.delta = MessageTexts::read(it)?,
-                b"message" => choice.message = MessageTexts::read(it)?,
-                _ => it.skip()?,
-            }
-            Ok(())
-        })?;
-        Ok(choice)
-    }
-
     fn parts(&self) -> impl Iterator<Item = (TextKind, &'t [u8])> {
         let of_message = |message: &MessageTexts<'t>| {
             // One of the two names, or both with the same text.
@@ -108,29 +93,9 @@ impl<'t> ChoiceTexts<'t> {
                 (TextKind::Refusal, message.refusal),
             ]
         };
-        let text = [(TextKind::Output, self.text)];
-        let texts = text.into_iter().chain(of_message(&self.delta)).chain(of_message(&self.message));
-        texts.filter_map(|(kind, raw)| Some((kind, raw?)))
-    }
-}
-
-impl<'t> MessageTexts<'t> {
-    fn read(it: &mut Json<'t>) -> Result<Self, NotJson> {
-        let mut message = Self::default();
-        if it.peek() != Some(b'{') {
-            return it.skip().map(|()| message);
-        }
-        it.object(|key, it| {
-            match key {
-                b"reasoning_content" => message.reasoning_content = it.text()?,
-                b"reasoning" => message.reasoning = it.text()?,
-                b"content" => message.content = it.text()?,
-                b"refusal" => message.refusal = it.text()?,
-                _ => it.skip()?,
-            }
-            Ok(())
-        })?;
-        Ok(message)
+        let messages = [&self.delta, &self.message].into_iter().flatten().flat_map(of_message);
+        let texts = std::iter::once((TextKind::Output, self.text)).chain(messages);
+        texts.filter_map(|(kind, raw)| Some((kind, raw?.get().strip_prefix('"')?.strip_suffix('"')?.as_bytes())))
     }
 }
 
@@ -154,7 +119,7 @@ fn walk<'t>(event: &'t [u8], ids: &mut Vec<i32>, mut visit: impl FnMut(TextPart<
         b"choices" if it.peek() == Some(b'[') => {
             let mut place = 0;
             it.array(|it| {
-                let choice = ChoiceTexts::read(it)?;
+                let choice: ChoiceTexts<'_> = serde_json::from_slice(it.raw()?).unwrap_or_default();
                 let index = choice.index.map_or(place, |index| index as usize).min(MOST_CHOICES);
                 choice.parts().for_each(|(kind, raw)| visit(TextPart { place, index, kind, raw }));
                 place += 1;

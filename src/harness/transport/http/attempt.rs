@@ -12,7 +12,7 @@ use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::time::{Instant, timeout_at};
 
-use super::http1_decoder::{DecodeError, DecodeStep, Decoder, USUAL_HEAD};
+use super::http1_decoder::{DecodeError, DecodeStep, Decoder, ResponseHead, USUAL_HEAD};
 use super::pool::{ConnectionPool, HttpSocket};
 use super::request_template::HttpRequestTemplate;
 use super::response_reader::{ExpectedAnswer, HttpFault, HttpOutcome, HttpResponseReader};
@@ -59,14 +59,14 @@ pub(crate) struct HttpAttempt<'a> {
 impl HttpAttempt<'_> {
     /// `http_outcome` is filled in every case, also when this future is dropped early.
     pub async fn perform(&self, request: Bytes, http_outcome: &mut HttpOutcome) -> Result<(), HttpFault> {
-        let (socket, is_kept) = self.pool.take().await.map_err(|error| (FailureClass::Connect, error.to_string()))?;
+        let (socket, is_kept) = self.pool.take().await.map_err(|error| error.failure())?;
         let t_begin = self.clock.now();
         match self.attempt(socket, request.clone(), http_outcome).await {
             // A server may close an idle connection at any time, also while a request is on its way to it. No byte of
             // an answer has come, so nothing of it is counted twice.
             Err((FailureClass::Connect, _)) if is_kept && self.may_have_crossed(t_begin) => {
                 self.pool.resent.set(self.pool.resent.get() + 1);
-                let socket = self.pool.open().await.map_err(|error| (FailureClass::Connect, error.to_string()))?;
+                let socket = self.pool.open().await.map_err(|error| error.failure())?;
                 self.attempt(socket, request, http_outcome).await
             }
             ended => ended,
@@ -88,6 +88,7 @@ impl HttpAttempt<'_> {
     ) -> Result<(), HttpFault> {
         let expected = ExpectedAnswer {
             api: self.template.api,
+            path: &self.template.path,
             model: self.model,
             secrets: &self.template.secrets,
             tokens: self.requested_tokens,
@@ -183,7 +184,7 @@ impl HttpAttempt<'_> {
                 match decoder.step(&mut input).map_err(not_decoded)? {
                     DecodeStep::More => break,
                     DecodeStep::Head(head) => {
-                        if let Some(compression) = head.compression.filter(|_| head.status == 200) {
+                        if let Some(compression) = head.compression.filter(|_| matches!(head.status, 200..=299)) {
                             let reason = format!(
                                 "the answer has the content-encoding {compression}, which Regatta does not read: turn \
                                  compression off at \
@@ -213,7 +214,9 @@ impl HttpAttempt<'_> {
                 patience = Some(Instant::now() + BODY_END_PATIENCE.min(self.stall / 2));
             }
             if let Some(requested) = self.template.limit(self.requested_tokens) {
-                ResponseBounds::check_tokens(response_reader.tokens_received(), requested)?;
+                // Those that chunks had: a count that the server reports does not say that a token arrived.
+                let received = response_reader.outcome.account.live_tokens();
+                ResponseBounds::check_tokens(u32::try_from(received).unwrap_or(u32::MAX), requested)?;
             }
             if self.cancel_after.is_some_and(|limit| response_reader.tokens() >= limit) {
                 response_reader.outcome.t_cancel = Some(self.clock.now());
@@ -255,35 +258,35 @@ const fn tls_hint(is_secure: bool) -> &'static str {
     if is_secure { "" } else { " (if it speaks TLS at this port, write https://)" }
 }
 
-/// One query before the run: status and body.
-pub(super) async fn get(pool: &ConnectionPool, request: &str) -> Result<(u16, Vec<u8>), QueryError> {
+/// One query before the run: head and body.
+pub(super) async fn get(pool: &ConnectionPool, request: &str) -> Result<(ResponseHead, Vec<u8>), QueryError> {
     let (mut socket, _) = pool.take().await?;
-    let is_secure = pool.is_secure();
+    let is_secure = pool.tls.is_some();
     let broken = |error: std::io::Error| QueryError::Broken { why: pool.connection_error_text(&error), is_secure };
     socket.write_all(request.as_bytes()).await.map_err(broken)?;
     socket.flush().await.map_err(broken)?;
     let mut decoder = Decoder::new(USUAL_HEAD);
-    let (mut status, mut keeps_alive, mut body) = (0, false, Vec::new());
+    let (mut answered, mut body) = (ResponseHead::default(), Vec::new());
     let mut buffer = vec![0; 16 << 10];
     loop {
         let length = tokio::io::AsyncReadExt::read(&mut socket, &mut buffer).await.map_err(broken)?;
         if length == 0 {
-            return if decoder.may_end() { Ok((status, body)) } else { Err(QueryError::HungUp { is_secure }) };
+            return if decoder.may_end() { Ok((answered, body)) } else { Err(QueryError::HungUp { is_secure }) };
         }
         let mut input = &buffer[..length];
         loop {
             match decoder.step(&mut input).map_err(|error| QueryError::Decode { error, is_secure })? {
                 DecodeStep::More => break,
-                DecodeStep::Head(head) => (status, keeps_alive) = (head.status, head.keeps_alive),
+                DecodeStep::Head(head) => answered = head,
                 DecodeStep::Data(piece) if body.len() + piece.len() > LONGEST_ANSWER => {
                     return Err(QueryError::TooLong);
                 }
                 DecodeStep::Data(piece) => body.extend_from_slice(piece),
                 DecodeStep::End => {
-                    if keeps_alive && input.is_empty() {
+                    if answered.keeps_alive && input.is_empty() {
                         pool.put(socket);
                     }
-                    return Ok((status, body));
+                    return Ok((answered, body));
                 }
             }
         }

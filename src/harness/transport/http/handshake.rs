@@ -9,10 +9,11 @@ use super::pool::ConnectionPool;
 use super::request_template::{HttpRequestTemplate, ServerModelInfo, headers};
 use crate::spec::transport::{Api, Http, USUAL_MODELS_PATH};
 use crate::transport::connection::ConnectError;
-use crate::transport::handshake_error::HandshakeError;
+use crate::transport::handshake_error::{HandshakeError, NAME_THE_KEY};
 use crate::transport::sent_headers::SentHeaders;
 use crate::{BenchSpec, HarnessError, TransportFailure};
 use base::spec::is_secret_header;
+use triton::{MOST_REDIRECTS, Redirect};
 
 /// How long its HTTP port may stay closed.
 const PORT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -31,20 +32,22 @@ pub(crate) async fn handshake(
     };
     let model = |error: HandshakeError| {
         let endpoint = endpoint.clone();
-        if matches!(error, HandshakeError::Access { .. }) {
-            return HarnessError::Access { endpoint, source: TransportFailure::new(error) };
+        match error {
+            HandshakeError::HealthStatus { .. } => absent(error),
+            HandshakeError::Access { .. } => HarnessError::Access { endpoint, source: TransportFailure::new(error) },
+            _ => HarnessError::Model { endpoint, model: spec.model.clone(), source: TransportFailure::new(error) },
         }
-        HarnessError::Model { endpoint, model: spec.model.clone(), source: TransportFailure::new(error) }
     };
     let sent = SentHeaders::of_run(spec)?;
     let asker = HandshakeClient { pool, headers: headers(&sent, false), sent: &sent, patience: spec.stall_timeout };
     await_port(pool).await.map_err(|error| absent(error.into()))?;
     let offered = match http.api {
         Api::Generate => {
-            let (status, _) = asker.get("/v2/health/ready").await.map_err(absent)?;
+            let path = "/v2/health/ready";
+            let (status, _) = asker.get(path).await.map_err(absent)?;
             // A proxy may have no such path; a Triton that is not ready returns 400 or 503.
             if matches!(status, 400 | 503) {
-                return Err(absent(HandshakeError::HealthStatus { status }));
+                return Err(absent(HandshakeError::HealthStatus { path: path.to_owned(), status }));
             }
             triton(&asker, spec).await.map_err(model)?
         }
@@ -76,15 +79,26 @@ struct HandshakeClient<'a> {
 }
 
 impl HandshakeClient<'_> {
+    /// Status and body. Redirects on the server itself are followed.
     async fn get(&self, path: &str) -> Result<(u16, Value), HandshakeError> {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n{}\r\n", self.pool.authority(), self.headers);
-        let answer = tokio::time::timeout(self.patience, get(self.pool, &request)).await;
-        let (status, body) = answer
-            .map_err(|_| HandshakeError::Late { what: path.to_owned(), patience: self.patience })?
-            .map_err(|error| HandshakeError::Query { path: path.to_owned(), error })?;
-        let mut value = serde_json::from_str(&String::from_utf8_lossy(&body)).unwrap_or(Value::Null);
-        self.sent.hide_in_value(&mut value);
-        Ok((status, value))
+        let (mut path, mut left) = (path.to_owned(), MOST_REDIRECTS);
+        loop {
+            let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n{}\r\n", self.pool.authority(), self.headers);
+            let (head, body) = match tokio::time::timeout(self.patience, get(self.pool, &request)).await {
+                Err(_) => return Err(HandshakeError::Late { what: path, patience: self.patience }),
+                Ok(Err(error)) => return Err(HandshakeError::Query { path, error }),
+                Ok(Ok(answered)) => answered,
+            };
+            let Some(redirect) = head.location.map(Redirect) else {
+                let mut value = serde_json::from_str(&String::from_utf8_lossy(&body)).unwrap_or(Value::Null);
+                self.sent.hide_in_value(&mut value);
+                return Ok((head.status, value));
+            };
+            match redirect.path_on(&self.pool.authority()).filter(|_| left > 0) {
+                Some(next) => (path, left) = (next, left - 1),
+                None => return Err(HandshakeError::Redirected { path, redirect }),
+            }
+        }
     }
 }
 
@@ -101,16 +115,17 @@ async fn openai(asker: &HandshakeClient<'_>, spec: &BenchSpec, http: &Http) -> R
         let cause = match (secret, &http.api_key_env) {
             (Some(name), _) => format!("it does not accept the value of the header {name}"),
             (None, Some(variable)) => format!("it does not accept the key in the environment variable {variable}"),
-            (None, None) => "the key is named with `api_key_env`, one of another header with `request.headers`".into(),
+            (None, None) => NAME_THE_KEY.to_owned(),
         };
         return Err(HandshakeError::Access { path, status, cause });
     }
     let names: Vec<&str> =
         list["data"].as_array().into_iter().flatten().filter_map(|model| model["id"].as_str()).collect();
     let model = match names.as_slice() {
-        _ if !spec.model.is_empty() && (names.is_empty() || names.contains(&spec.model.as_str())) => spec.model.clone(),
+        _ if is_offered(&names, &spec.model) => spec.model.clone(),
         [only] if spec.model.is_empty() => (*only).to_owned(),
-        [] => return Err(HandshakeError::NoModelNamed { path, status }),
+        [] if matches!(status, 500 | 502..=504) => return Err(HandshakeError::HealthStatus { path, status }),
+        [] => return Err(HandshakeError::NoModelNamed { path, status, is_page: status == 200 && list.is_null() }),
         _ => {
             let names = names.into_iter().map(str::to_owned).collect();
             return Err(HandshakeError::OtherModels { names, requested: spec.model.clone() });
@@ -119,23 +134,46 @@ async fn openai(asker: &HandshakeClient<'_>, spec: &BenchSpec, http: &Http) -> R
     Ok(ServerModelInfo { model, inputs: None })
 }
 
+/// Whether a server that lists these names may have a model of this name. Gateways list patterns, and several servers
+/// take a variant after a colon, or leave it out.
+fn is_offered(names: &[&str], model: &str) -> bool {
+    let is_variant = |name: &str, base: &str| name.strip_prefix(base).is_some_and(|rest| rest.starts_with(':'));
+    let is_meant = |name: &&str| {
+        let is_pattern = name.strip_suffix('*').is_some_and(|begin| model.starts_with(begin));
+        *name == model || is_pattern || is_variant(name, model) || is_variant(model, name)
+    };
+    !model.is_empty() && (names.is_empty() || names.iter().any(is_meant))
+}
+
 async fn triton(asker: &HandshakeClient<'_>, spec: &BenchSpec) -> Result<ServerModelInfo, HandshakeError> {
     let model = spec.model.clone();
     let (status, described) = asker.get(&format!("/v2/models/{model}")).await?;
-    match status {
-        200 => {
-            let names = |tensors: &Value| {
-                tensors
-                    .as_array()
-                    .map(|all| all.iter().filter_map(|it| it["name"].as_str().map(str::to_owned)).collect())
-            };
-            Ok(ServerModelInfo { model, inputs: names(&described["inputs"]) })
+    let name = |tensor: &Value| tensor["name"].as_str().map(str::to_owned);
+    let inputs = described["inputs"].as_array().filter(|_| status == 200);
+    match described["error"].as_str().filter(|_| matches!(status, 400 | 404 | 503)) {
+        Some(why) => Err(HandshakeError::Refused(why.to_owned())),
+        None if matches!(status, 400 | 503) => Err(HandshakeError::Refused(format!("HTTP status {status}"))),
+        None => Ok(ServerModelInfo { model, inputs: inputs.map(|all| all.iter().filter_map(name).collect()) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listed_pattern_and_a_variant_of_a_listed_name_are_offered() {
+        for (names, model, is_it) in [
+            (&["m", "n"][..], "n", true),
+            (&["llama3:latest"], "llama3", true),
+            (&["base"], "base:adapter", true),
+            (&["openai/*"], "openai/gpt-4o", true),
+            (&[], "any", true),
+            (&["m"], "", false),
+            (&["llama3.1"], "llama3", false),
+            (&["openai/*"], "mistral/x", false),
+        ] {
+            assert_eq!(is_offered(names, model), is_it, "{names:?} {model}");
         }
-        400 | 404 | 503 => match described["error"].as_str() {
-            Some(why) => Err(HandshakeError::Refused(why.to_owned())),
-            None if status == 404 => Ok(ServerModelInfo { model, inputs: None }),
-            None => Err(HandshakeError::Status(status)),
-        },
-        _ => Ok(ServerModelInfo { model, inputs: None }),
     }
 }

@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Re
 use tokio::net::{TcpStream, lookup_host};
 use tokio_rustls::client::TlsStream;
 
-use super::tls::{self, Connector};
+use super::tls::{self, Connector, TlsRefusal};
 use crate::tokens::{Violation, Violations};
 use crate::transport::connection::{ConnectAttempts, ConnectError};
 use crate::transport::limits::CONNECT_TIMEOUT;
@@ -33,7 +33,7 @@ pub(crate) struct ConnectionPool {
     address: Cell<Option<SocketAddr>>,
     /// Each with whether it has carried a request.
     idle: RefCell<Vec<(HttpSocket, bool)>>,
-    tls: Option<Connector>,
+    pub tls: Option<Connector>,
     attempts: ConnectAttempts,
     /// Connections opened.
     pub opened: Cell<u32>,
@@ -70,15 +70,6 @@ impl ConnectionPool {
             round_trip: Cell::default(),
             buffer: RefCell::new(vec![0; READ_AT_ONCE]),
         }
-    }
-
-    /// From now on connections use TLS.
-    pub fn set_tls(&mut self, tls: Connector) {
-        self.tls = Some(tls);
-    }
-
-    pub const fn is_secure(&self) -> bool {
-        self.tls.is_some()
     }
 
     pub fn authority(&self) -> String {
@@ -168,7 +159,7 @@ impl ConnectionPool {
     /// The error text for a broken connection.
     pub fn connection_error_text(&self, error: &std::io::Error) -> String {
         match (tls::alert(error), &self.tls) {
-            (Some(alert), Some(tls)) => tls.alert_text(alert).to_string(),
+            (Some(alert), Some(tls)) => TlsRefusal { alert, has_certificate: tls.has_certificate }.to_string(),
             _ => format!("the connection broke: {error}"),
         }
     }

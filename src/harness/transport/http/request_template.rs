@@ -25,7 +25,7 @@ pub(crate) struct HttpRequestTemplate {
     pub model: String,
     pub streams: bool,
     pub cancel: Option<CancelPolicy>,
-    path: String,
+    pub path: String,
     /// Headers after the host: key, content type and the like.
     headers: String,
     /// The keys in them. A server may repeat one, and then no text of the server shows it.

@@ -1,6 +1,6 @@
 //! From the pieces of one answer to its tokens: what counts, when it arrived, whether the answer is complete.
 
-use super::answer_fields::{self, ScannedEvent};
+use super::answer_fields::{self, ScannedChunks, ScannedEvent};
 use super::answer_text::AnswerIds;
 use super::http1_decoder::{DecodeStep, Decoder};
 use crate::record::FailureClass;
@@ -31,6 +31,8 @@ pub(super) type HttpFault = (FailureClass, String);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExpectedAnswer<'a> {
     pub api: Api,
+    /// Of the request, as it is shown where no such path is known.
+    pub path: &'a str,
     /// The model of the request; empty where it names none.
     pub model: &'a str,
     /// The keys that were sent; no text of the server shows them.
@@ -70,6 +72,8 @@ pub(super) struct HttpResponseReader<'h> {
     pending_empty_at: Option<u64>,
     /// The `id` of the first event, as far as it is kept, and its length: a server may send one as long as an event.
     id: Option<(Vec<u8>, usize)>,
+    /// The role has come.
+    has_role: bool,
     is_finished: bool,
     /// The last message without output: the reason, if the answer ends without one of its own.
     notice: Option<String>,
@@ -92,6 +96,7 @@ impl<'h> HttpResponseReader<'h> {
             is_events: false,
             pending_empty_at: None,
             id: None,
+            has_role: false,
             is_finished: false,
             notice: None,
             is_done: false,
@@ -103,12 +108,12 @@ impl<'h> HttpResponseReader<'h> {
 
     pub fn head(&mut self, status: u16, is_events: bool) {
         self.status = status;
-        self.is_events = is_events && status == 200;
+        self.is_events = is_events && !self.is_refusal();
     }
 
     /// The server refuses the request: what follows the head is its reason.
     pub const fn is_refusal(&self) -> bool {
-        !matches!(self.status, 0 | 200)
+        !matches!(self.status, 0 | 200..=299)
     }
 
     /// Tokens so far.
@@ -118,12 +123,6 @@ impl<'h> HttpResponseReader<'h> {
 
     fn take(&mut self, event: WireEvent, t_read: u64) {
         self.outcome.account.take(event, t_read);
-    }
-
-    /// Those that chunks had. A count that the server reports does not say that a token arrived: the answer may have
-    /// ended.
-    pub fn tokens_received(&self) -> u32 {
-        u32::try_from(self.outcome.account.live_tokens()).unwrap_or(u32::MAX)
     }
 
     /// A piece of the body that was read at `t_read`.
@@ -138,7 +137,7 @@ impl<'h> HttpResponseReader<'h> {
             limits.check_line(held)?;
             return self.held.set(held + self.kept_bytes(), &limits);
         }
-        let is_error = self.status != 200;
+        let is_error = self.is_refusal();
         let most = if is_error { LONGEST_ERROR } else { limits.body_bytes() };
         let room = most.saturating_sub(self.body.len());
         if room < piece.len() && !is_error {
@@ -167,7 +166,7 @@ impl<'h> HttpResponseReader<'h> {
 
     /// The body is whole; its last bytes were read at `t_read`.
     pub fn end(&mut self, t_read: u64) -> Result<(), HttpFault> {
-        if self.status != 200 {
+        if self.is_refusal() {
             return Err(self.refusal());
         }
         if !self.is_events {
@@ -213,10 +212,10 @@ impl<'h> HttpResponseReader<'h> {
             return Ok(());
         }
         self.keep_event(event.data);
-        let seen = self.scan(event.data)?;
-        if event.is_error && seen.error.is_none() {
-            return Err((FailureClass::Server, answer_fields::decode_json_string(event.data)));
+        if event.is_error {
+            return Err((FailureClass::Server, error_text(event.data)));
         }
+        let seen = self.scan(event.data)?;
         if let Some(notice) = seen.notice {
             self.notice = Some(answer_fields::decode_json_string(notice));
         }
@@ -232,7 +231,7 @@ impl<'h> HttpResponseReader<'h> {
     }
 
     fn whole_answer(&mut self, whole: &[u8], t_read: u64) -> Result<(), HttpFault> {
-        self.outcome.account.note_whole();
+        self.outcome.account.is_whole = true;
         self.keep_event(whole);
         self.held.set(whole.len() + self.kept_bytes(), &self.expected.limits)?;
         let seen = self.scan(whole)?;
@@ -302,7 +301,10 @@ impl<'h> HttpResponseReader<'h> {
             Ok(ScannedEvent { unmeasured: Some(protocol), .. }) => Err((FailureClass::Stream, protocol.to_string())),
             Ok(seen) => Ok(seen),
             Err(error) => {
-                Err((FailureClass::Stream, format!("{error}: {}", beginning(text, text.len(), LONGEST_EVENT))))
+                let is_lines = text.contains(&b'\n') && first_line().is_ok();
+                let lines = if is_lines { "; lines of JSON without empty lines are no events" } else { "" };
+                let begin = beginning(text, text.len(), LONGEST_EVENT);
+                Err((FailureClass::Stream, format!("{error}{lines}: {begin}")))
             }
         }
     }
@@ -350,13 +352,18 @@ impl<'h> HttpResponseReader<'h> {
             return Err((FailureClass::Server, answer_fields::decode_json_string(error)));
         }
         self.is_finished |= seen.finish.is_some();
+        let mut chunks = seen.chunks;
         if seen.has_role {
             self.take(WireEvent::Role, t_read);
+            // A server that repeats the role has output beside it, under a name that is not known.
+            if std::mem::replace(&mut self.has_role, true) && seen.has_other && chunks.exact.is_none() {
+                chunks = ScannedChunks { texts: chunks.texts.max(1), ..ScannedChunks::default() };
+            }
         }
         if seen.has_reasoning {
             self.take(WireEvent::Reasoning, t_read);
         }
-        for tokens in seen.chunks.each() {
+        for tokens in chunks.each() {
             if let Some(t_held) = self.pending_empty_at.take() {
                 self.take(WireEvent::Chunk(ChunkTokens::Empty), t_held);
             }
@@ -394,14 +401,18 @@ impl<'h> HttpResponseReader<'h> {
         if let Some(location) = &self.location {
             return (class, format!("HTTP status {}, a redirect to {location}, which is not followed", self.status));
         }
-        let text = match answer_fields::openai(&self.body) {
-            Ok(ScannedEvent { error: Some(error), .. }) => answer_fields::decode_json_string(error),
-            // vLLM's older shape, FastAPI's, or no JSON at all.
-            _ => answer_fields::decode_json_string(&self.body),
-        };
+        let text = error_text(&self.body);
         let colon = if text.is_empty() { "" } else { ": " };
-        (class, format!("HTTP status {}{colon}{text}", self.status))
+        let path =
+            if matches!(self.status, 404 | 405) { format!(" of POST {}", self.expected.path) } else { String::new() };
+        (class, format!("HTTP status {}{path}{colon}{text}", self.status))
     }
+}
+
+/// The server's message. vLLM's older shape, FastAPI's and what is not JSON are shown as they came.
+fn error_text(body: &[u8]) -> String {
+    let scanned = answer_fields::openai(body).ok();
+    answer_fields::decode_json_string(scanned.and_then(|seen| seen.error).unwrap_or(body))
 }
 
 /// Whether a body is a stream of events, by its first bytes: JSON does not begin like that.
@@ -435,7 +446,8 @@ mod tests;
 pub fn read_http_answer<'a>(api: Api, pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<u32, HttpFault> {
     let limits = ResponseBounds::default();
     let mut outcome = HttpOutcome::default();
-    let expected = ExpectedAnswer { api, model: "", secrets: &[], tokens: 1, beams: 1, has_choices: false, limits };
+    let (path, model, secrets) = ("", "", &[][..]);
+    let expected = ExpectedAnswer { api, path, model, secrets, tokens: 1, beams: 1, has_choices: false, limits };
     let mut reader = HttpResponseReader::new(expected, &mut outcome);
     let mut decoder = Decoder::new(limits.header_bytes());
     for (time, mut input) in (0..).zip(pieces) {

@@ -44,7 +44,7 @@ impl From<TlsSetupError> for HarnessError {
 #[derive(Clone)]
 pub(crate) struct Connector {
     inner: TlsConnector,
-    has_certificate: bool,
+    pub has_certificate: bool,
 }
 
 impl Connector {
@@ -91,11 +91,6 @@ impl Connector {
         };
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self { inner: TlsConnector::from(Arc::new(config)), has_certificate })
-    }
-
-    /// The meaning of an alert on an open connection.
-    pub const fn alert_text(&self, alert: AlertDescription) -> TlsRefusal {
-        TlsRefusal { alert, has_certificate: self.has_certificate }
     }
 
     /// The handshake. Errors: why, and what to do.

@@ -290,7 +290,8 @@ impl CallError {
 
     fn class(&self) -> FailureClass {
         match self {
-            Self::Connect(_) | Self::Head(_) | Self::Header(_) => FailureClass::Connect,
+            Self::Connect(error) => error.failure().0,
+            Self::Head(_) | Self::Header(_) => FailureClass::Connect,
             Self::Broken(error) => broken_class(false, error),
             Self::BrokenAnswer(_) | Self::Wire(_) => FailureClass::Stream,
             // Of a proxy in front of the server, as over HTTP.

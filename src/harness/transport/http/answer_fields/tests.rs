@@ -123,3 +123,22 @@ fn tritons_answers_have_texts_or_ids() {
     assert_eq!(tokens(r#"{"output_ids":5,"text_output":"x"}"#), [Exact(1)]);
     assert_eq!(generate(br#"{"error":"no"}"#).unwrap().error, Some(&b"no"[..]));
 }
+
+#[test]
+fn an_empty_error_beside_output_is_success() {
+    for empty in ["null", "\"\"", "false", "0", "{}", "[]"] {
+        let event = format!("{{\"choices\":[{{\"delta\":{{\"content\":\"a\"}}}}],\"error\":{empty}}}");
+        let seen = openai(event.as_bytes()).unwrap();
+        assert_eq!((seen.error, seen.chunks.texts), (None, 1), "{empty}");
+    }
+    for (error, text) in [
+        ("\"busy\"", "busy"),
+        ("{\"message\":\"busy\"}", "busy"),
+        ("{\"message\":\"\",\"code\":5}", "{\"message\":\"\",\"code\":5}"),
+        ("500", "500"),
+        ("true", "true"),
+    ] {
+        let event = format!("{{\"error\":{error}}}");
+        assert_eq!(openai(event.as_bytes()).unwrap().error, Some(text.as_bytes()), "{error}");
+    }
+}

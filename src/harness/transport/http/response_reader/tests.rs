@@ -11,6 +11,7 @@ use crate::tokens::{CountedTokens, TokenSource, Violations};
 fn expected(api: Api) -> ExpectedAnswer<'static> {
     ExpectedAnswer {
         api,
+        path: "/v1/x",
         model: "",
         secrets: &[],
         tokens: 10,
@@ -382,4 +383,55 @@ fn what_many_small_kept_events_take_is_part_of_the_budget() {
     response_reader.head(200, true);
     let outcome = (0..2_000).try_for_each(|at| response_reader.data(b"data: {}\n\n", at));
     assert_eq!(outcome.unwrap_err().0, FailureClass::TooLarge);
+}
+
+#[test]
+fn every_status_of_success_is_an_answer() {
+    for status in [200, 201, 299] {
+        let mut http_outcome = HttpOutcome::default();
+        let mut response_reader = HttpResponseReader::new(expected(Api::OpenaiChat), &mut http_outcome);
+        response_reader.head(status, true);
+        response_reader.data([&content("a"), DONE].concat().as_bytes(), 1).unwrap();
+        assert_eq!((response_reader.end(2), response_reader.tokens()), (Ok(()), 1), "{status}");
+    }
+}
+
+#[test]
+fn a_server_that_has_no_such_path_is_shown_which() {
+    for (status, begin) in [(404, "HTTP status 404 of POST /v1/x: {"), (405, "HTTP status 405 of POST /v1/x: {")] {
+        let mut http_outcome = HttpOutcome::default();
+        let mut response_reader = HttpResponseReader::new(expected(Api::OpenaiChat), &mut http_outcome);
+        response_reader.head(status, false);
+        response_reader.data(b"{\"detail\":\"Not Found\"}", 1).unwrap();
+        assert!(response_reader.refusal().1.starts_with(begin), "{}", response_reader.refusal().1);
+    }
+}
+
+#[test]
+fn an_error_is_the_servers_in_whatever_field_of_an_event_it_is() {
+    for (event, reason) in [
+        ("event: error\ndata: backend gone\n\n", "backend gone"),
+        ("event: error\ndata: {\"error\":{\"message\":\"no room\"}}\n\n", "no room"),
+        ("error: {\"code\":500,\"message\":\"cache full\"}\n\n", "{\"code\":500,\"message\":\"cache full\"}"),
+    ] {
+        let failed = listen(Api::OpenaiChat, &[&content("a"), event]).1;
+        assert_eq!(failed, Err((FailureClass::Server, reason.to_owned())));
+    }
+}
+
+#[test]
+fn output_beside_a_repeated_role_is_output() {
+    let event = "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"thinking\":\"x\"}}]}\n\n";
+    let (response, outcome) = listen(Api::OpenaiChat, &[ROLE, event, event, DONE]);
+    assert_eq!(outcome, Ok(()));
+    let times: Vec<u64> = counted(response).chunks.iter().map(|chunk| chunk.t_read).collect();
+    assert_eq!(times, [1, 2]);
+}
+
+#[test]
+fn lines_of_json_in_place_of_events_are_named() {
+    let line = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n";
+    let (class, why) = listen(Api::OpenaiChat, &[line, line, "data: [DONE]\n"]).1.unwrap_err();
+    assert_eq!(class, FailureClass::Stream);
+    assert!(why.contains("; lines of JSON without empty lines are no events: "), "{why}");
 }
