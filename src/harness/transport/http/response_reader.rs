@@ -1,6 +1,6 @@
 //! From the pieces of one answer to its tokens: what counts, when it arrived, whether the answer is complete.
 
-use super::answer_fields::{self, ScannedChunks, ScannedEvent};
+use super::answer_fields::{self, ScannedEvent};
 use super::answer_text::AnswerIds;
 use super::http1_decoder::{DecodeStep, Decoder};
 use crate::record::FailureClass;
@@ -356,8 +356,8 @@ impl<'h> HttpResponseReader<'h> {
         if seen.has_role {
             self.take(WireEvent::Role, t_read);
             // A server that repeats the role has output beside it, under a name that is not known.
-            if std::mem::replace(&mut self.has_role, true) && seen.has_other && chunks.exact.is_none() {
-                chunks = ScannedChunks { texts: chunks.texts.max(1), ..ScannedChunks::default() };
+            if std::mem::replace(&mut self.has_role, true) && seen.has_other && seen.finish.is_none() {
+                chunks.texts = chunks.texts.max(u32::from(chunks.exact.is_none()));
             }
         }
         if seen.has_reasoning {

@@ -422,7 +422,9 @@ fn an_error_is_the_servers_in_whatever_field_of_an_event_it_is() {
 #[test]
 fn output_beside_a_repeated_role_is_output() {
     let event = "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"thinking\":\"x\"}}]}\n\n";
-    let (response, outcome) = listen(Api::OpenaiChat, &[ROLE, event, event, DONE]);
+    // What stands beside the role at the end is about the message.
+    let end = event.replace("}}]}", "},\"finish_reason\":\"stop\"}]}");
+    let (response, outcome) = listen(Api::OpenaiChat, &[ROLE, event, event, &end, DONE]);
     assert_eq!(outcome, Ok(()));
     let times: Vec<u64> = counted(response).chunks.iter().map(|chunk| chunk.t_read).collect();
     assert_eq!(times, [1, 2]);
