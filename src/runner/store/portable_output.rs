@@ -313,7 +313,7 @@ impl IncomingOutput {
 
     /// Reads all of it, once every file is there.
     pub fn seal(&self) -> Result<HashedFolder, PathError> {
-        list_folder(&self.folder)?.seal()
+        list_folder(&self.folder)?.seal(None)
     }
 
     pub fn discard(&self) -> Result<(), PathError> {
