@@ -143,17 +143,13 @@ impl ListedFolder {
                     look_in(target.as_os_str().as_bytes());
                     Some(Digest::hash(target.as_os_str().as_bytes()))
                 }
-                // Read once for both. Its stamp is from before that.
+                // Read once for both.
                 _ if project.is_some() && entry.stamp.size <= LARGEST => {
                     let bytes = read_bytes_up_to(&path, 2 * LARGEST).at("read", &path)?;
                     look_in(&bytes);
                     Some(Digest::hash(&bytes))
                 }
-                _ => {
-                    let (digest, stamp) = hash_file(&path)?;
-                    entry.stamp = stamp;
-                    Some(digest)
-                }
+                _ => Some(hash_file(&path)?),
             };
         }
         entries.shrink_to_fit();
@@ -236,11 +232,11 @@ fn names_in(folder: &Path) -> rustix::io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// The digest of a file's bytes, and its stamp from before they were read.
-pub(super) fn hash_file(path: &Path) -> Result<(Digest, FileStamp), PathError> {
+/// The digest of a file's bytes. A stamp that belongs to it is from before they are read: if the file changes meanwhile,
+/// its stamp is another one from then on.
+pub(super) fn hash_file(path: &Path) -> Result<Digest, PathError> {
     let (file, metadata) = open_regular(path).at("read", path)?;
-    let digest = Digest::of_file(&file, metadata.len()).at("read", path)?;
-    Ok((digest, FileStamp::of_regular(&metadata)))
+    Digest::of_file(&file, metadata.len()).at("read", path)
 }
 
 /// What happened to a folder since it was sealed.
@@ -367,18 +363,6 @@ impl FileStamp {
     /// Of what the path leads to.
     pub fn through_links(path: &Path) -> std::io::Result<Self> {
         Ok(Self::read(&rustix::fs::stat(path)?))
-    }
-
-    /// Of a regular file.
-    pub(super) fn of_regular(m: &fs::Metadata) -> Self {
-        let kind = if m.mode() & 0o100 == 0 { EntryKind::File } else { EntryKind::Program };
-        Self {
-            size: m.size(),
-            mtime: m.mtime() * 1_000_000_000 + m.mtime_nsec(),
-            ctime: m.ctime() * 1_000_000_000 + m.ctime_nsec(),
-            inode: m.ino(),
-            kind,
-        }
     }
 
     #[expect(clippy::unnecessary_cast, reason = "the fields differ between platforms")]

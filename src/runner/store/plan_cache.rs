@@ -175,9 +175,7 @@ impl CompilerId {
 
     /// Removes all that is kept: the manifest is gone.
     pub fn drop_all(&self) {
-        for suffix in ["from", "rest", "plan"] {
-            let _ = fs::remove_file(self.path(suffix));
-        }
+        let _ = ["from", "rest", "plan"].map(|suffix| fs::remove_file(self.path(suffix)));
     }
 }
 
