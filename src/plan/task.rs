@@ -312,17 +312,17 @@ impl Task {
 
 /// An action in a plan's bytes: its JSON, or an empty text without an action.
 mod optional_part {
-    use serde::de::{DeserializeOwned, Error as _};
+    use serde::de::Error as _;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    use super::TaskPart;
+    use crate::task_part::{TaskPart, TaskPartValue};
 
     #[expect(clippy::ref_option, reason = "serde gives it so")]
     pub fn serialize<T, S: Serializer>(part: &Option<TaskPart<T>>, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(part.as_ref().map_or("", TaskPart::json))
     }
 
-    pub fn deserialize<'de, T: DeserializeOwned, D: Deserializer<'de>>(
+    pub fn deserialize<'de, T: TaskPartValue, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<TaskPart<T>>, D::Error> {
         let json = String::deserialize(deserializer)?;

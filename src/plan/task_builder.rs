@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
-use serde::Deserialize as _;
 
 use crate::actions::{Action, ActionKind};
 use crate::instance::{ExpandedStages, Instance, StageOf};
@@ -108,9 +107,13 @@ impl<'a> PlanBuilder<'a> {
             return None;
         }
         let json = node.json();
-        let Ok(mut typed) = Stage::deserialize(&json) else {
-            found.push(untyped(&json, stage, &node));
-            return None;
+        // Only here and with its path: a second deserializer would compile the code of all stages again.
+        let mut typed = match serde_path_to_error::deserialize::<_, Stage>(&json) {
+            Ok(typed) => typed,
+            Err(error) => {
+                found.push(untyped(&error, stage, &node));
+                return None;
+            }
         };
         if let Some(bench) = &mut typed.bench {
             bench.fill_in(&json["bench"]);
@@ -333,11 +336,8 @@ fn check_rendered(
 }
 
 /// serde's own error, for what the walk over the schema cannot see.
-fn untyped(json: &serde_json::Value, stage: &StageOf<'_>, node: &Node) -> Diagnostic {
-    let (path, message) = match serde_path_to_error::deserialize::<_, Stage>(json) {
-        Err(error) => (error.path().to_string(), error.inner().to_string()),
-        Ok(_) => (String::new(), "cannot be read".to_owned()),
-    };
+fn untyped(error: &serde_path_to_error::Error<serde_json::Error>, stage: &StageOf<'_>, node: &Node) -> Diagnostic {
+    let (path, message) = (error.path().to_string(), error.inner());
     let steps: Vec<&str> = path.split(['.', '[', ']']).filter(|step| !step.is_empty()).collect();
     let place = if steps.is_empty() { stage.entry.key.clone() } else { node.place(&steps) };
     Diagnostic::error(format!("`stages.{}.{path}`: {message}", stage.name)).at(place, "")

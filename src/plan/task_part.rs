@@ -3,12 +3,13 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use serde::de::{DeserializeOwned, Error as _};
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::actions::Action;
-use base::event::{Failure, FailureKind, TaskId};
+use crate::manifest::model::{Container, HostOn};
+use base::event::{Endpoint, Failure, FailureKind, TaskId};
 
 /// A value with its canonical JSON. Code reads the value. The JSON is part of the key, references in it are replaced
 /// when the task starts, and it is what a plan's bytes hold.
@@ -18,12 +19,31 @@ pub struct TaskPart<T> {
     json: Arc<str>,
 }
 
+/// The type of a part. Its JSON is read here: a crate that reads plans would compile the code of all actions once more.
+pub trait TaskPartValue: Sized {
+    /// # Errors
+    /// The text is not JSON of this type.
+    fn read(json: &str) -> serde_json::Result<Self>;
+}
+
+macro_rules! task_part_values {
+    ($($part:ty),*) => {
+        $(impl TaskPartValue for $part {
+            fn read(json: &str) -> serde_json::Result<Self> {
+                serde_json::from_str(json)
+            }
+        })*
+    };
+}
+
+task_part_values!(Action, Container, HostOn, Vec<Endpoint>);
+
 /// A value that has no JSON.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot be written as JSON: {0}")]
 pub struct UnwritableAction(#[from] serde_json::Error);
 
-impl<T: Serialize + DeserializeOwned> TaskPart<T> {
+impl<T: Serialize + TaskPartValue> TaskPart<T> {
     /// With JSON in which the order of free keys does not depend on how the YAML was written. The value has them in
     /// that order, too: what a plan shows of a command is what a run starts, which reads the JSON.
     ///
@@ -41,11 +61,11 @@ impl<T: Serialize + DeserializeOwned> TaskPart<T> {
     }
 }
 
-impl<T: DeserializeOwned> TaskPart<T> {
+impl<T: TaskPartValue> TaskPart<T> {
     /// # Errors
     /// The text is not JSON of this type.
     pub fn from_json(json: &str) -> Result<Self, serde_json::Error> {
-        Ok(Self { value: Arc::new(serde_json::from_str(json)?), json: json.into() })
+        Ok(Self { value: Arc::new(T::read(json)?), json: json.into() })
     }
 }
 
@@ -75,7 +95,7 @@ impl<T> Serialize for TaskPart<T> {
     }
 }
 
-impl<'de, T: DeserializeOwned> Deserialize<'de> for TaskPart<T> {
+impl<'de, T: TaskPartValue> Deserialize<'de> for TaskPart<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::from_json(&String::deserialize(deserializer)?).map_err(D::Error::custom)
     }

@@ -385,7 +385,7 @@ fn sum<K: Copy>(counts: &BTreeMap<K, u64>, name: fn(K) -> &'static str) -> (Opti
 /// What no other part of the page shows, in the file's own form; that includes what this version does not know.
 fn other_values(result: &MeasuredResult) -> String {
     let shown = ["verdict", "reasons", "headline", "identity", "server_metrics", "latency", "curves", "slices"];
-    let mut value = serde_json::to_value(result).unwrap_or_default();
+    let mut value = result.json().unwrap_or_default();
     if let Value::Object(fields) = &mut value {
         fields.retain(|key, _| !shown.iter().chain(&SECTION_KEYS).any(|text| text == key));
     }

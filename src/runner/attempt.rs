@@ -137,10 +137,7 @@ impl AttemptInputs {
         // finished work is not lost; a second stop request does not wait. Weights may be links to files of the project.
         let may_name = self.keyed.names_project || self.task.kind.facts().names_project;
         let project = may_name.then(|| self.cache.home().project().to_owned());
-        let seal = move || match project {
-            Some(project) => listed.seal_with_place(&project),
-            None => listed.seal(),
-        };
+        let seal = move || listed.seal(project.as_deref());
         let sealed = if is_large {
             (self.on_hashing)();
             tokio::select! {

@@ -138,7 +138,7 @@ impl<W: TaskExecutor> KeyContext<'_, W> {
 
     /// What the task's newest output in the cache was made from.
     pub(super) fn last_key(&self, task: &Task) -> Option<TaskKey> {
-        self.output_cache.last(&self.plan.name, &task.id)?.key_fields()
+        self.output_cache.last(&self.plan.name, &task.id)?.parsed_key().ok()
     }
 
     /// Looks a task's output up. One that names what has gone from the machine is spoiled.
@@ -200,7 +200,7 @@ impl<W: TaskExecutor> KeyContext<'_, W> {
         let Some(last) = self.output_cache.last(&self.plan.name, &task.id) else {
             return vec!["not in cache".to_owned()];
         };
-        let mut reasons_text = last.key_fields().map(|old| explain(&old, &keyed.key)).unwrap_or_default();
+        let mut reasons_text = last.parsed_key().map(|old| explain(&old, &keyed.key)).unwrap_or_default();
         for need in task.needs.iter().map(|need| &self.plan.tasks[need.task as usize]) {
             // A service has no output; what changed is what it serves.
             if need.lifetime == Lifetime::Service

@@ -68,7 +68,7 @@ pub fn upstream_provenance(plan: &Plan, output_cache: &OutputCache, task: &Task)
 
 fn origin(plan: &Plan, output_cache: &OutputCache, task: &Task) -> UpstreamTask {
     let record = (task.lifetime == Lifetime::Step).then(|| output_cache.last(&plan.name, &task.id)).flatten();
-    let fields = record.as_ref().and_then(|record| record.key_fields());
+    let fields = record.as_ref().and_then(|record| record.parsed_key().ok());
     let (facts, inputs, upstream) = if let Some(key) = fields {
         (key.facts, key.inputs, key.upstream)
     } else {

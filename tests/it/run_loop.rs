@@ -189,7 +189,7 @@ async fn a_key_that_was_being_computed_when_the_server_was_lowered_is_computed_a
     let summary = timeout(Duration::from_mins(1), run_tasks(&world, tasks, 2, executor)).await.expect("it ends");
     assert_eq!((summary.tally.ran, summary.failures.len()), (2, 0), "{:?}", summary.failures);
     let records = OutputCache::open(&home(&world)).unwrap().records();
-    let of_server = |record: &Arc<TaskRecord>| record.key_fields().unwrap().upstream[&TaskId::new("server")];
+    let of_server = |record: &Arc<TaskRecord>| record.parsed_key().unwrap().upstream[&TaskId::new("server")];
     let servers: BTreeSet<String> = records.iter().map(|record| of_server(record).to_string()).collect();
     assert_eq!((records.len(), servers.len()), (2, 1), "both ran on the server with the lower number");
 }

@@ -98,11 +98,15 @@ impl ProcessGroup {
 
     /// Whether any process may be left, cheaply. Call it after the leader has been reaped.
     fn may_be_left(&self) -> bool {
-        while let Ok(Some(_)) = waitpgid(self.group, WaitOptions::NOHANG) {}
-        test_kill_process_group(self.group).is_ok()
-            || orphans::adopted()
-                .iter()
-                .any(|&pid| procfs::variable(pid, orphans::MARK).is_some_and(|mark| mark == self.mark))
+        let has_members = || test_kill_process_group(self.group).is_ok();
+        let mut is_left = has_members();
+        // A dead member that came to us is in the group until it is reaped.
+        if is_left {
+            while let Ok(Some(_)) = waitpgid(self.group, WaitOptions::NOHANG) {}
+            is_left = has_members();
+        }
+        let has_mark = |pid: &i32| procfs::variable(*pid, orphans::MARK).is_some_and(|mark| mark == self.mark);
+        is_left || orphans::adopted().iter().any(has_mark)
     }
 
     /// All processes that are left and alive: looks at all processes.

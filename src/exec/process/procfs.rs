@@ -212,9 +212,9 @@ pub fn all() -> Vec<i32> {
 /// read of one small file, which stays open: it is read after each command.
 pub fn children() -> Vec<i32> {
     static FILE: OnceLock<Option<File>> = OnceLock::new();
-    let me = Pid::as_raw(Some(getpid()));
-    let file = FILE.get_or_init(|| File::open(format!("/proc/self/task/{me}/children")).ok());
-    file.as_ref().and_then(|file| list_in(file).ok()).unwrap_or_else(|| children_by_parent(me))
+    let me = || Pid::as_raw(Some(getpid()));
+    let file = FILE.get_or_init(|| File::open(format!("/proc/self/task/{}/children", me())).ok());
+    file.as_ref().and_then(|file| list_in(file).ok()).unwrap_or_else(|| children_by_parent(me()))
 }
 
 // Which process listens on a port.

@@ -205,7 +205,7 @@ fn judge(runs: &[RunResult]) -> VerdictReasons {
 }
 
 fn over_runs(runs: &[RunResult]) -> BTreeMap<String, AcrossRuns> {
-    let results: Vec<Value> = runs.iter().filter_map(|run| serde_json::to_value(run).ok()).collect();
+    let results: Vec<Value> = runs.iter().filter_map(|run| run.json().ok()).collect();
     let mut numbers = BTreeMap::new();
     let mut add = |name: String, unit: &str, place: &str| {
         let values: Option<Vec<f64>> = results.iter().map(|run| run.pointer(place)?.as_f64()).collect();

@@ -71,12 +71,25 @@ fn put(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -
     write().map_err(|source| HarnessError::System { what: format!("cannot write {}", path.display()), source })
 }
 
+// Only here: another crate that read or wrote a result would compile the code of all its parts once more.
+impl RunResult {
+    /// # Errors
+    /// The text lacks what makes it a `result.json`, or a value has another type.
+    pub fn from_json(text: &str) -> serde_json::Result<Self> {
+        serde_json::from_str(text)
+    }
+
+    pub fn json(&self) -> serde_json::Result<serde_json::Value> {
+        serde_json::to_value(self)
+    }
+}
+
 /// Reads a `result.json`.
 pub fn read_result(path: &Path) -> Result<RunResult, HarnessError> {
     let text = read_document(path)
         .map_err(|source| HarnessError::System { what: format!("cannot read {}", path.display()), source })?;
     let wrong = |source: ResultFormatError| HarnessError::Format { path: path.to_owned(), source };
-    let result: RunResult = serde_json::from_str(&text).map_err(|error| wrong(error.into()))?;
+    let result = RunResult::from_json(&text).map_err(|error| wrong(error.into()))?;
     if result.schema != super::result::SCHEMA {
         return Err(wrong(ResultFormatError::Schema { found: result.schema, known: super::result::SCHEMA }));
     }

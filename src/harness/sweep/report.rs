@@ -20,7 +20,7 @@ use crate::sweep::plan::{PointRole, SweepLevel};
 use crate::sweep::point::{SweepPoint, mark_front};
 use crate::{FurtherLimits, RunIdentity, RunResult, Slo};
 use base::event::Verdict;
-use base::files::read_bytes;
+use base::files::read_text;
 use base::units::counted;
 
 /// The file.
@@ -161,9 +161,9 @@ impl SweepReport {
     /// The file cannot be read, or is no sweep of this version.
     pub fn read(path: &Path) -> Result<Self, SweepError> {
         let shown = || path.display().to_string();
-        let bytes = read_bytes(path).map_err(|source| SweepError::Unreadable { path: shown(), source })?;
+        let text = read_text(path).map_err(|source| SweepError::Unreadable { path: shown(), source })?;
         let mut report: Self =
-            serde_json::from_slice(&bytes).map_err(|source| SweepError::Format { path: shown(), source })?;
+            serde_json::from_str(&text).map_err(|source| SweepError::Format { path: shown(), source })?;
         if report.schema != SCHEMA {
             return Err(SweepError::Schema { path: shown(), found: report.schema });
         }

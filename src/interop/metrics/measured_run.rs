@@ -36,8 +36,7 @@ impl MeasuredRun {
 }
 
 /// The content of a `result.json`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(untagged)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum MeasuredResult {
     Regatta(Box<RunResult>),
     Imported(Box<ImportedResult>),
@@ -84,8 +83,16 @@ impl MeasuredResult {
         let header: Header = serde_json::from_str(text)?;
         Ok(match header.imported {
             Some(_) => Self::Imported(serde_json::from_str(text)?),
-            None => Self::Regatta(serde_json::from_str(text)?),
+            None => Self::Regatta(Box::new(RunResult::from_json(text)?)),
         })
+    }
+
+    /// As its file has it.
+    pub fn json(&self) -> serde_json::Result<Value> {
+        match self {
+            Self::Regatta(result) => result.json(),
+            Self::Imported(result) => serde_json::to_value(result),
+        }
     }
 
     /// Regatta's own.

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::{AttemptOutcome, Runner, RunnerMessage, Running, TaskEnd, TaskOutput};
 use crate::attempt::accept;
@@ -47,8 +48,9 @@ impl<W: TaskExecutor> Runner<W> {
                     seconds,
                 });
                 self.has_uncached |= is_uncached;
-                if !is_uncached {
-                    self.push_output(&record);
+                // Other machines may have it.
+                if let (Some(shared), false) = (&self.options.output_source, is_uncached) {
+                    shared.push(&record.task, Arc::clone(&record));
                 }
                 self.summary.tally.ran += 1;
                 self.note_done(task.id.clone(), &record, folder);

@@ -61,14 +61,6 @@ impl<W: TaskExecutor> Runner<W> {
         }
     }
 
-    /// The record of a task that need not be looked at.
-    pub(super) fn unchanged_record(&self, ix: TaskIndex) -> Option<Arc<TaskRecord>> {
-        if self.options.forced[ix as usize] {
-            return None;
-        }
-        self.options.unchanged.record(&self.key_context(), ix, &self.unchanged)
-    }
-
     /// Its link in `latest` is one of the things that look as they did.
     pub(super) fn take_unchanged(&mut self, ix: TaskIndex, record: &Arc<TaskRecord>) {
         let task = self.task(ix);
@@ -160,12 +152,5 @@ impl<W: TaskExecutor> Runner<W> {
             return self.fail(ix, 1, failure, 0.0);
         }
         self.schedule.set_cache_miss(ix);
-    }
-
-    /// Other machines may have it.
-    pub(super) fn push_output(&self, record: &Arc<TaskRecord>) {
-        if let Some(shared) = &self.options.output_source {
-            shared.push(&record.task, Arc::clone(record));
-        }
     }
 }

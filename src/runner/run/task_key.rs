@@ -18,7 +18,9 @@ impl<W: TaskExecutor> Runner<W> {
     }
 
     pub(super) fn key(&mut self, ix: TaskIndex) {
-        if let Some(record) = self.unchanged_record(ix) {
+        let unchanged = || self.options.unchanged.record(&self.key_context(), ix, &self.unchanged);
+        // It need not be looked at.
+        if let Some(record) = (!self.options.forced[ix as usize]).then(unchanged).flatten() {
             return self.take_unchanged(ix, &record);
         }
         let task = self.task(ix);

@@ -71,7 +71,7 @@ pub(super) async fn push(
     if let Some(why) = unfit_for_others(&folder, &items) {
         return Ok(UploadOutcome::NotShareable(why));
     }
-    let Some(fields) = record.key_fields() else {
+    let Ok(fields) = record.parsed_key() else {
         return Ok(UploadOutcome::NotShareable("its record here cannot be read".to_owned()));
     };
     let shared = SharedOutput::new(record, fields, machine.clone(), items);

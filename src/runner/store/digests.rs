@@ -100,7 +100,7 @@ impl Digests {
             known.is_used = true;
             return Ok((known.digest, stamp));
         }
-        let (digest, stamp) = hash_file(path)?;
+        let digest = hash_file(path)?;
         // A file written in the same tick of the clock could change again without its stamp changing.
         if !stamp.is_racy() {
             self.known.lock().insert(path.to_owned(), KnownDigest { stamp, digest, is_used: true });

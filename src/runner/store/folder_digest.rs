@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, Stat};
 use serde::{Deserialize, Serialize};
 
 use super::durable::{PathError, WithPath as _};
-use base::files::{Digest, Hasher, is_absence, is_whole_json, open_regular, read_bytes};
+use base::files::{Digest, Hasher, is_absence, is_whole_json, open_regular, read_bytes_up_to};
 
 /// One thing in an output folder. The folder itself is the entry with an empty path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -125,48 +125,36 @@ impl ListedFolder {
         links.map(target).collect()
     }
 
-    /// Hashes names, kinds and contents.
-    pub fn seal(self) -> Result<HashedFolder, PathError> {
+    /// Hashes names, kinds and contents. `project`, the folder of the project, is looked for in links and in files that
+    /// are not large.
+    pub fn seal(self, project: Option<&Path>) -> Result<HashedFolder, PathError> {
+        /// Bytes. What holds paths is small.
+        const LARGEST: u64 = 4 << 20;
         let Self { folder, mut entries } = self;
+        let finder = project.map(|project| Finder::new(project.as_os_str().as_bytes()));
+        let mut names_it = false;
+        let mut look_in = |bytes: &[u8]| names_it |= finder.as_ref().is_some_and(|name| name.find(bytes).is_some());
         for entry in &mut entries {
             let path = folder.join(&entry.path);
             entry.digest = match entry.stamp.kind {
                 EntryKind::Folder => None,
-                EntryKind::Link => Some(Digest::hash(fs::read_link(&path).at("read", &path)?.as_os_str().as_bytes())),
-                _ => {
-                    let (digest, stamp) = hash_file(&path)?;
-                    entry.stamp = stamp;
-                    Some(digest)
+                EntryKind::Link => {
+                    let target = fs::read_link(&path).at("read", &path)?;
+                    look_in(target.as_os_str().as_bytes());
+                    Some(Digest::hash(target.as_os_str().as_bytes()))
                 }
+                // Read once for both.
+                _ if project.is_some() && entry.stamp.size <= LARGEST => {
+                    let bytes = read_bytes_up_to(&path, 2 * LARGEST).at("read", &path)?;
+                    look_in(&bytes);
+                    Some(Digest::hash(&bytes))
+                }
+                _ => Some(hash_file(&path)?),
             };
         }
         entries.shrink_to_fit();
-        Ok(HashedFolder { digest: digest_of(&entries, |entry| entry.digest), entries, place: None })
-    }
-
-    /// The same, and looks for `project`, the folder of the project, in links and in files that are not large.
-    pub fn seal_with_place(self, project: &Path) -> Result<HashedFolder, PathError> {
-        /// Bytes. What holds paths is small.
-        const LARGEST: u64 = 4 << 20;
-        let folder = self.folder.clone();
-        let finder = Finder::new(project.as_os_str().as_bytes());
-        let sealed = self.seal()?;
-        let mut names_it = false;
-        for entry in &sealed.entries {
-            let path = folder.join(&entry.path);
-            names_it |= match entry.stamp.kind {
-                EntryKind::Link => {
-                    let target = fs::read_link(&path).at("read", &path)?;
-                    finder.find(target.as_os_str().as_bytes()).is_some()
-                }
-                _ if entry.stamp.is_file() && entry.stamp.size <= LARGEST => {
-                    finder.find(&read_bytes(&path).at("read", &path)?).is_some()
-                }
-                _ => false,
-            };
-        }
-        let place = names_it.then(|| project.to_string_lossy().into_owned());
-        Ok(HashedFolder { place, ..sealed })
+        let place = project.filter(|_| names_it).map(|project| project.to_string_lossy().into_owned());
+        Ok(HashedFolder { digest: digest_of(&entries, |entry| entry.digest), entries, place })
     }
 }
 
@@ -244,11 +232,11 @@ fn names_in(folder: &Path) -> rustix::io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// The digest of a file's bytes, and its stamp from before they were read.
-pub(super) fn hash_file(path: &Path) -> Result<(Digest, FileStamp), PathError> {
+/// The digest of a file's bytes. A stamp that belongs to it is from before they are read: if the file changes meanwhile,
+/// its stamp is another one from then on.
+pub(super) fn hash_file(path: &Path) -> Result<Digest, PathError> {
     let (file, metadata) = open_regular(path).at("read", path)?;
-    let digest = Digest::of_file(&file, metadata.len()).at("read", path)?;
-    Ok((digest, FileStamp::of_regular(&metadata)))
+    Digest::of_file(&file, metadata.len()).at("read", path)
 }
 
 /// What happened to a folder since it was sealed.
@@ -295,7 +283,7 @@ pub(super) fn compare(folder: &Path, entries: &[OutputEntry], distrust: bool) ->
     if !suspicious {
         return Ok(FolderChange::Same);
     }
-    let now = match list_folder(folder).and_then(ListedFolder::seal) {
+    let now = match list_folder(folder).and_then(|listed| listed.seal(None)) {
         Ok(now) => now.entries,
         Err(e) if e.is_of_system() => return Err(e),
         Err(e) => return Ok(FolderChange::Changed(format!("its output cannot be read: {e}"))),
@@ -375,18 +363,6 @@ impl FileStamp {
     /// Of what the path leads to.
     pub fn through_links(path: &Path) -> std::io::Result<Self> {
         Ok(Self::read(&rustix::fs::stat(path)?))
-    }
-
-    /// Of a regular file.
-    pub(super) fn of_regular(m: &fs::Metadata) -> Self {
-        let kind = if m.mode() & 0o100 == 0 { EntryKind::File } else { EntryKind::Program };
-        Self {
-            size: m.size(),
-            mtime: m.mtime() * 1_000_000_000 + m.mtime_nsec(),
-            ctime: m.ctime() * 1_000_000_000 + m.ctime_nsec(),
-            inode: m.ino(),
-            kind,
-        }
     }
 
     #[expect(clippy::unnecessary_cast, reason = "the fields differ between platforms")]

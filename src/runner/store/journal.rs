@@ -63,14 +63,16 @@ impl Journal {
         Ok(Self { file: LineFile::open(&path, 0)?, waiting: Vec::new() })
     }
 
-    /// One write for each fact; chatter is left out. That a task is cached is a fact of earlier runs, and large plans
-    /// have thousands of them: these are written with what comes next.
+    /// One write for each fact; chatter is left out. Two kinds of facts are written with the one that follows: that a
+    /// task is cached, which is a fact of earlier runs, and large plans have thousands of them; and that a process has
+    /// ended, because what it came to follows at once.
     pub fn append(&mut self, event: &Event) -> Result<(), PathError> {
         if !event.is_fact() {
             return Ok(());
         }
         self.waiting.append(&mut sealed_json(self.file.path(), event)?);
-        if matches!(event, Event::TaskCached { .. }) && self.waiting.len() < WAITING_BYTES {
+        let may_wait = matches!(event, Event::TaskCached { .. } | Event::ProcessEnded { .. });
+        if may_wait && self.waiting.len() < WAITING_BYTES {
             return Ok(());
         }
         let written = self.file.append(&self.waiting);

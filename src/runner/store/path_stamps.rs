@@ -15,6 +15,10 @@ pub fn path_stamps(paths: impl IntoIterator<Item = PathBuf>, project: &Path) -> 
     for path in paths {
         let is_part = |folder: &&Path| *folder == path || *folder != project && folder.starts_with(project);
         for place in path.ancestors().take_while(is_part) {
+            // What is above it, too: all outputs are in one folder.
+            if stamps.contains_key(place) {
+                break;
+            }
             if let Some(stat) = look_at(place) {
                 stamps.insert(place.to_owned(), stat);
             }

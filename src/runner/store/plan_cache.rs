@@ -175,22 +175,26 @@ impl CompilerId {
 
     /// Removes all that is kept: the manifest is gone.
     pub fn drop_all(&self) {
-        for suffix in ["from", "rest", "plan"] {
-            let _ = fs::remove_file(self.path(suffix));
-        }
+        let _ = ["from", "rest", "plan"].map(|suffix| fs::remove_file(self.path(suffix)));
     }
 }
 
 impl NoOpConditions {
-    /// Whether everything is as it was. Stops at the first difference.
+    /// Whether everything is as it was. Stops at the first difference. Inputs come first: mostly it is one of them that
+    /// has changed, and a run looks at all outputs again once it has the project's lock.
     pub fn is_unchanged(&self) -> bool {
-        let differs = AtomicBool::new(!self.is_shared_unchanged());
-        parallel_map(&self.tasks, min_tasks_per_thread(&self.tasks), |task| {
-            if !differs.load(Ordering::Relaxed) && !is_same(&task.look_at) {
-                differs.store(true, Ordering::Relaxed);
-            }
-        });
-        !differs.into_inner()
+        let are_same = |part: fn(&WatchedTask) -> &[(PathBuf, FileStamp)]| {
+            let differs = AtomicBool::new(false);
+            parallel_map(&self.tasks, min_tasks_per_thread(&self.tasks), |task| {
+                if !differs.load(Ordering::Relaxed) && !is_same(part(task)) {
+                    differs.store(true, Ordering::Relaxed);
+                }
+            });
+            !differs.into_inner()
+        };
+        self.is_shared_unchanged()
+            && are_same(|task| task.look_at.split_at(task.inputs()).0)
+            && are_same(|task| task.look_at.split_at(task.inputs()).1)
     }
 
     /// Like `is_unchanged`, of what no task has alone.
@@ -203,6 +207,13 @@ impl WatchedTask {
     /// For each of them, whether everything looks as it did.
     pub fn unchanged(tasks: &[Self]) -> Vec<bool> {
         parallel_map(tasks, min_tasks_per_thread(tasks), |task| is_same(&task.look_at))
+    }
+
+    /// How many of the paths are before those of its output.
+    fn inputs(&self) -> usize {
+        let folder = self.output.as_ref().map(|output| output.folder.as_str());
+        let is_output = |(path, _): &(PathBuf, FileStamp)| folder.is_some_and(|folder| path.ends_with(folder));
+        self.look_at.iter().position(is_output).unwrap_or_default()
     }
 }
 

@@ -253,7 +253,7 @@ impl IncomingOutput {
                 _ => {
                     let begun = item.digest.is_some_and(|digest| self.folder.join(parts_name(&digest)).exists());
                     let is_there =
-                        !begun && path.exists() && hash_file(&path)?.0 == item.digest.unwrap_or(Digest::hash(b""));
+                        !begun && path.exists() && hash_file(&path)? == item.digest.unwrap_or(Digest::hash(b""));
                     if !is_there {
                         if !begun {
                             discard(&path)?;
@@ -313,7 +313,7 @@ impl IncomingOutput {
 
     /// Reads all of it, once every file is there.
     pub fn seal(&self) -> Result<HashedFolder, PathError> {
-        list_folder(&self.folder)?.seal()
+        list_folder(&self.folder)?.seal(None)
     }
 
     pub fn discard(&self) -> Result<(), PathError> {

@@ -82,10 +82,6 @@ impl<'de> Deserialize<'de> for KeyText {
 const INLINE: usize = 64;
 
 impl TaskRecord {
-    pub fn key_fields(&self) -> Option<TaskKey> {
-        self.parsed_key().ok()
-    }
-
     /// # Errors
     /// Another version of this program wrote it.
     pub fn parsed_key(&self) -> serde_json::Result<TaskKey> {

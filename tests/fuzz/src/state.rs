@@ -60,7 +60,7 @@ fn look_at_records(data: &[u8]) {
     let home = home();
     let Ok(cache) = OutputCache::open(&home) else { return };
     for record in cache.records() {
-        let _ = record.key_fields();
+        let _ = record.parsed_key();
         let _ = cache.look_up(&record.key);
         let _ = cache.last(&record.manifest, &record.task);
         let _ = cache.compare(&record);

@@ -35,7 +35,7 @@ fn measured_run(name: &str, digest: &str, by: impl Fn(u64) -> f64) -> MeasuredRu
 
 /// The same with other fields in its file.
 fn change(measured_run: &mut MeasuredRun, change: impl FnOnce(&mut Value)) {
-    let mut file = serde_json::to_value(&measured_run.result).expect("a result");
+    let mut file = measured_run.result.json().expect("a result");
     change(&mut file);
     measured_run.result = test_runs::result_of(file);
 }

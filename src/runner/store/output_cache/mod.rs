@@ -387,7 +387,7 @@ impl OutputCache {
         let mut recorded = self.named_folders();
         let inner = self.inner.lock();
         recorded.extend(inner.history.records.iter().map(|r| r.folder.clone()));
-        recorded.extend(inner.replaced.folders().cloned());
+        recorded.extend(inner.replaced.0.iter().cloned());
         recorded.extend(inner.history.newer_folders().map(str::to_owned));
         recorded
     }
@@ -530,10 +530,6 @@ impl ReplacedOutputs {
     pub(super) fn read(home: &StateFolder) -> Result<Self, PathError> {
         let text = text_if_there(&home.replaced())?.unwrap_or_default();
         Ok(Self(text.lines().map(str::to_owned).collect()))
-    }
-
-    pub(super) fn folders(&self) -> impl Iterator<Item = &String> {
-        self.0.iter()
     }
 
     /// Adds folders, forgets those that have gone, and writes the rest. Nothing removes a `-resume` folder after a
