@@ -158,16 +158,12 @@ pub(crate) fn server(server_metrics: &ServerMetrics) -> ResultBlock {
         " These numbers explain the measurement and are no part of it: of a decoupled model, Triton counts cancelled \
             and failed requests as successes.",
     );
-    let mut block = ResultBlock {
-        title: "Server metrics",
-        about,
-        head: vec!["metric", "during the run", "rate, or least … most", "last"],
-        rows: server_metrics.metrics.iter().take(SERVER_ROWS).map(server_row).collect(),
-        fold: Some("The counters and gauges"),
-        plots: server_plots(server_metrics),
-        is_on_page: true,
-        ..ResultBlock::default()
-    };
+    let mut block = ResultBlock::new("Server metrics", about);
+    block.head = vec!["metric", "during the run", "rate, or least … most", "last"];
+    block.rows = server_metrics.metrics.iter().take(SERVER_ROWS).map(server_row).collect();
+    block.fold = Some("The counters and gauges");
+    block.plots = server_plots(server_metrics);
+    block.is_on_page = true;
     for one in &server_metrics.derived {
         let value = format!("{} {}", number(one.value), one.unit);
         block.fact(&format!("{}: {}", one.model, one.name), Some(value), one.definition.as_str());
@@ -218,18 +214,17 @@ pub(crate) fn preflight(preflight: &PreflightResult) -> ResultBlock {
         _ => "the planned load".to_owned(),
     };
     let tries = if preflight.tries > 1 { " The better of two tries." } else { "" };
-    let mut block = ResultBlock {
-        title: "Preflight: can this machine generate the load",
-        is_on_page: true,
-        about: format!(
+    let mut block = ResultBlock::new(
+        "Preflight: can this machine generate the load",
+        format!(
             "Tested just before the measurement, for {} s: {load} with {} tokens an answer, against {}. The server \
                 under test received no requests.{tries}",
             number(preflight.seconds),
             number(f64::from(preflight.tokens_per_answer)),
             preflight.server,
         ),
-        ..ResultBlock::default()
-    };
+    );
+    block.is_on_page = true;
     block.fact("outcome", Some(preflight.outcome.replace('_', " ")), "of the checks below");
     block.fact(
         "issue behind schedule, p99 ms",

@@ -5,11 +5,11 @@ use crate::chart::{OverlayCurve, SecondValue, StepPlot, number, spread};
 use crate::document::{Block, Document, Fact, Item, Section};
 use crate::machine_sections::server;
 use crate::metric_row::{MetricRow, cell, metric_blocks, title};
-use crate::result_sections::{ResultBlock, SECTION_KEYS, sections};
+use crate::result_sections::{ResultBlock, is_section_key, sections};
 use crate::run_page::{PageResult, PageTop};
 use crate::search::{self, FoundHead};
 use crate::styler::TextRole;
-use crate::sweep_charts::limit_lines;
+use crate::sweep::limit_lines;
 use base::event::TaskId;
 use base::spec::LimitedMetric;
 use base::units::counted;
@@ -38,7 +38,7 @@ pub(crate) struct ResultSection {
     pub workload: Option<String>,
     /// What was measured, in a line and in full; nothing in files of older programs.
     pub identity: Option<String>,
-    pub identity_entries: Vec<(String, String)>,
+    pub measured: Option<Block>,
     /// The color of the badge.
     pub tone: TextRole,
     pub reasons: Block,
@@ -102,7 +102,7 @@ pub(crate) fn section(page: &PageResult) -> ResultSection {
         workload: run.map(|run| run.workload().to_string()),
         about: head.into_iter().map(|head| head.note).chain(loadgen.map(loadgen_note)).collect(),
         identity: identity.map(RunIdentity::line),
-        identity_entries: identity.map(RunIdentity::entries).unwrap_or_default(),
+        measured: identity.map(|identity| Block::pairs(identity.entries()).folded("What was measured", false)),
         tone,
         reasons: Block::items(run.map(|run| run.reasons().iter().map(reason_item).collect()).unwrap_or_default()),
         shared,
@@ -384,10 +384,11 @@ fn sum<K: Copy>(counts: &BTreeMap<K, u64>, name: fn(K) -> &'static str) -> (Opti
 
 /// What no other part of the page shows, in the file's own form; that includes what this version does not know.
 fn other_values(result: &MeasuredResult) -> String {
-    let shown = ["verdict", "reasons", "headline", "identity", "server_metrics", "latency", "curves", "slices"];
+    let shown =
+        ["verdict", "reasons", "headline", "identity", "server_metrics", "latency", "curves", "slices", "search"];
     let mut value = serde_json::to_value(result).unwrap_or_default();
     if let Value::Object(fields) = &mut value {
-        fields.retain(|key, _| !shown.iter().chain(&SECTION_KEYS).any(|text| text == key));
+        fields.retain(|key, _| !shown.contains(&key.as_str()) && !is_section_key(key));
     }
     serde_json::to_string_pretty(&value).unwrap_or_default()
 }
