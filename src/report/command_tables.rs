@@ -14,8 +14,8 @@ use crate::run_state::{RunState, TaskState};
 use crate::styler::{Styler, TextRole, clean, cut, duration_text, to_the_second};
 use base::event::{FailureKind, RunTag, TaskId, Verdict};
 use base::units::{counted, csv_cell};
-use harness::RunResult;
-use interop::{CompatRow, MetricStats, Tool};
+use harness::{Metric, RunResult};
+use interop::{CompatRow, Tool};
 use plan::manifest::ShownValue;
 
 /// A manifest that can be run by name.
@@ -285,16 +285,17 @@ pub fn tool_metrics(rows: &[CompatRow], styler: Styler) -> String {
     let number = |value: Option<f64>| value.map_or_else(|| "n/a".to_owned(), |value| format!("{value:.2}"));
     let line = |row: &CompatRow| {
         let is_ms = row.unit == "ms";
-        let numbers = move |stats: Option<MetricStats>| match stats {
-            Some(stats) => [number(stats.mean), if is_ms { number(stats.p99) } else { String::new() }],
+        let numbers = move |metric: Option<&Metric>| match metric {
+            Some(metric) => [number(metric.mean), if is_ms { number(metric.p99) } else { String::new() }],
             None => ["–", if is_ms { "–" } else { "" }].map(str::to_owned),
         };
-        let n = row.theirs.filter(|_| is_ms).map(|stats| stats.n.to_string()).unwrap_or_default();
+        let n = row.theirs.as_ref().filter(|_| is_ms).map(|metric| metric.n.to_string()).unwrap_or_default();
         let meaning: Vec<&str> = [&row.formula, &row.note].into_iter().filter_map(Option::as_deref).collect();
-        let numbers = [row.ours, row.theirs].into_iter().flat_map(numbers).chain([n]).map(Cell::from);
+        let numbers: Vec<String> =
+            [row.ours.as_ref(), row.theirs.as_ref()].into_iter().flat_map(numbers).chain([n]).collect();
         let title = format!("{}{}", row.word, if is_ms { " ms" } else { "" });
         let names = [Cell::name(row.tool), Cell::new(TextRole::Strong, title)];
-        names.into_iter().chain(numbers).chain([Cell::quiet(meaning.join("; "))])
+        names.into_iter().chain(numbers.into_iter().map(Cell::from)).chain([Cell::quiet(meaning.join("; "))])
     };
     let table = Table::list(heads, rows.iter().map(line)).terminal(styler, "");
     match imported_from {

@@ -78,7 +78,8 @@ pub(crate) fn section(page: &PageResult) -> ResultSection {
     let tone = result.verdict().map_or(TextRole::Plain, TextRole::from);
     let run = result.own();
     let loadgen = run.and_then(|run| run.loadgen.as_ref());
-    let mut metrics = metrics(result);
+    let latencies = result.latencies().into_iter();
+    let mut metrics: Vec<_> = latencies.filter_map(|(key, metric)| MetricRow::new(key, metric)).collect();
     let mut shared = shared(&mut metrics);
     shared.extend(run.filter(|run| run.has_silently_whole_answers()).map(|_| WHOLE_ANSWERS.to_owned()));
     let mut plots = run.map(distributions).unwrap_or_default();
@@ -170,10 +171,6 @@ fn loadgen_note(loadgen: &LoadgenResult) -> String {
 /// Of several runs of one measurement, the means over them, and the failures of all. Of a run that LoadGen drove,
 /// LoadGen's own numbers; of its accuracy runs and audits none.
 fn row(result: &MeasuredResult) -> Vec<String> {
-    let statistic = |key: &str, stat: &str| {
-        let metric = result.metrics().into_iter().find(|metric| metric.key == key)?;
-        metric.stats.into_iter().find(|(name, _)| *name == stat)?.1
-    };
     let failed =
         result.own().and_then(|own| own.count("requests_failed", own.counts.failed)).map(|failed| failed as f64);
     if let Some(loadgen) = result.own().and_then(|own| own.loadgen.as_ref()) {
@@ -184,8 +181,11 @@ fn row(result: &MeasuredResult) -> Vec<String> {
             return numbers.into_iter().chain([failed]).map(cell).collect();
         }
     }
-    let latencies =
-        [("ttft", "p50"), ("ttft", "p99"), ("tpot", "p50"), ("tpot", "p99")].map(|(key, stat)| statistic(key, stat));
+    let metrics = result.metrics();
+    let latencies = ["ttft", "tpot"].into_iter().flat_map(|name| {
+        let metric = metrics.iter().find(|(key, _)| *key == name).map(|(_, metric)| metric);
+        [metric.and_then(|metric| metric.p50), metric.and_then(|metric| metric.p99)]
+    });
     let rates = ["output_tokens", "requests_full"].map(|name| result.rate(name));
     rates.into_iter().chain(latencies).chain([failed]).map(cell).collect()
 }
@@ -287,17 +287,6 @@ fn loadgen_top(loadgen: &LoadgenResult, answers: u64) -> Option<Vec<[String; 3]>
         fact("TPOT p99", tpot, "ms", ""),
     ];
     Some(facts.into_iter().flatten().collect())
-}
-
-fn metrics(result: &MeasuredResult) -> Vec<MetricRow> {
-    match result {
-        MeasuredResult::Regatta(result) => {
-            result.latency.each().filter_map(|(key, metric)| MetricRow::new(key, metric)).collect()
-        }
-        MeasuredResult::Imported(result) => {
-            result.latency.iter().map(|(key, metric)| MetricRow::imported(key, metric)).collect()
-        }
-    }
 }
 
 /// What metrics have in common with the first appears once, above them.
