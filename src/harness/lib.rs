@@ -12,7 +12,7 @@
 //! A folder uses only those to the left of it:
 //!
 //! ```text
-//!  clock  gpu  spool  tokens ← record ← error ← spec ← schedule ← transport ← identity
+//!  gpu  spool  tokens ← record ← error ← spec ← schedule ← transport ← identity
 //!         ← measure ← search  sweep  verdict ← drive
 //! ```
 //!
@@ -21,20 +21,103 @@
 //!
 //! Never starts a server, never prints, never decides what a verdict means for the pipeline.
 
-mod clock;
-mod drive;
+mod drive {
+    //! Carries a plan out: workers, each with its connections, send requests when they are due and follow their
+    //! answers.
+    //!
+    //! ```text
+    //!  driver ─→ worker (thread) ─→ dispatcher ─→ in_flight ─→ request_attempt ─→ transport
+    //! ```
+
+    pub(super) mod dispatcher;
+    pub(super) mod driver;
+    pub(super) mod external_driver;
+    pub(super) mod in_flight;
+    pub(super) mod pacer;
+    pub(super) mod request_attempt;
+    mod warm_up;
+    pub(super) mod worker;
+}
 mod error;
 pub mod gpu;
 mod identity;
-mod measure;
+mod measure {
+    //! From the records of a run to its numbers, and to `result.json`.
+    //!
+    //! ```text
+    //!  drive ─→ collector ─→ summary ─→ result ─→ result_files
+    //! ```
+
+    pub(super) mod arrival_law;
+    pub(super) mod collector;
+    pub(super) mod consistency;
+    pub(super) mod course;
+    pub(super) mod freeze;
+    pub(super) mod goodput;
+    pub(super) mod headline;
+    pub(super) mod latency;
+    pub(super) mod load_conditions;
+    pub(super) mod loadgen;
+    pub(super) mod metric;
+    pub(super) mod occupancy;
+    pub(super) mod output_tokens;
+    pub(super) mod prompt_tokens;
+    pub(super) mod reasons;
+    pub(super) mod repeats;
+    pub(super) mod requested;
+    pub(super) mod result;
+    pub(super) mod result_files;
+    pub(super) mod stability;
+    pub(super) mod steady;
+    pub(super) mod subsets;
+    pub(super) mod summary;
+    pub(super) mod workload;
+}
 mod record;
-mod schedule;
+mod schedule {
+    //! What is sent and when: arrivals, prompts and their lengths, before anything runs. Pure: the same spec and files
+    //! give the same plan.
+    //!
+    //! ```text
+    //!  arrivals + draws (lengths, tokens) + data (prompts of files) ─→ plan: RequestSchedule
+    //! ```
+
+    pub(super) mod arrivals;
+    pub(super) mod data;
+    pub(super) mod plan;
+}
 mod search;
 mod spec;
 mod spool;
 mod sweep;
 mod tokens;
-mod transport;
+mod transport {
+    //! How a request reaches a server and how its answer is read: KServe v2 over gRPC (`kserve`), Triton's generate and
+    //! OpenAI's interfaces over HTTP/1.1 (`http`). Encoders are fixed before the run; what arrives carries the time of
+    //! its socket read.
+
+    pub(super) mod connection;
+    pub(super) mod http;
+    pub(super) mod kserve {
+        //! KServe v2 over gRPC.
+        //!
+        //! ```text
+        //!  handshake ─→ infer_request: template ─→ grpc_messages: frame ─→ rpc (a stream each)
+        //!                                                                  shared_stream (one for all)
+        //! ```
+
+        pub(crate) mod extra_outputs;
+        pub(crate) mod grpc_messages;
+        pub(crate) mod handshake;
+        pub(crate) mod infer_request;
+        pub(crate) mod model_metadata;
+        pub(crate) mod rpc;
+        pub(crate) mod shared_stream;
+    }
+    pub(super) mod limits;
+    pub(super) mod request_encoder;
+    pub(super) mod sent_headers;
+}
 mod verdict;
 
 pub use self::transport::kserve::grpc_messages::read_grpc_answer;

@@ -1,9 +1,12 @@
 //! The record of one request, with stamps in ns from the schedule's start; and the records of a run, in memory or, when
 //! there are many, in a temporary file.
+//!
+//! All stamps are of one monotonic clock, ns since the run was set up, and shifted so that 0 is the start.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -359,5 +362,29 @@ mod stored_usage {
         let fields: Option<Fields> = Option::deserialize(from)?;
         Ok(fields
             .map(|(prompt, completion, cached, reasoning)| Box::new(Usage { prompt, completion, cached, reasoning })))
+    }
+}
+
+/// `Instant` is `CLOCK_MONOTONIC`, so steps of the wall clock cannot enter.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BenchClock {
+    origin: Instant,
+}
+
+impl BenchClock {
+    pub fn start() -> Self {
+        Self { origin: Instant::now() }
+    }
+
+    pub fn now(self) -> u64 {
+        u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    pub fn at(self, instant: Instant) -> u64 {
+        u64::try_from(instant.saturating_duration_since(self.origin).as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    pub fn instant(self, ns: u64) -> Instant {
+        self.origin + Duration::from_nanos(ns)
     }
 }

@@ -55,10 +55,9 @@ pub use formats::{
 };
 pub use llmb_run::recipe_manifests;
 pub use metrics::{
-    COPY_REPEATS, ChunkFilter, ChunkKind, CompatRow, DeviationRule, ImportOrigin, ImportedCounts, ImportedMetric,
-    ImportedResult, ImportedTokens, ImportedVerdict, MeasuredResult, MeasuredRun, MetricConcept, MetricMeaning,
-    MetricStats, MissingMetric, PercentileRule, RequestTrace, SortedValues, StatedMetric, Tool, TracedChunk,
-    TracedChunks, compat, vector,
+    COPY_REPEATS, ChunkFilter, ChunkKind, CompatRow, DeviationRule, ImportOrigin, ImportedCounts, ImportedResult,
+    ImportedTokens, ImportedVerdict, MeasuredResult, MeasuredRun, MetricConcept, MetricMeaning, MissingMetric,
+    PercentileRule, RequestTrace, SortedValues, Tool, TracedChunk, TracedChunks, compat, vector,
 };
 pub use nvidia_harness::{FLAG_VARIABLES, gpu_name, read_config};
 pub use tool_configs::{is_kubernetes, tool_of_config};

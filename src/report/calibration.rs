@@ -11,9 +11,8 @@ use sim::{FittedStep, RegionError, StepTimeFit};
 
 /// The coefficients with what they mean, and the errors by what the steps compute.
 pub fn calibration(fit: &StepTimeFit) -> Document {
-    let coefficients = coefficients(&fit.calibration).into_iter();
-    let coefficients =
-        coefficients.map(|(name, value, meaning)| [Cell::name(name), value.into(), Cell::quiet(meaning)]);
+    let coefficients = coefficients(&fit.calibration)
+        .map(|(name, value, meaning)| [Cell::name(name), value.into(), Cell::quiet(meaning)]);
     let regions = fit.regions.iter().map(|region| {
         let errors = [signed_percent(100.0 * region.bias), percent(region.mean), percent(region.largest)];
         [Cell::name(region.region), region.count.to_string().into()].into_iter().chain(errors.map(Cell::from))
@@ -85,35 +84,11 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// What each setting means.
-const MEANINGS: [(&str, &str); 18] = [
-    ("scheduler", "whose scheduler and KV cache rules"),
-    ("weights_bandwidth", "of the memory bandwidth, reading weights"),
-    ("kv_bandwidth", "of the memory bandwidth, reading the KV cache"),
-    ("compute", "of the peak at 16 and 8 bits, linear layers"),
-    ("compute_fp4", "of the peak at 4 bits, linear layers"),
-    ("attention", "of the peak, attention over a prompt"),
-    ("experts", "of that, linear layers of experts"),
-    ("link", "of the links' bandwidth, all-reduces"),
-    ("pipeline", "of the time, stages of a pipeline work"),
-    ("overlap", "of the linear layers' work hides behind reading weights"),
-    ("step_ms", "each step"),
-    ("layer_us", "each layer in a step without a CUDA graph"),
-    ("cuda_graph_tokens", "the largest step with a CUDA graph"),
-    ("context_ms", "each step with prompts"),
-    ("request_us", "each request that generates in a step"),
-    ("prompt_us", "each prompt in a step"),
-    ("all_reduce_us", "each all-reduce of tensor parallelism"),
-    ("frontend_ms", "between a request's arrival and the scheduler"),
-];
-
 /// Name, value and meaning of each setting.
-fn coefficients(calibration: &SimCalibration) -> Vec<(&'static str, String, &'static str)> {
-    let settings = json!(calibration);
-    let text = |value: &Value| match value {
-        Value::String(text) => text.clone(),
+fn coefficients(calibration: &SimCalibration) -> impl Iterator<Item = (String, String, String)> {
+    let text = |value: Value| match value {
+        Value::String(text) => text,
         value => value.as_f64().map_or_else(|| value.to_string(), |number| number.to_string()),
     };
-    let setting = |(name, meaning)| Some((name, text(settings.get(name)?), meaning));
-    MEANINGS.into_iter().filter_map(setting).collect()
+    calibration.settings().into_iter().map(move |(name, value, meaning)| (name, text(value), meaning))
 }

@@ -1,18 +1,22 @@
-//! The small tables: `list`, `show`, `status`, `runs`, the end of `bulk`, and metrics of other tools.
+//! The small tables: `list`, `show`, `status`, `runs`, the end of `bulk`, and metrics of other tools; and the results
+//! of runs as fields for programs: in `regatta runs --json`, and a line of `regatta runs --csv`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use indexmap::IndexMap;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 use crate::document::{Cell, Table};
-use crate::result_row::ResultRow;
 use crate::run_state::{RunState, TaskState};
 use crate::styler::{Styler, TextRole, clean, cut, duration_text, to_the_second};
 use base::event::{FailureKind, RunTag, TaskId, Verdict};
-use base::units::counted;
-use indexmap::IndexMap;
-use interop::{CompatRow, MetricStats, Tool};
+use base::units::{counted, csv_cell};
+use harness::{Metric, RunResult};
+use interop::{CompatRow, Tool};
 use plan::manifest::ShownValue;
-use serde::Serialize;
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 /// A manifest that can be run by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -281,21 +285,94 @@ pub fn tool_metrics(rows: &[CompatRow], styler: Styler) -> String {
     let number = |value: Option<f64>| value.map_or_else(|| "n/a".to_owned(), |value| format!("{value:.2}"));
     let line = |row: &CompatRow| {
         let is_ms = row.unit == "ms";
-        let numbers = move |stats: Option<MetricStats>| match stats {
-            Some(stats) => [number(stats.mean), if is_ms { number(stats.p99) } else { String::new() }],
+        let numbers = move |metric: Option<&Metric>| match metric {
+            Some(metric) => [number(metric.mean), if is_ms { number(metric.p99) } else { String::new() }],
             None => ["–", if is_ms { "–" } else { "" }].map(str::to_owned),
         };
-        let n = row.theirs.filter(|_| is_ms).map(|stats| stats.n.to_string()).unwrap_or_default();
+        let n = row.theirs.as_ref().filter(|_| is_ms).map(|metric| metric.n.to_string()).unwrap_or_default();
         let meaning: Vec<&str> = [&row.formula, &row.note].into_iter().filter_map(Option::as_deref).collect();
-        let numbers = [row.ours, row.theirs].into_iter().flat_map(numbers).chain([n]).map(Cell::from);
+        let numbers: Vec<String> =
+            [row.ours.as_ref(), row.theirs.as_ref()].into_iter().flat_map(numbers).chain([n]).collect();
         let title = format!("{}{}", row.word, if is_ms { " ms" } else { "" });
         let names = [Cell::name(row.tool), Cell::new(TextRole::Strong, title)];
-        names.into_iter().chain(numbers).chain([Cell::quiet(meaning.join("; "))])
+        names.into_iter().chain(numbers.into_iter().map(Cell::from)).chain([Cell::quiet(meaning.join("; "))])
     };
     let table = Table::list(heads, rows.iter().map(line)).terminal(styler, "");
     match imported_from {
         None => table,
         Some(tool) => format!("measured by {}, not by Regatta\n{table}", clean(tool)),
+    }
+}
+
+/// A result of a run in the list of runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ResultRow {
+    pub task: String,
+    /// The result in short, for people.
+    #[serde(skip)]
+    pub headline: String,
+    /// Its server and load.
+    pub workload: Option<String>,
+    /// Where its files are.
+    pub folder: Option<PathBuf>,
+    /// Of one measurement: see [`result_numbers`].
+    #[serde(flatten)]
+    pub numbers: Map<String, Value>,
+}
+
+/// The verdict and the numbers of a result by their names. Latencies are in milliseconds, rates per second.
+pub fn result_numbers(result: &RunResult) -> Map<String, Value> {
+    let mut numbers = Map::new();
+    let mut insert = |name: String, value: Value| drop(numbers.insert(name, value));
+    insert("verdict".to_owned(), json!(result.verdict()));
+    insert("is_simulated".to_owned(), json!(result.is_simulated()));
+    insert("requests_ok".to_owned(), json!(result.counts.ok));
+    insert("requests_failed".to_owned(), json!(result.counts.failed));
+    insert("requests_per_s".to_owned(), json!(result.rates.requests_full));
+    insert("output_tokens_per_s".to_owned(), json!(result.rates.output_tokens));
+    let latency = &result.latency;
+    for (name, metric) in
+        [("ttft", &latency.ttft), ("tpot", &latency.tpot), ("itl", &latency.itl_token), ("e2e", &latency.e2e)]
+    {
+        for (part, value) in [("mean", metric.mean), ("p50", metric.p50), ("p90", metric.p90), ("p99", metric.p99)] {
+            insert(format!("{name}_{part}_ms"), json!(value));
+        }
+    }
+    numbers
+}
+
+/// A line for each result of these runs, below the names of its fields.
+pub fn run_list_csv(rows: &[RunRow]) -> String {
+    let lines: Vec<Map<String, Value>> =
+        rows.iter().flat_map(|run| run.results.iter().map(|result| line(run, result))).collect();
+    // A result that is gone has no numbers.
+    let names: Vec<&String> =
+        lines.iter().max_by_key(|line| line.len()).map(|line| line.keys().collect()).unwrap_or_default();
+    let head = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(",") + "\n";
+    let text = |line: &Map<String, Value>| names.iter().map(|name| cell(line.get(*name))).collect::<Vec<_>>().join(",");
+    lines.iter().fold(head, |csv, line| csv + &text(line) + "\n")
+}
+
+fn line(run: &RunRow, result: &ResultRow) -> Map<String, Value> {
+    let fields = [
+        ("run", json!(run.run)),
+        ("manifest", json!(run.manifest)),
+        ("started_at", json!(run.started_at)),
+        ("state", json!(run.state)),
+        ("task", json!(result.task)),
+        ("workload", json!(result.workload)),
+        ("folder", json!(result.folder)),
+    ];
+    let mut line = Map::from_iter(fields.map(|(name, value)| (name.to_owned(), value)));
+    line.extend(result.numbers.clone());
+    line
+}
+
+fn cell(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => csv_cell(text),
+        Some(value) => value.to_string(),
     }
 }
 
@@ -444,5 +521,29 @@ mod tests {
         2 of 4 runs done
         the same command continues with the unfinished runs
         ");
+    }
+}
+
+#[cfg(test)]
+mod result_row_tests {
+    use super::*;
+
+    #[test]
+    fn a_table_program_reads_each_number_by_its_name() {
+        let file = include_str!("../../tests/golden/results/benchmark/result.json");
+        let result: RunResult = serde_json::from_str(file).unwrap();
+        let row = ResultRow {
+            task: "=load".to_owned(),
+            workload: Some("a, \"b\"".to_owned()),
+            numbers: result_numbers(&result),
+            ..ResultRow::default()
+        };
+        let run = RunRow::shared("r", "m".to_owned(), "", row);
+        let csv = run_list_csv(&[run]);
+        let [head, line] = csv.lines().collect::<Vec<_>>()[..] else { panic!("{csv}") };
+        assert!(line.starts_with("r,m,,shared,'=load,\"a, \"\"b\"\"\","), "{line}");
+        let at = head.split(',').rev().position(|name| name == "ttft_p99_ms").unwrap();
+        let value = line.rsplit(',').nth(at).unwrap();
+        assert_eq!(value.parse().ok(), result.latency.ttft.p99, "{csv}");
     }
 }

@@ -162,6 +162,11 @@ impl Block {
         Self::table(Table::list([], rows))
     }
 
+    /// A name and what it stands for, in each line.
+    pub(crate) fn pairs<N: Into<String>>(pairs: impl IntoIterator<Item = (N, String)>) -> Self {
+        Self::list(pairs.into_iter().map(|(name, text)| [Cell::quiet(name), text.into()]))
+    }
+
     /// A line of text.
     pub fn plain(text: impl Into<String>) -> Self {
         Self::text(TextRole::Plain, text)

@@ -49,7 +49,6 @@ const MS: ExplainedNumber = ExplainedNumber {
     concept: None,
 };
 
-const RATE: ExplainedNumber = ExplainedNumber { unit: "/s", ..MS };
 const COUNTED: &str = "the server's output_ids, its usage, or its text retokenized by Regatta; result.json names which";
 
 /// A latency, from its row.
@@ -78,99 +77,84 @@ fn latency(row: &LatencyMetric) -> ExplainedNumber {
 pub static ENTRIES: LazyLock<Vec<ExplainedNumber>> =
     LazyLock::new(|| LATENCIES.iter().map(latency).chain(FURTHER).collect());
 
-const FURTHER: [ExplainedNumber; 16] = [
-    ExplainedNumber {
-        name: "ttft_adjusted",
-        place: "latency.ttft_adjusted",
+/// Each row: its name, where in `result.json` it is, and what is known of it.
+macro_rules! numbers {
+    ($($name:ident = $place:literal { $($fact:ident: $value:expr,)* })*) => {
+        [$(ExplainedNumber { name: stringify!($name), place: $place, $($fact: $value,)* ..MS }),*]
+    };
+}
+
+/// Those that are no latencies of their own.
+const FURTHER: [ExplainedNumber; 16] = numbers! {
+    ttft_adjusted = "latency.ttft_adjusted" {
         title: "time to first token, failures counted",
         about: "Percentiles in which a request without an answer counts as infinite.",
         formula: "TTFT; failed, cancelled and never sent requests = +inf",
         population: "all scheduled requests",
         mind: "Percentiles of successful requests improve when requests fail; these do not.",
-        ..MS
-    },
-    ExplainedNumber {
-        name: "e2e_adjusted",
-        place: "latency.e2e_adjusted",
+    }
+    e2e_adjusted = "latency.e2e_adjusted" {
         title: "end-to-end latency, failures counted",
         about: "Percentiles in which a request without an answer counts as infinite.",
         formula: "E2E; failed, cancelled and never sent requests = +inf",
         population: "all scheduled requests",
-        ..MS
-    },
-    ExplainedNumber {
-        name: "requests_full",
-        place: "rates.requests_full",
+    }
+    requests_full = "rates.requests_full" {
         title: "requests per second",
         about: "What was answered over the whole run, ramp and tail included.",
         formula: "successful requests / (end of the last successful request − schedule start)",
         concept: Some(MetricConcept::Requests),
-        ..RATE
-    },
-    ExplainedNumber {
-        name: "requests_loadgen_completed",
-        place: "rates.requests_loadgen_completed",
+        unit: "/s",
+    }
+    requests_loadgen_completed = "rates.requests_loadgen_completed" {
         title: "requests per second, as LoadGen completes them",
         about: "MLPerf's number for the Server scenario.",
         formula: "(ok − 1) / (end of the last-issued successful request − first issue)",
         zero_point: "issue",
         window: "first issue to the end of the last-issued request",
         concept: Some(MetricConcept::Requests),
-        ..RATE
-    },
-    ExplainedNumber {
-        name: "output_tokens",
-        place: "rates.output_tokens",
+        unit: "/s",
+    }
+    output_tokens = "rates.output_tokens" {
         title: "output tokens per second",
         about: "The system's throughput.",
         formula: "output tokens of successful requests / window",
         token_source: COUNTED,
-        ..RATE
-    },
-    ExplainedNumber {
-        name: "offered",
-        place: "rates.offered",
+        unit: "/s",
+    }
+    offered = "rates.offered" {
         title: "offered rate",
         about: "The rate that the schedule requested.",
         formula: "(N − 1) / (last − first intended arrival)",
         population: "scheduled requests",
         window: "first to last intended arrival",
-        ..RATE
-    },
-    ExplainedNumber {
-        name: "admitted",
-        place: "rates.admitted",
+        unit: "/s",
+    }
+    admitted = "rates.admitted" {
         title: "admitted rate",
         about: "What the client really sent; more than 1 % off the offered rate is a fault of the client.",
         formula: "(N − 1) / (last − first issue)",
         population: "issued requests",
         zero_point: "issue",
         window: "first to last issue",
-        ..RATE
-    },
-    ExplainedNumber {
-        name: "goodput",
-        place: "goodput",
+        unit: "/s",
+    }
+    goodput = "goodput" {
         title: "goodput",
         about: "Requests per second that meet the SLO.",
         formula: "requests that meet all limits of slo / window",
         population: "all scheduled requests; failed and never sent ones are misses",
         mind: "An answer too short for a TPOT is judged by TTFT and E2E alone.",
-        ..RATE
-    },
-    ExplainedNumber {
-        name: "steady",
-        place: "steady",
+        unit: "/s",
+    }
+    steady = "steady" {
         title: "steady part",
         about: "The same numbers without ramp and tail, and whether the server drifted meanwhile.",
         formula: "of requests and chunks inside the steady window",
         population: "successful requests of the steady window",
         window: "steady: result.json has its ends",
-        ..MS
-    },
-    ExplainedNumber {
-        name: "little",
-        place: "little",
+    }
+    little = "little" {
         title: "Little's law",
         about: "Requests in flight against rate times time in the system.",
         formula: "|L − λW| / L, L from a running gauge, λ and W from the records",
@@ -179,11 +163,8 @@ const FURTHER: [ExplainedNumber; 16] = [
         zero_point: "issue",
         window: "the whole run",
         mind: "All terms come from the client's own stamps and agree by construction: it does not check the run.",
-        ..MS
-    },
-    ExplainedNumber {
-        name: "cpu_share_max",
-        place: "client.cpu_share_max",
+    }
+    cpu_share_max = "client.cpu_share_max" {
         title: "busiest load worker",
         about: "The share of one core that the busiest worker used.",
         formula: "CPU time of a worker / wall time, the largest",
@@ -192,21 +173,15 @@ const FURTHER: [ExplainedNumber; 16] = [
         zero_point: "none",
         window: "the whole run",
         mind: "Above 85 % the client is the bottleneck.",
-        ..MS
-    },
-    ExplainedNumber {
-        name: "backlog",
-        place: "client.backlog_p99_ms",
+    }
+    backlog = "client.backlog_p99_ms" {
         title: "backlog of the client",
         about: "How long an answer waited in the client after it was read.",
         formula: "processing − socket read, p99",
         population: "chunks of all requests",
         zero_point: "socket read",
-        ..MS
-    },
-    ExplainedNumber {
-        name: "ks",
-        place: "client.ks_distance",
+    }
+    ks = "client.ks_distance" {
         title: "were the arrivals Poisson",
         about: "The distance of the real gaps between issues from the requested distribution.",
         formula: "Kolmogorov–Smirnov distance of the gaps to the exponential law",
@@ -214,11 +189,8 @@ const FURTHER: [ExplainedNumber; 16] = [
         population: "issued requests",
         zero_point: "issue",
         mind: "Above its critical value the client distorted the arrivals.",
-        ..MS
-    },
-    ExplainedNumber {
-        name: "tokens_per_joule",
-        place: "gpu.tokens_per_joule",
+    }
+    tokens_per_joule = "gpu.tokens_per_joule" {
         title: "tokens per joule of the GPUs",
         unit: "/J",
         about: "Output tokens for each joule that the servers' GPUs used.",
@@ -228,11 +200,8 @@ const FURTHER: [ExplainedNumber; 16] = [
         token_source: COUNTED,
         mind: "The GPUs alone, without CPUs, fans and the loss of power supplies. Absent unless every GPU reported \
             its power for 90 % of the window.",
-        ..MS
-    },
-    ExplainedNumber {
-        name: "gpu_energy",
-        place: "gpu.energy_j",
+    }
+    gpu_energy = "gpu.energy_j" {
         title: "energy of the GPUs",
         unit: "J",
         about: "The energy that the servers' GPUs used during the measurement.",
@@ -242,11 +211,8 @@ const FURTHER: [ExplainedNumber; 16] = [
         token_source: "none",
         mind: "Most boards report a mean over the last second, so a window of a few seconds is blurred. covered_s is \
             how much of the window the readings span, longest_gap_s the longest time between two.",
-        ..MS
-    },
-    ExplainedNumber {
-        name: "preflight",
-        place: "preflight",
+    }
+    preflight = "preflight" {
         title: "client check before the measurement",
         unit: "",
         about: "Whether this machine can generate the load, tested before the measurement against a server that does \
@@ -261,9 +227,8 @@ const FURTHER: [ExplainedNumber; 16] = [
             tokens/s would need more than 85 % of a core for each worker. INVALID(client) if they are later than 5 ms, \
             or if the planned tokens/s alone need more than 85 %. Users have no planned rate: more than 85 % is a \
             warning. Streaming over HTTP needs more CPU than this trial over gRPC.",
-        ..MS
-    },
-];
+    }
+};
 
 /// The entry of that name; `ITL` and other tools' terms find Regatta's.
 pub fn entry(name: &str) -> Option<&'static ExplainedNumber> {

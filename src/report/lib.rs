@@ -32,7 +32,6 @@ pub mod mlperf;
 mod page_template;
 mod plan;
 mod result_page;
-mod result_row;
 mod result_sections;
 mod run_page;
 mod run_state;
@@ -41,7 +40,6 @@ pub mod server;
 mod styler;
 mod summary;
 mod sweep;
-mod sweep_charts;
 #[cfg(test)]
 mod test_runs;
 mod what_if;
@@ -49,8 +47,8 @@ mod what_if;
 pub use calibration::{calibration, calibration_json, calibration_preset};
 pub use ci::{OPEN_METRICS_TYPE, junit_xml, markdown_summary, open_metrics};
 pub use command_tables::{
-    BulkRow, ManifestRow, RunRow, bulk_table, manifest_list, run_list, run_status, run_status_json, tool_metrics,
-    value_table,
+    BulkRow, ManifestRow, ResultRow, RunRow, bulk_table, manifest_list, result_numbers, run_list, run_list_csv,
+    run_status, run_status_json, tool_metrics, value_table,
 };
 pub use doctor::{DoctorFinding, FindingLevel, doctor_json, doctor_text};
 pub use document::{Block, Cell, Document, Section, Table};
@@ -62,7 +60,6 @@ pub use plan::{
     write_decisions_json,
 };
 pub use result_page::result;
-pub use result_row::{ResultRow, result_numbers, run_list_csv};
 pub use result_sections::repeats;
 pub use run_page::{PageResult, run_page};
 pub use run_state::{Finished, Notice, RunState, TaskPhase, TaskProgress, TaskState};

@@ -32,19 +32,15 @@ const GPU_COLUMNS: [GpuColumn; 10] = [
     ("mean util. %", |gpu| gpu.mean_utilization_percent),
     ("max util. %", |gpu| gpu.max_utilization_percent),
     ("max memory MiB", |gpu| gpu.max_memory_used_mib),
-    ("of MiB", |gpu| gpu.memory_total_mib),
+    ("of MiB", |gpu| gpu.device.memory_total_mib),
     ("max °C", |gpu| gpu.max_temperature_c),
     ("mean SM MHz", |gpu| gpu.mean_sm_clock_mhz),
 ];
 
 pub(crate) fn gpus(gpus: &GpusUsage) -> ResultBlock {
-    let mut block = ResultBlock {
-        title: "GPUs",
-        about: about_gpus(gpus),
-        head: ["GPU"].into_iter().chain(GPU_COLUMNS.map(|(name, _)| name)).chain(["clocks held down by"]).collect(),
-        plots: gpu_plots(&gpus.series),
-        ..ResultBlock::default()
-    };
+    let mut block = ResultBlock::new("GPUs", about_gpus(gpus));
+    block.head = ["GPU"].into_iter().chain(GPU_COLUMNS.map(|(name, _)| name)).chain(["clocks held down by"]).collect();
+    block.plots = gpu_plots(&gpus.series);
     block.fact("energy, J", gpus.energy_j.map(number), format!("of these GPUs; window: {}", gpus.window));
     block.fact("mean power, W", gpus.mean_power_w.map(number), "sum over these GPUs, the same window");
     block.fact("tokens per joule", Some(cell(gpus.tokens_per_joule)), gpus.tokens_per_joule_is.as_str());
@@ -53,8 +49,8 @@ pub(crate) fn gpus(gpus: &GpusUsage) -> ResultBlock {
 }
 
 fn gpu_row(gpu: &GpuUsage) -> Vec<String> {
-    let index = gpu.index.map(|index| number(f64::from(index)));
-    let name = gpu.name.as_ref().unwrap_or(&gpu.uuid);
+    let index = gpu.device.index.map(|index| number(f64::from(index)));
+    let name = gpu.device.name.as_ref().unwrap_or(&gpu.device.uuid);
     let name: Vec<String> = index.into_iter().chain(Some(name.clone()).filter(|name| !name.is_empty())).collect();
     let numbers = GPU_COLUMNS.map(|(_, number)| cell(number(gpu)));
     std::iter::once(name.join(" ")).chain(numbers).chain([clock_reasons(gpu)]).collect()
@@ -69,7 +65,7 @@ fn about_gpus(gpus: &GpusUsage) -> String {
         number(gpus.interval_s),
         gpus.population,
     );
-    let mut drivers: Vec<&str> = gpus.devices.iter().filter_map(|gpu| gpu.driver.as_deref()).collect();
+    let mut drivers: Vec<&str> = gpus.devices.iter().filter_map(|gpu| gpu.device.driver.as_deref()).collect();
     drivers.sort_unstable();
     drivers.dedup();
     if !drivers.is_empty() {
@@ -158,16 +154,12 @@ pub(crate) fn server(server_metrics: &ServerMetrics) -> ResultBlock {
         " These numbers explain the measurement and are no part of it: of a decoupled model, Triton counts cancelled \
             and failed requests as successes.",
     );
-    let mut block = ResultBlock {
-        title: "Server metrics",
-        about,
-        head: vec!["metric", "during the run", "rate, or least … most", "last"],
-        rows: server_metrics.metrics.iter().take(SERVER_ROWS).map(server_row).collect(),
-        fold: Some("The counters and gauges"),
-        plots: server_plots(server_metrics),
-        is_on_page: true,
-        ..ResultBlock::default()
-    };
+    let mut block = ResultBlock::new("Server metrics", about);
+    block.head = vec!["metric", "during the run", "rate, or least … most", "last"];
+    block.rows = server_metrics.metrics.iter().take(SERVER_ROWS).map(server_row).collect();
+    block.fold = Some("The counters and gauges");
+    block.plots = server_plots(server_metrics);
+    block.is_on_page = true;
     for one in &server_metrics.derived {
         let value = format!("{} {}", number(one.value), one.unit);
         block.fact(&format!("{}: {}", one.model, one.name), Some(value), one.definition.as_str());
@@ -218,18 +210,17 @@ pub(crate) fn preflight(preflight: &PreflightResult) -> ResultBlock {
         _ => "the planned load".to_owned(),
     };
     let tries = if preflight.tries > 1 { " The better of two tries." } else { "" };
-    let mut block = ResultBlock {
-        title: "Preflight: can this machine generate the load",
-        is_on_page: true,
-        about: format!(
+    let mut block = ResultBlock::new(
+        "Preflight: can this machine generate the load",
+        format!(
             "Tested just before the measurement, for {} s: {load} with {} tokens an answer, against {}. The server \
                 under test received no requests.{tries}",
             number(preflight.seconds),
             number(f64::from(preflight.tokens_per_answer)),
             preflight.server,
         ),
-        ..ResultBlock::default()
-    };
+    );
+    block.is_on_page = true;
     block.fact("outcome", Some(preflight.outcome.replace('_', " ")), "of the checks below");
     block.fact(
         "issue behind schedule, p99 ms",

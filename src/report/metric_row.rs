@@ -3,7 +3,6 @@
 use crate::chart::number;
 use crate::document::{Block, Cell, Table, TableColumn};
 use harness::{ConfidenceInterval, Metric, zero_point_text};
-use interop::ImportedMetric;
 
 /// A row of the table, numbers as they are shown.
 #[derive(Debug)]
@@ -54,11 +53,13 @@ impl MetricRow {
 
     /// `None`: the result does not have it.
     pub(crate) fn new(name: &str, metric: &Metric) -> Option<Self> {
-        let &Metric { mean, p50, p75, p90, p95, p99, min, max, .. } = metric;
+        let &Metric { n, mean, p50, p75, p90, p95, p99, min, max, .. } = metric;
+        // Another tool's file may have numbers without their count.
+        let is_counted = n > 0 || mean.or(p50).is_none();
         (!metric.percentile_rule.is_empty()).then(|| Self {
             name: title(name),
             unit: metric.unit.clone(),
-            n: number(metric.n as f64),
+            n: if is_counted { number(n as f64) } else { String::new() },
             cells: [mean, p50, p75, p90, p95, p99, min, max].map(cell).to_vec(),
             meaning: match &metric.absent {
                 Some(why) => meaning(&metric.zero_point, &format!("left out: {why}"), metric.excluded),
@@ -71,23 +72,6 @@ impl MetricRow {
                 ("", &interval(metric).unwrap_or_default()),
             ]),
         })
-    }
-
-    /// Of another tool.
-    pub(crate) fn imported(name: &str, metric: &ImportedMetric) -> Self {
-        let &ImportedMetric { mean, p50, p90, p95, p99, min, max, .. } = metric;
-        Self {
-            name: title(name),
-            unit: metric.unit.clone(),
-            n: metric.n.map(|n| number(n as f64)).unwrap_or_default(),
-            cells: [mean, p50, None, p90, p95, p99, min, max].map(cell).to_vec(),
-            meaning: meaning(&metric.zero_point, &metric.population, 0),
-            method: method([
-                ("window: ", &metric.window),
-                ("tokens: ", &metric.token_source),
-                ("percentiles: ", &metric.percentile_rule),
-            ]),
-        }
     }
 }
 

@@ -5,11 +5,11 @@ use crate::chart::{OverlayCurve, SecondValue, StepPlot, number, spread};
 use crate::document::{Block, Document, Fact, Item, Section};
 use crate::machine_sections::server;
 use crate::metric_row::{MetricRow, cell, metric_blocks, title};
-use crate::result_sections::{ResultBlock, SECTION_KEYS, sections};
+use crate::result_sections::{ResultBlock, is_section_key, sections};
 use crate::run_page::{PageResult, PageTop};
 use crate::search::{self, FoundHead};
 use crate::styler::TextRole;
-use crate::sweep_charts::limit_lines;
+use crate::sweep::limit_lines;
 use base::event::TaskId;
 use base::spec::LimitedMetric;
 use base::units::counted;
@@ -38,7 +38,7 @@ pub(crate) struct ResultSection {
     pub workload: Option<String>,
     /// What was measured, in a line and in full; nothing in files of older programs.
     pub identity: Option<String>,
-    pub identity_entries: Vec<(String, String)>,
+    pub measured: Option<Block>,
     /// The color of the badge.
     pub tone: TextRole,
     pub reasons: Block,
@@ -78,7 +78,8 @@ pub(crate) fn section(page: &PageResult) -> ResultSection {
     let tone = result.verdict().map_or(TextRole::Plain, TextRole::from);
     let run = result.own();
     let loadgen = run.and_then(|run| run.loadgen.as_ref());
-    let mut metrics = metrics(result);
+    let latencies = result.latencies().into_iter();
+    let mut metrics: Vec<_> = latencies.filter_map(|(key, metric)| MetricRow::new(key, metric)).collect();
     let mut shared = shared(&mut metrics);
     shared.extend(run.filter(|run| run.has_silently_whole_answers()).map(|_| WHOLE_ANSWERS.to_owned()));
     let mut plots = run.map(distributions).unwrap_or_default();
@@ -102,7 +103,7 @@ pub(crate) fn section(page: &PageResult) -> ResultSection {
         workload: run.map(|run| run.workload().to_string()),
         about: head.into_iter().map(|head| head.note).chain(loadgen.map(loadgen_note)).collect(),
         identity: identity.map(RunIdentity::line),
-        identity_entries: identity.map(RunIdentity::entries).unwrap_or_default(),
+        measured: identity.map(|identity| Block::pairs(identity.entries()).folded("What was measured", false)),
         tone,
         reasons: Block::items(run.map(|run| run.reasons().iter().map(reason_item).collect()).unwrap_or_default()),
         shared,
@@ -170,10 +171,6 @@ fn loadgen_note(loadgen: &LoadgenResult) -> String {
 /// Of several runs of one measurement, the means over them, and the failures of all. Of a run that LoadGen drove,
 /// LoadGen's own numbers; of its accuracy runs and audits none.
 fn row(result: &MeasuredResult) -> Vec<String> {
-    let statistic = |key: &str, stat: &str| {
-        let metric = result.metrics().into_iter().find(|metric| metric.key == key)?;
-        metric.stats.into_iter().find(|(name, _)| *name == stat)?.1
-    };
     let failed =
         result.own().and_then(|own| own.count("requests_failed", own.counts.failed)).map(|failed| failed as f64);
     if let Some(loadgen) = result.own().and_then(|own| own.loadgen.as_ref()) {
@@ -184,8 +181,11 @@ fn row(result: &MeasuredResult) -> Vec<String> {
             return numbers.into_iter().chain([failed]).map(cell).collect();
         }
     }
-    let latencies =
-        [("ttft", "p50"), ("ttft", "p99"), ("tpot", "p50"), ("tpot", "p99")].map(|(key, stat)| statistic(key, stat));
+    let metrics = result.metrics();
+    let latencies = ["ttft", "tpot"].into_iter().flat_map(|name| {
+        let metric = metrics.iter().find(|(key, _)| *key == name).map(|(_, metric)| metric);
+        [metric.and_then(|metric| metric.p50), metric.and_then(|metric| metric.p99)]
+    });
     let rates = ["output_tokens", "requests_full"].map(|name| result.rate(name));
     rates.into_iter().chain(latencies).chain([failed]).map(cell).collect()
 }
@@ -289,17 +289,6 @@ fn loadgen_top(loadgen: &LoadgenResult, answers: u64) -> Option<Vec<[String; 3]>
     Some(facts.into_iter().flatten().collect())
 }
 
-fn metrics(result: &MeasuredResult) -> Vec<MetricRow> {
-    match result {
-        MeasuredResult::Regatta(result) => {
-            result.latency.each().filter_map(|(key, metric)| MetricRow::new(key, metric)).collect()
-        }
-        MeasuredResult::Imported(result) => {
-            result.latency.iter().map(|(key, metric)| MetricRow::imported(key, metric)).collect()
-        }
-    }
-}
-
 /// What metrics have in common with the first appears once, above them.
 fn shared(metrics: &mut [MetricRow]) -> Vec<String> {
     let mut lines = Vec::new();
@@ -384,10 +373,11 @@ fn sum<K: Copy>(counts: &BTreeMap<K, u64>, name: fn(K) -> &'static str) -> (Opti
 
 /// What no other part of the page shows, in the file's own form; that includes what this version does not know.
 fn other_values(result: &MeasuredResult) -> String {
-    let shown = ["verdict", "reasons", "headline", "identity", "server_metrics", "latency", "curves", "slices"];
+    let shown =
+        ["verdict", "reasons", "headline", "identity", "server_metrics", "latency", "curves", "slices", "search"];
     let mut value = result.json().unwrap_or_default();
     if let Value::Object(fields) = &mut value {
-        fields.retain(|key, _| !shown.iter().chain(&SECTION_KEYS).any(|text| text == key));
+        fields.retain(|key, _| !shown.contains(&key.as_str()) && !is_section_key(key));
     }
     serde_json::to_string_pretty(&value).unwrap_or_default()
 }

@@ -45,6 +45,10 @@ impl From<ResultBlock> for Section {
 }
 
 impl ResultBlock {
+    pub(crate) fn new(title: &'static str, about: impl Into<String>) -> Self {
+        Self { title, about: about.into(), ..Self::default() }
+    }
+
     pub(crate) const fn is_empty(&self) -> bool {
         self.facts.is_empty() && self.metrics.is_empty() && self.rows.is_empty()
     }
@@ -78,43 +82,36 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{} %", number(share * 100.0))
 }
 
-/// Keys of a result that only these sections show.
-pub(crate) const SECTION_KEYS: [&str; 13] = [
-    "repeats",
-    "hosts",
-    "endpoints",
-    "goodput",
-    "steady",
-    "server",
-    "cancellations",
-    "outputs",
-    "tokens",
-    "load",
-    "search",
-    "gpu",
-    "preflight",
+/// A key of a result that only this section shows, where there is one, and the section.
+type SectionRow = (Option<&'static str>, fn(&RunResult) -> Option<ResultBlock>);
+
+/// In reading order.
+const SECTIONS: [SectionRow; 14] = [
+    (Some("repeats"), over_runs),
+    (Some("hosts"), hosts),
+    (Some("endpoints"), servers),
+    (Some("goodput"), goodput),
+    (None, adjusted),
+    (Some("steady"), steady),
+    (Some("server"), stamps),
+    (None, sessions),
+    (Some("cancellations"), cancellations),
+    (Some("tokens"), tokens),
+    (Some("outputs"), outputs),
+    (Some("load"), load),
+    (Some("gpu"), |result| result.gpu.as_ref().map(gpus)),
+    (Some("preflight"), |result| result.preflight.as_ref().map(preflight)),
 ];
 
-/// The sections of this result, in reading order.
+/// Whether only a section shows this key of a result.
+pub(crate) fn is_section_key(key: &str) -> bool {
+    SECTIONS.iter().any(|(shown, _)| *shown == Some(key))
+}
+
+/// The sections of this result.
 pub(crate) fn sections(result: &RunResult, search: Option<&SearchReport>) -> Vec<ResultBlock> {
-    let blocks = [
-        search.map(search::section),
-        over_runs(result),
-        hosts(result),
-        servers(result),
-        goodput(result),
-        adjusted(result),
-        steady(result),
-        stamps(result),
-        sessions(result),
-        cancellations(result),
-        tokens(result),
-        Some(outputs(result)),
-        load(result),
-        result.gpu.as_ref().map(gpus),
-        result.preflight.as_ref().map(preflight),
-    ];
-    blocks.into_iter().flatten().filter(|block| !block.is_empty()).collect()
+    let blocks = search.map(search::section).into_iter().chain(SECTIONS.iter().filter_map(|(_, block)| block(result)));
+    blocks.filter(|block| !block.is_empty()).collect()
 }
 
 /// Those that the result has.
@@ -146,15 +143,14 @@ fn goodput(result: &RunResult) -> Option<ResultBlock> {
         .into_iter()
         .filter_map(|(limit, name)| Some(format!("{name} ≤ {} ms", number(limit?))))
         .collect();
-    let mut block = ResultBlock {
-        title: "SLO attainment",
-        about: format!(
+    let mut block = ResultBlock::new(
+        "SLO attainment",
+        format!(
             "The SLO of each request: {}; TTFT and E2E from {}. A request that failed or was not sent misses it.",
             limits.join(", "),
             zero_point(result)
         ),
-        ..ResultBlock::default()
-    };
+    );
     let (good, of) = (number(goodput.good as f64), number(goodput.of as f64));
     if goodput.is_unknown() {
         block.fact("SLO attainment", Some("n/a".to_owned()), "no answer has a time per token");
@@ -203,9 +199,9 @@ fn adjusted(result: &RunResult) -> Option<ResultBlock> {
 /// Beside the full window, so that the reader sees the effect of ramp and tail.
 fn steady(result: &RunResult) -> Option<ResultBlock> {
     let steady = result.steady.as_ref()?;
-    let mut block = ResultBlock {
-        title: "Steady part and full window",
-        about: format!(
+    let mut block = ResultBlock::new(
+        "Steady part and full window",
+        format!(
             "Without ramp and tail: intended arrivals from {} s to {} s, {} successful requests. Full: all \
                 successful requests, schedule start to the end of the last one. Latencies in ms: TTFT and E2E from \
                 {}, TPOT from the first chunk; tokens from {}.",
@@ -215,9 +211,8 @@ fn steady(result: &RunResult) -> Option<ResultBlock> {
             zero_point(result),
             token_source(result)
         ),
-        head: vec!["metric", "full", "steady", "difference"],
-        ..ResultBlock::default()
-    };
+    );
+    block.head = vec!["metric", "full", "steady", "difference"];
     let mut row = |name: &str, full: Option<f64>, steady: Option<f64>| {
         if full.is_none() && steady.is_none() {
             return;
@@ -254,19 +249,17 @@ fn steady(result: &RunResult) -> Option<ResultBlock> {
 
 fn stamps(result: &RunResult) -> Option<ResultBlock> {
     let server = result.server.as_ref()?;
-    let mut block = ResultBlock {
-        title: "Server time stamps",
-        about: "Time stamps that the server sent with each answer. Its clock is its own: only differences between \
-            its stamps are used. What is outside the server is our TTFT from the issue, less the server's."
-            .to_owned(),
-        metrics: metrics(&[
-            ("queue in the server", &server.queue),
-            ("TTFT as the server stamps it", &server.ttft),
-            ("E2E as the server stamps it", &server.e2e),
-            ("TTFT outside the server", &server.ttft_outside),
-        ]),
-        ..ResultBlock::default()
-    };
+    let mut block = ResultBlock::new(
+        "Server time stamps",
+        "Time stamps that the server sent with each answer. Its clock is its own: only differences between \
+            its stamps are used. What is outside the server is our TTFT from the issue, less the server's.",
+    );
+    block.metrics = metrics(&[
+        ("queue in the server", &server.queue),
+        ("TTFT as the server stamps it", &server.ttft),
+        ("E2E as the server stamps it", &server.e2e),
+        ("TTFT outside the server", &server.ttft_outside),
+    ]);
     block.count("without stamps", server.without, "successful requests");
     for (blocks, name) in [
         (server.kv_cache_reused_blocks, "KV cache blocks reused"),
@@ -280,17 +273,13 @@ fn stamps(result: &RunResult) -> Option<ResultBlock> {
 
 fn sessions(result: &RunResult) -> Option<ResultBlock> {
     let sessions = result.load.sessions.as_ref()?;
-    let mut block = ResultBlock {
-        title: "Sessions",
-        about: "A later turn is due when the answer before it has ended and the user has paused; so a slow server \
-            delays later turns, and they are shown separately."
-            .to_owned(),
-        metrics: metrics(&[
-            ("TTFT of first turns", &sessions.ttft_first),
-            ("TTFT of later turns", &sessions.ttft_later),
-        ]),
-        ..ResultBlock::default()
-    };
+    let mut block = ResultBlock::new(
+        "Sessions",
+        "A later turn is due when the answer before it has ended and the user has paused; so a slow server \
+            delays later turns, and they are shown separately.",
+    );
+    block.metrics =
+        metrics(&[("TTFT of first turns", &sessions.ttft_first), ("TTFT of later turns", &sessions.ttft_later)]);
     block.count("sessions", sessions.count, "with at least one request issued");
     block.fact("turns of a session", Some(number(sessions.turns_mean)), "mean, of issued requests");
     block.count("turns of the longest", u64::from(sessions.turns_max), "issued requests");
@@ -299,9 +288,9 @@ fn sessions(result: &RunResult) -> Option<ResultBlock> {
 
 fn cancellations(result: &RunResult) -> Option<ResultBlock> {
     let cancelled = result.cancellations.as_ref()?;
-    let mut block = ResultBlock {
-        title: "Cancelled requests",
-        about: format!(
+    let mut block = ResultBlock::new(
+        "Cancelled requests",
+        format!(
             "Cancelled as configured, by {}, after {} tokens; {} of the requests were selected. They are neither ok \
                 nor failed, and in no latency above.",
             match cancelled.by {
@@ -311,9 +300,8 @@ fn cancellations(result: &RunResult) -> Option<ResultBlock> {
             number(f64::from(cancelled.after_tokens)),
             percent(cancelled.share)
         ),
-        metrics: metrics(&[("from the cancel to the end", &cancelled.end_after_cancel)]),
-        ..ResultBlock::default()
-    };
+    );
+    block.metrics = metrics(&[("from the cancel to the end", &cancelled.end_after_cancel)]);
     block.count("cancelled early", cancelled.requests, "requests");
     block.count("tokens they had", cancelled.tokens, "in all, those that came after the cancel included");
     Some(block)
@@ -325,13 +313,11 @@ fn tokens(result: &RunResult) -> Option<ResultBlock> {
     if tokens.source.is_empty() {
         return None;
     }
-    let mut block = ResultBlock {
-        title: "Tokens",
-        about: "Of successful requests. Where an answer is text, tokens are what the server's usage field counts, or \
-            its text retokenized, or chunks, as the source shows."
-            .to_owned(),
-        ..ResultBlock::default()
-    };
+    let mut block = ResultBlock::new(
+        "Tokens",
+        "Of successful requests. Where an answer is text, tokens are what the server's usage field counts, or \
+            its text retokenized, or chunks, as the source shows.",
+    );
     block.count("output tokens", tokens.output, format!("source: {}", tokens.source));
     if let Some(how) = &tokens.chunk_source {
         let about = format!("{how}, for inter-token latency and each second");
@@ -357,20 +343,20 @@ fn tokens(result: &RunResult) -> Option<ResultBlock> {
     Some(block)
 }
 
-fn outputs(result: &RunResult) -> ResultBlock {
+fn outputs(result: &RunResult) -> Option<ResultBlock> {
     let count = |count: u64| number(count as f64);
     let rows = result.outputs.iter().map(|(name, output)| {
         let example = output.example.clone().unwrap_or_default();
         vec![name.clone(), count(output.responses), count(output.bytes), count(output.misshapen), example]
     });
-    ResultBlock {
+    Some(ResultBlock {
         title: "Other outputs",
         about: "Requested outputs other than tokens. Misshapen: tensors whose shape does not fit the request."
             .to_owned(),
         head: vec!["output", "responses", "bytes", "misshapen", "the first misshapen"],
         rows: rows.collect(),
         ..ResultBlock::default()
-    }
+    })
 }
 
 fn load(result: &RunResult) -> Option<ResultBlock> {
@@ -379,7 +365,8 @@ fn load(result: &RunResult) -> Option<ResultBlock> {
         return None;
     }
     let is_on_page = load.max_in_flight.is_none();
-    let mut block = ResultBlock { title: "Load delivery", is_on_page, ..ResultBlock::default() };
+    let mut block = ResultBlock::new("Load delivery", "");
+    block.is_on_page = is_on_page;
     let stated = |text: &str, sentence: String| (!text.is_empty()).then_some(sentence);
     let from = format!("Waiting (from {}) counts from {}.", zero_point(result), load.zero_point);
     let lengths = format!("Lengths of prompts: {}.", load.input_lengths);

@@ -2,14 +2,14 @@
 
 use crate::chart::run;
 use crate::command_tables::run_word;
-use crate::document::Fact;
+use crate::document::{Block, Cell, Fact, Item, Table};
 use crate::page_template::render_page;
 use crate::result_page::{self, ResultSection};
-use crate::run_state::{RunState, TaskPhase, TaskState};
+use crate::run_state::{Notice, RunState, TaskPhase, TaskState};
 use crate::styler::{TextRole, as_typed, clean, clean_lines, duration_text, to_the_second};
 use crate::summary::{failure_lines, failure_text, failure_word, reasons_of};
-use crate::sweep::{self, HIGHEST, SweepSection};
-use crate::sweep_charts::{NamedSweep, draw};
+use crate::sweep::{self, HIGHEST, NamedSweep, SweepSection, draw};
+use crate::what_if::distinct;
 use base::event::TaskId;
 use base::units::counted;
 use harness::{LoadPattern, RequestRecord, SearchReport, SweepReport};
@@ -19,6 +19,7 @@ use minijinja::{Value, context};
 use plan::{ActionKind, Plan, Task};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 const PAGE: &str = include_str!("../../templates/report/page.html");
 /// The most rows that a table of tasks has; the page shows how many there are.
@@ -75,6 +76,7 @@ pub fn run_page(
     let (tone, word) = run_word(run_state, false);
     let word = word.split(';').next();
     let total = plan.tasks.len().max(run_state.total);
+    let params = typed(if run_state.params.is_empty() { &plan.params } else { &run_state.params });
     // After the end, the rest are servers that no task needed, and stages that were not selected.
     let not_needed =
         if run_state.finished.is_some_and(|end| end.exit == 0) { total.saturating_sub(run_state.done()) } else { 0 };
@@ -113,27 +115,30 @@ pub fn run_page(
             gantt,
             left_out => left_out.unwrap_or(0),
             network => is_pipeline.then(|| run::network(plan, run_state)).flatten(),
-            rows => rows(run_state, |state| state != TaskPhase::Cached),
-            rows_total => run_state.tasks.iter().filter(|(_, entry)| entry.state != TaskPhase::Cached).count(),
-            cached => rows(run_state, |state| state == TaskPhase::Cached),
-            cached_total => run_state.in_phase(TaskPhase::Cached).count(),
-            cached_at_once => run_state.cached_at_once,
-            notices => notices(run_state),
-            params => typed(if run_state.params.is_empty() { &plan.params } else { &run_state.params }),
-            manifest => &run_state.manifest,
-            again => run_state.again(),
-            version => env!("CARGO_PKG_VERSION"),
+            tasks => Serde(tasks(run_state)),
+            notices => Serde(notices(run_state)),
+            origin => Serde(origin(run_state, &params)),
+            params,
         },
     )
 }
 
-fn notices(run_state: &RunState) -> Vec<String> {
-    let mut lines = Vec::new();
-    for notice in &run_state.notices {
+fn notices(run_state: &RunState) -> Option<Block> {
+    let item = |notice: &Notice| {
         let about = notice.task.as_ref().map(|task| format!("{task}: ")).unwrap_or_default();
-        lines.push(format!("{about}{}", clean(&notice.text)));
-    }
-    lines
+        Item { text: format!("{about}{}", clean(&notice.text)), ..Item::default() }
+    };
+    let items: Vec<Item> = run_state.notices.iter().map(item).collect();
+    (!items.is_empty()).then(|| Block::items(items))
+}
+
+/// What makes the same run again.
+fn origin(run_state: &RunState, params: &BTreeMap<&str, String>) -> Block {
+    let manifest = Some(&run_state.manifest).filter(|manifest| !manifest.is_empty());
+    let again = manifest.map(|manifest| [("manifest", manifest.clone()), ("run again", run_state.again())]);
+    let params = params.iter().map(|(key, value)| (*key, value.clone()));
+    let version = ("regatta", env!("CARGO_PKG_VERSION").to_owned());
+    Block::pairs(again.into_iter().flatten().chain(params).chain([version]))
 }
 
 /// What comparisons of this run found: for each its task, and its line.
@@ -168,22 +173,13 @@ fn verdicts(benches: &[ResultSection], sweeps: &[SweepSection]) -> Vec<(TextRole
 /// The servers and the loads, each once; of many the first.
 fn workloads(benches: &[ResultSection], sweeps: &[SweepSection]) -> Vec<String> {
     let workloads = sweeps.iter().map(|sweep| &sweep.workload).chain(benches.iter().map(|bench| &bench.workload));
-    distinct(workloads).into_iter().take(4).collect()
+    distinct(workloads.flatten().cloned()).into_iter().take(4).collect()
 }
 
 /// What was measured, each different line once.
 fn measured(benches: &[ResultSection], sweeps: &[SweepSection]) -> Vec<String> {
-    distinct(benches.iter().map(|bench| &bench.identity).chain(sweeps.iter().map(|sweep| &sweep.identity)))
-}
-
-fn distinct<'a>(texts: impl Iterator<Item = &'a Option<String>>) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for line in texts.flatten() {
-        if !lines.contains(line) {
-            lines.push(line.clone());
-        }
-    }
-    lines
+    let identities = benches.iter().map(|bench| &bench.identity).chain(sweeps.iter().map(|sweep| &sweep.identity));
+    distinct(identities.flatten().cloned())
 }
 
 /// A manifest that was given as a file is named by its file name; its folder is shown below.
@@ -192,22 +188,40 @@ fn named(manifest: &str) -> &str {
     file.filter(|_| manifest.contains('/')).unwrap_or(manifest)
 }
 
-/// At most [`ROWS`] rows: a page of ten thousand rows is not readable.
-fn rows(run_state: &RunState, wanted: impl Fn(TaskPhase) -> bool) -> Vec<Value> {
-    let row = |(task, entry): (&TaskId, &TaskState)| {
-        let mut lines: Vec<String> = entry.reasons.iter().map(|reason| clean(reason)).collect();
-        lines.extend(entry.why.as_deref().map(clean));
-        lines.extend(entry.notes(None));
-        context! {
-            task => task.to_string(),
-            state => if entry.service && entry.state == TaskPhase::Ran { "served" } else { entry.label() },
-            took => entry.seconds.map(duration_text),
-            summary => lines.join("; "),
-            out => entry.out.as_ref().map(|path| path.display().to_string()),
-            log => entry.log.as_ref().map(|path| path.display().to_string()),
-        }
+/// What ran and what did not, and below a summary what was cached. At most [`ROWS`] rows of each: a page of ten
+/// thousand rows is not readable.
+fn tasks(run_state: &RunState) -> Vec<Block> {
+    let (cached, others): (Vec<_>, Vec<_>) =
+        run_state.tasks.iter().partition(|(_, entry)| entry.state == TaskPhase::Cached);
+    let path =
+        |path: &Option<PathBuf>| Cell::quiet(path.as_ref().map_or_else(String::new, |p| p.display().to_string()));
+    let row = |(task, entry): &(&TaskId, &TaskState)| {
+        let state = if entry.service && entry.state == TaskPhase::Ran { "served" } else { entry.label() };
+        let role = match state {
+            "failed" => TextRole::Bad,
+            "interrupted" => TextRole::Warning,
+            "ran" | "served" => TextRole::Good,
+            _ => TextRole::Quiet,
+        };
+        let reasons = entry.reasons.iter().chain(&entry.why).map(|line| clean(line)).chain(entry.notes(None));
+        let (reasons, took) = (reasons.collect::<Vec<_>>().join("; "), entry.seconds.map(duration_text));
+        let name = Cell::name(task.as_str());
+        let state = Cell::new(role, state);
+        [name, state, took.unwrap_or_default().into(), reasons.into(), path(&entry.out), path(&entry.log)]
     };
-    run_state.tasks.iter().filter(|(_, entry)| wanted(entry.state)).take(ROWS).map(row).collect()
+    let heads = ["task", "state", "took", "why", "output", "log"];
+    let table = match others.as_slice() {
+        [] => Block::plain("Nothing had to run."),
+        others => Block::table(Table::list(heads, others.iter().take(ROWS).map(row))),
+    };
+    let listed = (others.len() > ROWS).then(|| format!("{ROWS} of {} are listed.", others.len()));
+    let count = cached.len();
+    let rows = cached.into_iter().take(ROWS).map(|(task, entry)| [Cell::name(task.as_str()), path(&entry.out)]);
+    let summary =
+        if count > ROWS { format!("{count} cached, of which {ROWS} are listed") } else { format!("{count} cached") };
+    let cached = (count > 0).then(|| Block::list(rows).folded(summary, false));
+    let at_once = Some(run_state.cached_at_once).filter(|count| *count > 0).map(|count| format!("{count} cached."));
+    [table].into_iter().chain(Block::notes(listed)).chain(cached).chain(Block::notes(at_once)).collect()
 }
 
 /// Parameters as a user would type them; without those that were left out.

@@ -4,6 +4,7 @@
 //! was VALID and one that was not.
 
 use crate::chart::{Chart, ChartPoint, ChartSeries, PointKind, number};
+use crate::metric_row::cell;
 use crate::result_sections::ResultBlock;
 use base::stats::RateEstimate;
 use base::units::counted;
@@ -31,12 +32,8 @@ pub(crate) fn section(report: &SearchReport) -> ResultBlock {
     };
     let limits = limits(report).join(" and ");
     let with = if limits.is_empty() { limits } else { format!(" with {limits}") };
-    let mut block = ResultBlock {
-        title: TITLE,
-        about: format!("Highest rate{with}: {about}"),
-        head: vec!["probe", "req/s", "TTFT p99 ms", "TPOT p99 ms", "tokens/s", "limits"],
-        ..ResultBlock::default()
-    };
+    let mut block = ResultBlock::new(TITLE, format!("Highest rate{with}: {about}"));
+    block.head = vec!["probe", "req/s", "TTFT p99 ms", "TPOT p99 ms", "tokens/s", "limits"];
     let upper = high.map_or_else(|| " or more".to_owned(), |high| format!(" – {}", number(high)));
     let searched = format!(
         "of scheduled arrivals; searched from {} to {}, to {} %",
@@ -56,7 +53,6 @@ pub(crate) fn section(report: &SearchReport) -> ResultBlock {
         block.facts.push(["started near".to_owned(), number(earlier.rate()), note]);
     }
     for (n, probe) in probes.iter().enumerate() {
-        let cell = |value: Option<f64>| value.map_or_else(|| "n/a".to_owned(), number);
         let kind = match probe.judgement {
             ProbeJudgement::Loadgen(LoadgenJudgement { is_whole: true }) => ", whole",
             ProbeJudgement::Loadgen(LoadgenJudgement { is_whole: false }) => ", short",

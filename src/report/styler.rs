@@ -14,24 +14,19 @@ pub struct Styler {
     width: Option<usize>,
 }
 
-/// What a text is, not how it looks. Serialized as its class on a page.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub enum TextRole {
-    #[serde(rename = "good")]
-    Good,
-    #[serde(rename = "bad")]
-    Bad,
-    #[serde(rename = "odd")]
-    Warning,
-    #[serde(rename = "soft")]
-    Quiet,
-    #[serde(rename = "strong")]
-    Strong,
-    #[serde(rename = "nw")]
-    Name,
-    #[default]
-    #[serde(rename = "")]
-    Plain,
+base::named! {
+    /// What a text is, not how it looks. Serialized as its class on a page.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+    pub enum TextRole {
+        Good = "good",
+        Bad = "bad",
+        Warning = "odd",
+        Quiet = "soft",
+        Strong = "strong",
+        Name = "nw",
+        #[default]
+        Plain = "",
+    }
 }
 
 impl From<Verdict> for TextRole {

@@ -21,11 +21,11 @@
 //! | `run/run_end` | the outcome of each task, and what the next run compares to find that nothing is to be done |
 //! | `attempt` | one attempt of a step: its folder, the work, the checks, the hash |
 //! | `batches` | tasks of a stage that start in the same moment, for code that does them as one |
-//! | `task_executor`, `options` | what `stages` implements; how to run, and the outcome |
+//! | `task_executor`, `options` | what `stages` implements; how to run, and the outcome; GPUs needed at once |
 //! | `keying`, `project_folder` | a task's key, in which the project's own folder has no place |
 //! | `predict` | what a run would do |
-//! | `result_age`, `upstream_provenance` | what a cached measurement was made with; what a task was made from |
-//! | `gpus_together`, `time_limit` | GPUs that a task and its services need at once; timeouts and panics of its work |
+//! | `upstream_provenance` | what a task was made from |
+//! | `time_limit` | timeouts and panics of the work of a task |
 //! | `secret_values`, `signing` | secrets in the forms in which they are printed; Ed25519 signatures |
 //! | `store` | all durable state of a project; `store/gc` removes what could go |
 //! | `shared_store` | outputs that machines share; `scan` looks for secrets on their way out; `gc` makes room |
@@ -59,12 +59,10 @@
 
 mod attempt;
 mod batches;
-mod gpus_together;
 mod keying;
 mod options;
 mod predict;
 mod project_folder;
-mod result_age;
 mod run;
 mod schedule;
 mod secret_values;
@@ -76,9 +74,11 @@ mod time_limit;
 mod upstream_provenance;
 
 pub use batches::BatchSlot;
-pub use gpus_together::{GPUS_HINT, gpus_together};
 pub use keying::KeyContext;
-pub use options::{EventEmitter, KeyedTask, RunOptions, RunSummary, TaskRole, WatchedRun, note_full_disk, task_roles};
+pub use options::{
+    EventEmitter, GPUS_HINT, KeyedTask, RunOptions, RunSummary, TaskRole, WatchedRun, gpus_together, note_full_disk,
+    task_roles,
+};
 pub use predict::{TaskStatus, UnchangedTasks, predict, predict_keys, predict_no_op, task_statuses};
 pub use run::run;
 pub use secret_values::{SecretNotText, no_secret_text, secret_values, usable_secret_values};

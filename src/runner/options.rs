@@ -1,6 +1,7 @@
-//! How to run, and the outcome.
+//! How to run, and the outcome; how many GPUs must be free at once for a task.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -151,6 +152,27 @@ pub fn note_full_disk(failure: &mut Failure, is_removed: bool) {
     failure.cause.get_or_insert_with(|| format!("the disk is full{end}"));
     let hint = "`regatta gc` lists what can be removed; finished outputs are kept";
     failure.hint.get_or_insert_with(|| hint.to_owned());
+}
+
+/// What a user can do where a run has too few GPUs.
+pub const GPUS_HINT: &str = "`--gpus` sets the GPUs that a run may lease: `--gpus N` any N of them, `--gpus 0,1` \
+    these, `--gpus 0,` GPU 0 alone";
+
+/// How many GPUs of this machine a task has together with the services that have to be up then. `kept`: services that
+/// stay up.
+pub fn gpus_together(plan: &Plan, task: usize, kept: impl Iterator<Item = usize>) -> u32 {
+    let mut together: BTreeSet<usize> = kept.collect();
+    together.insert(task);
+    let mut open: Vec<usize> = together.iter().copied().collect();
+    while let Some(at) = open.pop() {
+        for need in plan.tasks[at].needs.iter().map(|need| need.task as usize) {
+            if plan.tasks[need].lifetime == Lifetime::Service && together.insert(need) {
+                open.push(need);
+            }
+        }
+    }
+    let tasks = together.iter().map(|at| &plan.tasks[*at]);
+    tasks.filter(|task| task.host.is_none() && task.skipped.is_none()).map(|task| task.gpus).sum()
 }
 
 #[cfg(test)]

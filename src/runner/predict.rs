@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::keying::{KeyContext, Keyed};
 use super::options::{RunOptions, TaskRole};
-use super::result_age::age_notice;
+use super::run::age_notice;
 use super::{OpenFact, TaskExecutor};
 use crate::store::{Lookup, PathError, TaskKey, TaskRecord, WatchedOutput, WatchedTask};
 use base::event::{Decision, Failure, Prediction, TaskId};

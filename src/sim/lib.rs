@@ -12,7 +12,6 @@
 mod calibrate;
 mod core;
 mod engine;
-mod engine_limits;
 mod fleet;
 mod ground_truth;
 mod random;
@@ -27,8 +26,10 @@ pub use calibrate::{
     CalibrationError, CalibrationTarget, FittedStep, LoggedStep, RegionError, StepLogError, StepTimeFit, calibrate,
     read_step_log,
 };
-pub use engine::{EngineSpec, RankFile, SimEngineError, load as load_engine, simulated, write as write_engine};
-pub use engine_limits::{EngineServing, served_limits};
+pub use engine::{
+    EngineServing, EngineSpec, RankFile, SimEngineError, load as load_engine, served_limits, simulated,
+    write as write_engine,
+};
 pub use fleet::{
     Balancer, Disaggregation, Failures, Fleet, FleetHour, FleetResult, RateOverTime, RateOverTimeError, run_fleet,
 };

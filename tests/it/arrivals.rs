@@ -259,7 +259,7 @@ fn a_stop_while_no_user_is_at_work_is_an_interruption_too() {
     spec.stop = StopAfter { requests: None, duration: Some(Duration::from_secs(601).into()) };
     let stop = Stop::new();
     let after_the_answer = |progress: BenchProgress| {
-        if progress.ended > 0 {
+        if progress.so_far.ended > 0 {
             stop.request();
         }
     };

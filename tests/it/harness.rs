@@ -220,8 +220,8 @@ fn the_stream_limit_of_the_server_is_kept_and_waiting_is_seen() {
     let spec = BenchSpec { scenario: LoadPattern::Offline, clients: 1, ..spec(&server, 12) };
     let seen = Arc::clone(&busy);
     let measured = wait_for(run(&spec, &Stop::new(), move |progress| {
-        seen.0.store(progress.ended, Ordering::Relaxed);
-        seen.1.store(progress.tokens, Ordering::Relaxed);
+        seen.0.store(progress.so_far.ended, Ordering::Relaxed);
+        seen.1.store(progress.so_far.tokens, Ordering::Relaxed);
     }))
     .unwrap();
     adds_up(&measured);

@@ -238,7 +238,7 @@ fn a_stop_of_a_closed_loop_is_an_interruption_and_every_request_is_counted() {
     let stop = Stop::new();
     let spec = one_user(chat(&server, 50));
     let measured = wait_for(run(&spec, &stop, |progress| {
-        if progress.ended >= 2 {
+        if progress.so_far.ended >= 2 {
             stop.request();
         }
     }))

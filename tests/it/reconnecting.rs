@@ -100,7 +100,7 @@ fn no_arrival_fails_after_the_server_is_back() {
     let scenario = LoadPattern::Server { rate: 100.0.into() };
     let spec = BenchSpec { scenario, ..openai::spec(&address.to_string(), Api::OpenaiChat, 120) };
     let notice = |progress: BenchProgress| {
-        if progress.failed > 0 {
+        if progress.so_far.failed > 0 {
             // Once is enough.
             let _ = tell_failed.send(());
         }

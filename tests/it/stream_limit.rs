@@ -149,7 +149,10 @@ fn a_limit_that_is_raised_lets_go_what_waits() {
     let ended_before = Cell::new(0);
     let raise = |clients: &Clients, progress: BenchProgress| {
         // None was in flight when as many had ended before, too: the next ones wait.
-        if progress.ended > 0 && progress.in_flight() == 0 && ended_before.replace(progress.ended) == progress.ended {
+        if progress.so_far.ended > 0
+            && progress.so_far.in_flight() == 0
+            && ended_before.replace(progress.so_far.ended) == progress.so_far.ended
+        {
             clients.announce(100);
         }
     };

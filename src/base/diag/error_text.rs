@@ -1,7 +1,11 @@
-//! An error in no file: what is wrong, and what to try.
+//! An error in no file: what is wrong, and what to try. Panics of libraries that read what comes from elsewhere are
+//! errors, too: of what was read, and no fault of this program.
 
+use std::any::Any;
+use std::cell::Cell;
 use std::error::Error;
 use std::fmt::{self, Display, Formatter};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What is wrong, as a lower-case fragment, and hints: what to try. Its text is the one place in which hints of such
 /// errors are laid out: each on a line of its own.
@@ -77,6 +81,37 @@ pub fn with_causes(mut text: String, error: &dyn Error) -> String {
 #[error("this program was built without `{0}`; build it with `--features {0}`")]
 pub struct FeatureLeftOut(pub &'static str);
 
+thread_local! {
+    static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A library panicked at its input.
+#[derive(Debug, thiserror::Error)]
+#[error("the library that reads it failed: {0}")]
+pub struct LibraryPanic(String);
+
+/// The work of a library, on this thread.
+///
+/// # Errors
+/// It panicked. Everything that it may have left half changed is to be dropped.
+pub fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, LibraryPanic> {
+    let outer = IS_CAUGHT.replace(true);
+    let done = catch_unwind(AssertUnwindSafe(work));
+    IS_CAUGHT.set(outer);
+    done.map_err(|panic| LibraryPanic(panic_text(&*panic).to_owned()))
+}
+
+/// Whether a panic on this thread would be caught, and become an error: nothing else needs to report it.
+pub fn is_panic_caught() -> bool {
+    IS_CAUGHT.get()
+}
+
+/// Its text, from what it carries.
+pub fn panic_text(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic without a text")
+}
+
 #[cfg(test)]
 mod tests {
     use std::io;
@@ -105,5 +140,31 @@ mod tests {
         assert_eq!(error_chain(&outer("transport error")), "transport error: refused");
         assert_eq!(error_chain(&outer("connection refused")), "connection refused");
         assert_eq!(with_causes(String::new(), &outer("with an address")), "refused");
+    }
+}
+
+#[cfg(test)]
+mod caught_panic_tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_an_error_and_only_within_the_work_it_is_caught() {
+        assert_eq!(catch_panic(|| 3).unwrap(), 3);
+        let error = catch_panic(|| {
+            assert!(is_panic_caught());
+            let inner = catch_panic(|| panic!("inner")).unwrap_err();
+            assert!(is_panic_caught());
+            panic!("after {inner}")
+        });
+        let text = error.map(|never: ()| never).unwrap_err().to_string();
+        assert_eq!(text, "the library that reads it failed: after the library that reads it failed: inner");
+        assert!(!is_panic_caught());
+    }
+
+    #[test]
+    fn its_text_is_that_of_the_panic() {
+        assert_eq!(panic_text(&"a"), "a");
+        assert_eq!(panic_text(&"b".to_owned()), "b");
+        assert_eq!(panic_text(&3_u8), "a panic without a text");
     }
 }

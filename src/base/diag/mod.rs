@@ -2,7 +2,6 @@
 //!
 //! A leaf: it has no dependency on YAML, manifests or Triton. It never prints; [`Diagnostics::render`] returns text.
 
-mod caught_panic;
 mod check_formats;
 mod diagnostic;
 mod error_text;
@@ -10,9 +9,10 @@ mod render;
 mod source;
 mod suggest;
 
-pub use caught_panic::{LibraryPanic, catch_panic, is_panic_caught, panic_text};
 pub use check_formats::{CheckProblem, CheckedManifest, ProblemPlace, check_github, check_json, check_sarif};
 pub use diagnostic::{Diagnostic, Diagnostics, Label, MissingValue, Severity};
-pub use error_text::{ErrorText, FeatureLeftOut, error_chain, with_causes};
+pub use error_text::{
+    ErrorText, FeatureLeftOut, LibraryPanic, catch_panic, error_chain, is_panic_caught, panic_text, with_causes,
+};
 pub use source::{SourceText, Span};
 pub use suggest::{did_you_mean, list_of, may_suggest, nearest};

@@ -19,8 +19,10 @@ pub struct LiveMeasurement {
     pub tokens: u64,
     /// Of the last seconds.
     pub tokens_per_s: f64,
-    /// Means so far.
+    /// Mean over the requests with a first token, ms; from when a request was due, or was issued where it waits for
+    /// another.
     pub ttft_ms: Option<f64>,
+    /// Mean over the requests that have ended, ms.
     pub tpot_ms: Option<f64>,
     /// The GPUs of the servers, where they are watched and were leased to them.
     #[serde(default, skip_serializing_if = "Option::is_none")]

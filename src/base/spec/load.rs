@@ -1,4 +1,5 @@
-//! The load of a benchmark: how and when requests arrive, pauses, when the schedule ends, and the seed.
+//! The load of a benchmark: how and when requests arrive, pauses, when the schedule ends, and the seed; what a test of
+//! MLPerf is for, and for which division.
 
 use std::time::Duration;
 
@@ -158,6 +159,29 @@ impl<'de> Deserialize<'de> for RandomSeed {
             Written::Seed(Seed::PerRequest(each)) => Self::PerRequest(each),
             Written::Word(Word::PerRequest) => Self::PerRequest(true),
         })
+    }
+}
+
+crate::named! {
+    /// The division of a submission.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
+    pub enum Division {
+        #[default]
+        Closed = "closed",
+        Open = "open",
+    }
+}
+
+crate::named! {
+    /// What a test is for. LoadGen's performance and accuracy modes, and the audit tests of the rules.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
+    pub enum TestMode {
+        #[default]
+        Performance = "performance",
+        Accuracy = "accuracy",
+        Test06 = "test06",
+        Test07 = "test07",
+        Test09 = "test09",
     }
 }
 

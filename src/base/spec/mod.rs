@@ -7,7 +7,6 @@
 mod connection;
 mod limits;
 mod load;
-mod mlperf;
 mod placement;
 mod prompts;
 mod quantity;
@@ -25,8 +24,7 @@ pub use connection::{
 pub use limits::{
     GoodputLimit, GoodputLimitError, LatencyLimit, LimitedMetric, Limits, Percent, PercentError, SloLimits, Statistic,
 };
-pub use load::{Arrivals, Ramp, RampStep, RandomSeed, Scenario, StopAfter, ThinkTime};
-pub use mlperf::{Division, TestMode};
+pub use load::{Arrivals, Division, Ramp, RampStep, RandomSeed, Scenario, StopAfter, TestMode, ThinkTime};
 pub use placement::{ContainerEngine, ContainerGpus, GpuClocks, JobTimeLimit, Launcher, Mpi, ServerMode, Srun};
 pub use prompts::{DelayPlace, History, LONGEST_LENGTH, Length, Prefixes, RecordOrder, Sessions, Weighted};
 pub use quantity::{BLANK, Formula, NumberKind, Numeric, Quantity, TimeSpan};

@@ -48,21 +48,13 @@ impl NumberKind {
 
 /// A type of numbers.
 pub trait Numeric: Copy + Display + PartialOrd {
-    const KIND: NumberKind;
+    const KIND: NumberKind = NumberKind::Whole;
 }
 
-impl Numeric for u16 {
-    const KIND: NumberKind = NumberKind::Whole;
-}
-impl Numeric for u32 {
-    const KIND: NumberKind = NumberKind::Whole;
-}
-impl Numeric for u64 {
-    const KIND: NumberKind = NumberKind::Whole;
-}
-impl Numeric for i64 {
-    const KIND: NumberKind = NumberKind::Whole;
-}
+impl Numeric for u16 {}
+impl Numeric for u32 {}
+impl Numeric for u64 {}
+impl Numeric for i64 {}
 impl Numeric for f64 {
     const KIND: NumberKind = NumberKind::Any;
 }

@@ -1,7 +1,8 @@
 //! How far real software reaches the data sheet's numbers of a GPU: the few coefficients of the simulator's step time.
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, schema_for};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::prompts::LONGEST_LENGTH;
 
@@ -84,6 +85,17 @@ pub struct SimCalibration {
     /// Between a request's arrival and the scheduler, ms.
     #[schemars(range(min = 0))]
     pub frontend_ms: f64,
+}
+
+impl SimCalibration {
+    /// Each setting that has a value, with what it means; not where the values are from.
+    pub fn settings(&self) -> Vec<(String, Value, String)> {
+        let (values, schema) = (json!(self), schema_for!(Self));
+        let values = values.as_object().into_iter().flatten();
+        let settings = values.filter(|(name, _)| !["source", "carried_from"].contains(&name.as_str()));
+        let meaning = |name: &str| Some(schema.get("properties")?.get(name)?.get("description")?.as_str()?.to_owned());
+        settings.map(|(name, value)| (name.clone(), value.clone(), meaning(name).unwrap_or_default())).collect()
+    }
 }
 
 impl Default for SimCalibration {

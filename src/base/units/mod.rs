@@ -1,6 +1,5 @@
 //! Numbers, arguments and paths as text: sizes, counts, durations, digests, quoting for a shell, credentials in URLs.
 
-mod byte_size;
 mod digits;
 mod duration;
 mod foreign_text;
@@ -8,10 +7,9 @@ mod path;
 mod shell;
 mod url_credentials;
 
-pub use byte_size::{MOST_FILES_BYTES, first_beyond_limit, size};
 pub use digits::{
-    counted, digits_of_interval, distinct_decimals, four_digit_scale, four_digits, grouped, rounded_within,
-    three_digits,
+    MOST_FILES_BYTES, counted, digits_of_interval, distinct_decimals, first_beyond_limit, four_digit_scale,
+    four_digits, grouped, rounded_within, size, three_digits,
 };
 pub use duration::{DurationError, parse_duration};
 pub use foreign_text::{csv_cell, is_invisible};

@@ -1,7 +1,12 @@
-//! What to start, and how it ended. Data only.
+//! What to start, and how it ended, as data; and this same program once more, in the place of this process: with an
+//! environment that only its starter knows.
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -227,6 +232,33 @@ pub fn shown(argv: &[OsString], env: &[(String, Option<OsString>)], secrets: &[S
     words.extend(argv.iter().map(|word| shell_word(&word.to_string_lossy())));
     let quoted = secrets.iter().filter(|secret| !secret.is_empty()).map(|secret| shell_word(secret));
     redacted(&words.join(" "), &secrets.iter().cloned().chain(quoted).collect::<Vec<_>>())
+}
+
+/// Longer lines are not part of the protocol (bytes).
+const LONGEST: usize = 1 << 20;
+
+/// The first line of our standard input, and not a byte more: the rest is for the next reader.
+pub fn first_line() -> io::Result<String> {
+    let mut input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    while line.len() < LONGEST && input.read(&mut byte)? == 1 && byte != *b"\n" {
+        line.extend_from_slice(&byte);
+    }
+    Ok(String::from_utf8_lossy(&line).into_owned())
+}
+
+/// Goes on as this same program with other arguments, more variables, and without those that begin with one of
+/// `without`. Returns only when that fails.
+pub fn reexec(words: &[&str], env: &BTreeMap<String, String>, without: &[&str]) -> io::Error {
+    let inherited = std::env::vars_os().filter(|(name, _)| {
+        let name = name.to_string_lossy();
+        !without.iter().any(|start| name.starts_with(start))
+    });
+    match std::env::current_exe() {
+        #[expect(clippy::disallowed_methods, reason = "no child: it takes our place")]
+        Ok(program) => std::process::Command::new(program).args(words).env_clear().envs(inherited).envs(env).exec(),
+        Err(error) => error,
+    }
 }
 
 #[cfg(test)]

@@ -23,9 +23,9 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe::Receiver;
 
 use super::command::{ExitKind, ProcessCommand, ProcessExit, SpawnError};
-use super::line_pipe::{LineReader, LineWriter};
 use super::private_values::Redactor;
 use super::process_ref::ProcessGroup;
+use super::query::{LineReader, LineWriter};
 use super::{log, orphans};
 use base::event::Stop;
 

@@ -13,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::external_driver::{CallInbox, SampleCache, called};
 use super::worker::{PreparedMessages, WorkerShare};
-use crate::clock::BenchClock;
 use crate::measure::collector::WorkerOutput;
 use crate::measure::result::Measured;
 use crate::measure::summary;
 use crate::measure::summary::RunStart;
+use crate::record::BenchClock;
 use crate::schedule::plan::{self, PlanQueue};
 use crate::tokens::{LiveCounts, LiveTotals};
 use crate::transport::http::Connector;
@@ -25,7 +25,7 @@ use crate::{
     BenchSpec, CallInlet, ExternalObserver, ExternalSample, HarnessError, LoadPattern, RequestSchedule, Transport,
     UnjudgedRun,
 };
-use base::event::Stop;
+use base::event::{LiveMeasurement, Stop};
 use base::files::cores;
 
 /// Between "all ready" and the first arrival: time for every worker to reach its timer.
@@ -36,23 +36,8 @@ const WATCH_EVERY: Duration = Duration::from_millis(200);
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BenchProgress {
     pub scheduled: u64,
-    pub issued: u64,
-    /// Successful or not.
-    pub ended: u64,
-    pub failed: u64,
-    /// Output tokens that have arrived.
-    pub tokens: u64,
-    /// Mean over the requests with a first token, ms; from when a request was due, or was issued where it waits for
-    /// another.
-    pub ttft_ms: Option<f64>,
-    /// Mean over the requests that have ended, ms.
-    pub tpot_ms: Option<f64>,
-}
-
-impl BenchProgress {
-    pub const fn in_flight(&self) -> u64 {
-        self.issued.saturating_sub(self.ended)
-    }
+    /// Without what needs a clock: the rate of the last seconds, and the time that is left.
+    pub so_far: LiveMeasurement,
 }
 
 /// Runs the whole measurement. Load comes from threads of its own; this future only watches, and dropping it cancels.
@@ -302,12 +287,15 @@ fn sum_progress(lives: &[Arc<LiveCounts>], scheduled: Option<u64>) -> BenchProgr
     let mean_ms = |ns: u64, n: u64| (n > 0).then(|| ns as f64 / n as f64 / 1e6);
     BenchProgress {
         scheduled: scheduled.unwrap_or(totals.issued),
-        issued: totals.issued,
-        ended: totals.ended,
-        failed: totals.failed,
-        tokens: totals.tokens,
-        ttft_ms: mean_ms(totals.ttft_ns, totals.begun),
-        tpot_ms: mean_ms(totals.tpot_ns, totals.decoded),
+        so_far: LiveMeasurement {
+            issued: totals.issued,
+            ended: totals.ended,
+            failed: totals.failed,
+            tokens: totals.tokens,
+            ttft_ms: mean_ms(totals.ttft_ns, totals.begun),
+            tpot_ms: mean_ms(totals.tpot_ns, totals.decoded),
+            ..LiveMeasurement::default()
+        },
     }
 }
 

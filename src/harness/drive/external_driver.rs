@@ -16,7 +16,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::clock::BenchClock;
+use crate::record::BenchClock;
 use crate::transport::request_encoder::RequestEncoder;
 use crate::{HarnessError, PlannedRequest, RequestEnd, RequestSchedule, ScheduleError};
 

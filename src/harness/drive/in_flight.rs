@@ -11,9 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::external_driver::CallListener;
 use super::request_attempt::{AttemptAnswer, RequestAttempt, RequestProgress, deadline_fault};
-use crate::clock::BenchClock;
 use crate::measure::collector::Collector;
-use crate::record::{RequestEnd, RequestRecord};
+use crate::record::{BenchClock, RequestEnd, RequestRecord};
 use crate::schedule::data::Prompt;
 use crate::tokens::{Accounting, AnswerText, LiveCounts};
 use crate::transport::connection::Connection;

@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use super::dispatcher::{DispatchCounts, Dispatcher};
 use super::external_driver::CallInbox;
 use super::pacer::{Alarms, Pacer};
-use crate::clock::BenchClock;
 use crate::measure::collector::{Collector, WorkerOutput};
+use crate::record::BenchClock;
 use crate::schedule::data::PreviousAnswers;
 use crate::schedule::plan::PlanQueue;
 use crate::tokens::LiveCounts;
@@ -336,7 +336,7 @@ mod tests {
 
     use super::PreparedMessages;
     use super::*;
-    use crate::clock::BenchClock;
+    use crate::record::BenchClock;
     use crate::schedule::plan::{PlanQueue, plan};
     use crate::transport::kserve::infer_request::InferRequestTemplate;
     use crate::transport::kserve::model_metadata::ModelMetadata;

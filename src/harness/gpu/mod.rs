@@ -8,7 +8,7 @@ mod nvidia_smi;
 mod usage;
 
 pub use nvidia_smi::{NvidiaSmi, SmiError, SmiReading, cuda_version, versions_query_argv};
-pub use usage::{GpuContext, summarize};
+pub use usage::summarize;
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -34,7 +34,9 @@ pub fn are_of_servers(population: &str, count: u64) -> bool {
 }
 
 /// A GPU, as far as it is known.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[base::omit_empty]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
 pub struct GpuDevice {
     /// As `nvidia-smi` counts, in the order of the bus; a server's metrics have none.
     pub index: Option<u32>,
@@ -43,6 +45,7 @@ pub struct GpuDevice {
     /// Version of the driver.
     pub driver: Option<String>,
     pub memory_total_mib: Option<f64>,
+    #[serde(flatten)]
     pub limits: GpuLimits,
 }
 
@@ -129,12 +132,8 @@ pub struct GpusUsage {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct GpuUsage {
-    pub index: Option<u32>,
-    pub uuid: String,
-    pub name: Option<String>,
-    pub driver: Option<String>,
     #[serde(flatten)]
-    pub limits: GpuLimits,
+    pub device: GpuDevice,
     /// Readings within the window.
     pub readings: u64,
     /// Part of the window between readings of power; energy is of that part.
@@ -149,7 +148,6 @@ pub struct GpuUsage {
     pub mean_utilization_percent: Option<f64>,
     pub max_utilization_percent: Option<f64>,
     pub max_memory_used_mib: Option<f64>,
-    pub memory_total_mib: Option<f64>,
     pub max_temperature_c: Option<f64>,
     pub mean_sm_clock_mhz: Option<f64>,
     pub min_sm_clock_mhz: Option<f64>,

@@ -23,32 +23,16 @@ const REASONS: [&str; 9] = [
     "display_clock_setting",
 ];
 
-/// What the readings are checked against.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct GpuContext {
-    pub source: String,
-    pub population: String,
-    pub interval_s: f64,
-    pub malformed: Vec<String>,
-    pub cuda: Option<String>,
-    pub notes: Vec<String>,
-    /// What the window is, and its length.
-    pub window: String,
-    pub window_s: f64,
-    /// Output tokens of successful requests per second of the window, and where they are counted.
-    pub tokens_per_s: Option<f64>,
-    pub token_source: String,
-}
-
-/// Sums the readings up.
-pub fn summarize(trace: &GpuTrace, circumstances: GpuContext) -> GpusUsage {
-    let window_s = circumstances.window_s;
+/// Sums the readings up: `usage` has what they are of. Output tokens are those of successful requests, per second of
+/// the window, with their source.
+pub fn summarize(trace: &GpuTrace, usage: GpusUsage, tokens_per_s: Option<f64>, token_source: &str) -> GpusUsage {
+    let window_s = usage.window_s;
     let devices: Vec<GpuUsage> = (0..trace.gpus.len()).map(|gpu| device(trace, gpu, window_s)).collect();
     let total =
         |of: fn(&GpuUsage) -> Option<f64>| devices.iter().map(of).sum::<Option<f64>>().filter(|_| !devices.is_empty());
     let (energy_j, mean_power_w) = (total(|gpu| gpu.energy_j), total(|gpu| gpu.mean_power_w));
     let covered = devices.iter().map(|gpu| gpu.covered_s).fold(f64::INFINITY, f64::min);
-    let (tokens_per_joule, tokens_per_joule_is) = match (circumstances.tokens_per_s, mean_power_w) {
+    let (tokens_per_joule, tokens_per_joule_is) = match (tokens_per_s, mean_power_w) {
         (_, None) => (None, "absent: not every GPU reported its power during the window".to_owned()),
         (None, _) => (None, "absent: there are no tokens".to_owned()),
         _ if covered < COVERED * window_s => {
@@ -57,9 +41,8 @@ pub fn summarize(trace: &GpuTrace, circumstances: GpuContext) -> GpusUsage {
         (_, Some(power)) if power <= 0.0 => (None, "absent: the GPUs report a power of 0".to_owned()),
         (Some(tokens), Some(power)) => {
             let definition = format!(
-                "output tokens of successful requests (tokens from {}) / (mean power of these {} × window); the GPUs \
-                 alone, without the rest of the machine",
-                circumstances.token_source,
+                "output tokens of successful requests (tokens from {token_source}) / (mean power of these {} × \
+                 window); the GPUs alone, without the rest of the machine",
                 counted(devices.len(), "GPU"),
             );
             (Some(tokens / power), definition)
@@ -67,21 +50,13 @@ pub fn summarize(trace: &GpuTrace, circumstances: GpuContext) -> GpusUsage {
     };
     GpusUsage {
         readings: trace.readings.len() as u64,
-        malformed: circumstances.malformed.len() as u64,
-        first_malformed: circumstances.malformed.into_iter().next(),
         series: series(trace),
-        source: circumstances.source,
-        population: circumstances.population,
-        window: circumstances.window,
-        window_s,
-        interval_s: circumstances.interval_s,
-        notes: circumstances.notes,
-        cuda: circumstances.cuda,
         devices,
         energy_j,
         mean_power_w,
         tokens_per_joule,
         tokens_per_joule_is,
+        ..usage
     }
 }
 
@@ -90,7 +65,6 @@ fn readings_of(trace: &GpuTrace, gpu: usize) -> impl Iterator<Item = &GpuReading
 }
 
 fn device(trace: &GpuTrace, gpu: usize, window_s: f64) -> GpuUsage {
-    let identity = trace.gpus[gpu].clone();
     let inside: Vec<&GpuReading> =
         readings_of(trace, gpu).filter(|reading| (0.0..=window_s).contains(&reading.at_s)).collect();
     let values = |field: fn(&GpuReading) -> Option<f64>| {
@@ -105,12 +79,7 @@ fn device(trace: &GpuTrace, gpu: usize, window_s: f64) -> GpuUsage {
         window_s,
     );
     GpuUsage {
-        index: identity.index,
-        uuid: identity.uuid,
-        name: identity.name,
-        driver: identity.driver,
-        memory_total_mib: identity.memory_total_mib,
-        limits: identity.limits,
+        device: trace.gpus[gpu].clone(),
         readings: inside.len() as u64,
         covered_s: power.covered_s,
         longest_gap_s: power.longest_gap_s,
@@ -219,9 +188,8 @@ mod tests {
         GpuTrace { gpus: (0..gpus as u32).map(identity).collect(), readings }
     }
 
-    fn gpu_context(window_s: f64, tokens_per_s: f64) -> GpuContext {
-        let token_source = "output_ids".to_owned();
-        GpuContext { window_s, tokens_per_s: Some(tokens_per_s), token_source, ..GpuContext::default() }
+    fn summed(trace: &GpuTrace, window_s: f64, tokens_per_s: f64) -> GpusUsage {
+        summarize(trace, GpusUsage { window_s, ..GpusUsage::default() }, Some(tokens_per_s), "output_ids")
     }
 
     /// 100 W, rising to 300 W within the first second after the start, falling behind the end.
@@ -229,7 +197,7 @@ mod tests {
     fn energy_is_the_area_under_power_within_the_window() {
         let at = [(-1.0, 100.0), (0.0, 100.0), (1.0, 300.0), (3.0, 300.0), (5.0, 100.0)];
         let readings = at.into_iter().map(|(at, watts)| reading(0, at, Some(watts))).collect();
-        let gpus = summarize(&trace(1, readings), gpu_context(4.0, 500.0));
+        let gpus = summed(&trace(1, readings), 4.0, 500.0);
         let gpu = &gpus.devices[0];
         // 200 + 600, and of the last piece the first half: from 300 to 200 W.
         assert_eq!((gpu.energy_j, gpu.covered_s, gpu.longest_gap_s), (Some(1050.0), 4.0, Some(2.0)));
@@ -243,7 +211,7 @@ mod tests {
     #[test]
     fn the_ends_of_the_window_are_interpolated_between_readings() {
         let readings = vec![reading(0, -0.5, Some(0.0)), reading(0, 1.5, Some(200.0))];
-        let gpus = summarize(&trace(1, readings), gpu_context(1.0, 1.0));
+        let gpus = summed(&trace(1, readings), 1.0, 1.0);
         // From 50 W at the start to 150 W one second later; no reading is in between.
         let gpu = &gpus.devices[0];
         assert_eq!((gpu.energy_j, gpu.readings, gpu.max_power_w), (Some(100.0), 0, None));
@@ -257,24 +225,24 @@ mod tests {
             reading(1, 0.0, None),
             reading(1, 1.0, None),
         ];
-        let gpus = summarize(&trace(2, readings), gpu_context(1.0, 1.0));
+        let gpus = summed(&trace(2, readings), 1.0, 1.0);
         assert_eq!((gpus.devices[0].energy_j, gpus.devices[1].energy_j), (Some(100.0), None));
         assert_eq!((gpus.energy_j, gpus.tokens_per_joule), (None, None));
         assert!(gpus.tokens_per_joule_is.contains("not every GPU reported its power"));
-        assert_eq!(summarize(&trace(0, Vec::new()), gpu_context(1.0, 1.0)).energy_j, None);
+        assert_eq!(summed(&trace(0, Vec::new()), 1.0, 1.0).energy_j, None);
     }
 
     #[test]
     fn a_reading_without_power_is_bridged_and_the_gap_is_reported() {
         let readings = vec![reading(0, 0.0, Some(100.0)), reading(0, 1.0, None), reading(0, 2.0, Some(300.0))];
-        let gpu = &summarize(&trace(1, readings), gpu_context(2.0, 1.0)).devices[0];
+        let gpu = &summed(&trace(1, readings), 2.0, 1.0).devices[0];
         assert_eq!((gpu.energy_j, gpu.longest_gap_s), (Some(400.0), Some(2.0)));
     }
 
     #[test]
     fn power_of_half_the_window_is_not_that_of_the_run() {
         let readings = vec![reading(0, 0.0, Some(100.0)), reading(0, 5.0, Some(100.0))];
-        let gpus = summarize(&trace(1, readings), gpu_context(10.0, 1.0));
+        let gpus = summed(&trace(1, readings), 10.0, 1.0);
         assert_eq!((gpus.energy_j, gpus.devices[0].covered_s), (Some(500.0), 5.0));
         assert_eq!(gpus.tokens_per_joule, None);
         assert_eq!(gpus.tokens_per_joule_is, "absent: power is known for 5.0 s of the window's 10.0 s only");
@@ -285,10 +253,10 @@ mod tests {
         let mask = |at_s, mask| GpuReading { at_s, throttle_mask: Some(mask), ..GpuReading::default() };
         // The first one is before the start.
         let readings = vec![mask(-1.0, 0x40), mask(0.0, 0x4), mask(1.0, 0x4), mask(2.0, 0x0), mask(3.0, 0x8004)];
-        let gpu = &summarize(&trace(1, readings), gpu_context(4.0, 1.0)).devices[0];
+        let gpu = &summed(&trace(1, readings), 4.0, 1.0).devices[0];
         let seen = BTreeMap::from([("sw_power_cap".to_owned(), 0.75), ("bit 15".to_owned(), 0.25)]);
         assert_eq!(gpu.throttle_reasons, Some(seen));
-        let silent = &summarize(&trace(1, vec![reading(0, 0.0, None)]), gpu_context(4.0, 1.0)).devices[0];
+        let silent = &summed(&trace(1, vec![reading(0, 0.0, None)]), 4.0, 1.0).devices[0];
         assert_eq!(silent.throttle_reasons, None);
     }
 

@@ -46,7 +46,7 @@ pub(super) struct IdentityReply {
 
 /// Why a query did not succeed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NoReply {
+pub enum NoReply {
     #[error("no connection: {0}")]
     Connect(String),
     #[error("no answer within {} s", .0.as_secs())]

@@ -251,11 +251,7 @@ const READY_ANSWER: Duration = Duration::from_secs(5);
 
 /// Why a server is not ready yet.
 #[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub struct ServerNotReady(#[from] NotReadyKind);
-
-#[derive(Debug, thiserror::Error)]
-enum NotReadyKind {
+pub enum ServerNotReady {
     #[error("{path}: HTTP status {status}")]
     Status { path: String, status: u16 },
     #[error(transparent)]
@@ -275,7 +271,7 @@ enum NotReadyKind {
 /// It is not ready.
 pub async fn readiness(endpoint: &Endpoint, spec: &BenchSpec) -> Result<(), ServerNotReady> {
     let Ok(sent) = SentHeaders::of_run(spec) else { return Ok(()) };
-    let Transport::Http(http) = &spec.protocol else { return Ok(over_grpc(endpoint, &sent, &spec.model).await?) };
+    let Transport::Http(http) = &spec.protocol else { return over_grpc(endpoint, &sent, &spec.model).await };
     let port = endpoint.http.unwrap_or(endpoint.grpc);
     let client = IdentityClient::new(&endpoint.host, port, &spec.protocol, &spec.request.headers, READY_ANSWER);
     let Some(client) = client else { return Ok(()) };
@@ -290,10 +286,10 @@ pub async fn readiness(endpoint: &Endpoint, spec: &BenchSpec) -> Result<(), Serv
         match client.query(&path).await {
             // What servers and gateways answer while an engine loads, and Triton's negative answer.
             Err(NoReply::Status(status @ (400 | 500 | 502..=504))) if status != 400 || http.api == Api::Generate => {
-                return Err(NotReadyKind::Status { path, status }.into());
+                return Err(ServerNotReady::Status { path, status });
             }
             Err(error @ (NoReply::Connect(_) | NoReply::Late(_) | NoReply::Unreadable(_))) => {
-                return Err(NotReadyKind::from(error).into());
+                return Err(error.into());
             }
             Ok(_) | Err(NoReply::Status(_) | NoReply::Redirected(_) | NoReply::Redirects) => {}
         }
@@ -301,15 +297,15 @@ pub async fn readiness(endpoint: &Endpoint, spec: &BenchSpec) -> Result<(), Serv
     Ok(())
 }
 
-async fn over_grpc(endpoint: &Endpoint, sent: &SentHeaders, model: &str) -> Result<(), NotReadyKind> {
+async fn over_grpc(endpoint: &Endpoint, sent: &SentHeaders, model: &str) -> Result<(), ServerNotReady> {
     let connected = timeout(READY_ANSWER, TritonClient::connect_with(endpoint, sent.map())).await?;
-    let client = connected.map_err(|error| NotReadyKind::Call(error.why.to_string()))?.deadline(READY_ANSWER);
+    let client = connected.map_err(|error| ServerNotReady::Call(error.why.to_string()))?.deadline(READY_ANSWER);
     for answer in [client.is_ready().await, client.is_model_ready(model, "").await] {
         match answer {
             Ok(true) => {}
-            Ok(false) => return Err(NotReadyKind::Negative),
+            Ok(false) => return Err(ServerNotReady::Negative),
             Err(error) if error.code() == Some(tonic::Code::Unimplemented) => {}
-            Err(error) => return Err(NotReadyKind::Call(sent.hide(error.call_and_why()))),
+            Err(error) => return Err(ServerNotReady::Call(sent.hide(error.call_and_why()))),
         }
     }
     Ok(())

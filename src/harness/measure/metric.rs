@@ -20,8 +20,12 @@ const NS_PER_MS: f64 = 1e6;
 #[serde(default)]
 pub struct Metric {
     pub unit: String,
-    /// How many values.
+    /// How many values; 0 also where another tool's file does not state it.
+    #[serde(deserialize_with = "count")]
     pub n: u64,
+    /// Of another tool's number: its definition.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub definition: String,
     /// What one value is, and which requests are left out.
     pub population: String,
     /// Successful requests that have no such value (one-token answers have no TPOT).
@@ -59,6 +63,11 @@ pub struct Metric {
     pub p99_interval_requests: Option<f64>,
 }
 
+/// Earlier versions wrote null for a count that another tool's file did not state.
+fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
 /// By the name of this version: two had others before.
 fn zero_point<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let name = String::deserialize(deserializer)?;
@@ -91,7 +100,8 @@ pub(crate) struct MetricLabel<'t> {
 }
 
 impl Metric {
-    pub(crate) const fn statistic(&self, statistic: Statistic) -> Option<f64> {
+    /// `None` also for a statistic that the result does not have.
+    pub const fn statistic(&self, statistic: Statistic) -> Option<f64> {
         match statistic {
             Statistic::Mean => self.mean,
             Statistic::P50 => self.p50,

@@ -139,11 +139,18 @@ impl RunResult {
         if self.runs() > 1 { self.over_runs(name).map(AcrossRuns::sum) } else { Some(of_run) }
     }
 
-    /// The statistics of a latency of the whole measurement, ms. `key`: its name in the result.
-    pub fn statistics(&self, key: &str, of_run: &Metric) -> [(&'static str, Option<f64>); 5] {
-        let Metric { mean, p50, p90, p95, p99, .. } = *of_run;
-        [("mean", mean), ("p50", p50), ("p90", p90), ("p95", p95), ("p99", p99)]
-            .map(|(statistic, value)| (statistic, self.number(&format!("{key}_{statistic}"), value)))
+    /// A latency of the whole measurement: the numbers of the run that the result shows, or of several runs their
+    /// means. `key`: its name in the result.
+    pub fn metric_over_runs(&self, key: &str, of_run: &Metric) -> Metric {
+        let number = |statistic: &str, value| self.number(&format!("{key}_{statistic}"), value);
+        Metric {
+            mean: number("mean", of_run.mean),
+            p50: number("p50", of_run.p50),
+            p90: number("p90", of_run.p90),
+            p95: number("p95", of_run.p95),
+            p99: number("p99", of_run.p99),
+            ..of_run.clone()
+        }
     }
 }
 

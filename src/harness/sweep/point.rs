@@ -104,7 +104,7 @@ pub struct MeasuredNumber {
 }
 
 impl LatencySummary {
-    fn from_metric(metric: &Metric) -> Self {
+    pub fn from_metric(metric: &Metric) -> Self {
         let number = |value: Option<f64>, interval: Option<ConfidenceInterval>| {
             Some(MeasuredNumber {
                 value: value?,

@@ -7,7 +7,7 @@ use crate::measure::latency::{COALESCED, NEGLIGIBLE, in_one_read};
 use crate::measure::output_tokens::{RETOKENIZED, token_counters};
 use crate::measure::reasons::VerdictReasons;
 use crate::tokens::CHUNKS;
-use crate::transport::handshake_error::NAME_THE_KEY;
+use crate::transport::connection::NAME_THE_KEY;
 use crate::transport::request_encoder::TokenCounting;
 use crate::{
     Api, BenchSpec, CallSource, LoadPattern, ReasonSeverity, RunResult, TokenCounts, Transport, VerdictCheck,

@@ -20,8 +20,6 @@ mod answer_findings_tests;
 #[cfg(test)]
 mod metric_vector_tests;
 #[cfg(test)]
-mod reported_faults_tests;
-#[cfg(test)]
 mod verdict_table_tests;
 
 pub use answers::failure_cure;

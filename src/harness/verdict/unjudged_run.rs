@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::gpu::{GpuContext, GpuTrace, GpusUsage};
+use crate::gpu::{GpuTrace, GpusUsage};
 use crate::measure::latency::FULL;
 use crate::verdict::set_verdict;
 use crate::{
@@ -84,16 +84,10 @@ impl UnjudgedRun {
     }
 
     /// What was read of the servers' GPUs. The window and its tokens come from this run.
-    pub fn gpus_read(&mut self, trace: GpuTrace, context: GpuContext) {
+    pub fn gpus_read(&mut self, trace: GpuTrace, usage: GpusUsage) {
         let result = &mut self.measured.result;
-        let context = GpuContext {
-            window: FULL.to_owned(),
-            window_s: result.rates.window_s,
-            tokens_per_s: result.rates.output_tokens,
-            token_source: result.tokens.source.clone(),
-            ..context
-        };
-        result.gpu = Some(gpu::summarize(&trace, context));
+        let usage = GpusUsage { window: FULL.to_owned(), window_s: result.rates.window_s, ..usage };
+        result.gpu = Some(gpu::summarize(&trace, usage, result.rates.output_tokens, &result.tokens.source));
         self.measured.gpu = Some(trace);
     }
 

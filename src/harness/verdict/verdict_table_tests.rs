@@ -302,7 +302,7 @@ fn bad() -> Vec<Case> {
     cases.push(Case { name, result: at_four_servers(&visits).judge().result });
     cases.push(other_load());
     cases.push(cached_prompts());
-    cases.extend(super::reported_faults_tests::cases());
+    cases.extend(super::answer_findings_tests::cases());
     cases
 }
 

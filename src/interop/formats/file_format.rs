@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::metrics::{MetricConcept, MetricStats, RequestTrace, Tool};
+use crate::metrics::{MetricConcept, RequestTrace, Tool};
+use harness::Metric;
 
 /// A server's count of tokens, as [`Tool::counted`] names it.
 pub(super) const SERVER: &str = "the server";
@@ -31,7 +32,7 @@ pub(super) struct ImportedNumbers {
     /// Further rates, per second, by the name that they get.
     pub extra_rates: Vec<(&'static str, Option<f64>)>,
     /// In ms.
-    pub stats: Vec<(MetricConcept, MetricStats)>,
+    pub stats: Vec<(MetricConcept, Metric)>,
 }
 
 /// The requests of a run, one by one.
@@ -261,7 +262,7 @@ impl FileFormat {
 }
 
 impl LatencyRows {
-    fn read(&self, run_values: &RunValues<'_>) -> Vec<(MetricConcept, MetricStats)> {
+    fn read(&self, run_values: &RunValues<'_>) -> Vec<(MetricConcept, Metric)> {
         let row = |row: &LatencyRow| {
             let get = |place: &String| run_values.number_at(&place.replace('@', &row.name));
             let ms = |place: &String| {
@@ -274,7 +275,7 @@ impl LatencyRows {
             };
             let StatisticPlaces { n, mean, p50, percentile, min, max } = &self.places;
             let percentile = |number: &str| ms(&percentile.replace('#', number));
-            let stats = MetricStats {
+            let stats = Metric {
                 n: get(row.n.as_ref().unwrap_or(n)).map_or(0, |n| n as u64),
                 mean: ms(mean),
                 p50: p50.as_ref().map_or_else(|| percentile("50"), ms),
@@ -283,6 +284,7 @@ impl LatencyRows {
                 p99: percentile("99"),
                 min: ms(min),
                 max: ms(max),
+                ..Metric::default()
             };
             (row.metric, stats)
         };

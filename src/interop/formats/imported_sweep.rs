@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use super::import_identity::{ImportIdentity, RunDifference, differences};
 use super::located_runs::LocatedRun;
 use super::read::{ImportError, Imported};
-use crate::metrics::{ImportedMetric, ImportedResult, MetricConcept, Tool};
+use crate::metrics::{ImportedResult, MetricConcept, Tool};
+use base::spec::Statistic;
 use harness::{
-    AcrossRuns, LatencySummary, MeasuredNumber, PointRole, SWEEP_POINTS, SweepLevel, SweepOrigin, SweepPoint,
-    SweepReport, repeat_folder,
+    AcrossRuns, LatencySummary, Metric, PointRole, SWEEP_POINTS, SweepLevel, SweepOrigin, SweepPoint, SweepReport,
+    repeat_folder,
 };
 
 /// A sweep with the results of its points.
@@ -233,6 +234,7 @@ fn point(level: SweepLevel, role: Option<PointRole>, folder: PathBuf, tool: Tool
     let first = results[0];
     let metric = |concept: Option<MetricConcept>| concept.and_then(|concept| first.latency.get(concept.as_str()));
     let tpot = metric(tool.time_per_token());
+    let summary = |metric: Option<&Metric>| metric.map(LatencySummary::from_metric).unwrap_or_default();
     let sum = |count: fn(&ImportedResult) -> Option<f64>| {
         results.iter().filter_map(|result| count(result)).sum::<f64>() as u64
     };
@@ -257,27 +259,9 @@ fn point(level: SweepLevel, role: Option<PointRole>, folder: PathBuf, tool: Tool
     once.with_runs(results.len() as u64, over_runs(tool, &results))
 }
 
-fn summary(metric: Option<&ImportedMetric>) -> LatencySummary {
-    let Some(metric) = metric else { return LatencySummary::default() };
-    let number = |value: Option<f64>| Some(MeasuredNumber { value: value?, low: None, high: None });
-    LatencySummary {
-        n: metric.n.unwrap_or_default(),
-        mean: number(metric.mean),
-        p50: number(metric.p50),
-        p90: number(metric.p90),
-        p99: number(metric.p99),
-    }
-}
-
 /// The numbers over all runs, under the names that a repeated measurement has.
 fn over_runs(tool: Tool, results: &[&ImportedResult]) -> BTreeMap<String, AcrossRuns> {
-    type Stat = fn(&ImportedMetric) -> Option<f64>;
-    const STATS: [(&str, Stat); 4] = [
-        ("mean", |metric| metric.mean),
-        ("p50", |metric| metric.p50),
-        ("p90", |metric| metric.p90),
-        ("p99", |metric| metric.p99),
-    ];
+    const STATS: [Statistic; 4] = [Statistic::Mean, Statistic::P50, Statistic::P90, Statistic::P99];
     let mut numbers = BTreeMap::new();
     let mut add = |name: String, unit: &str, values: Option<Vec<f64>>| {
         if let Some(over) = values.and_then(|values| AcrossRuns::new(unit, values)) {
@@ -287,11 +271,14 @@ fn over_runs(tool: Tool, results: &[&ImportedResult]) -> BTreeMap<String, Across
     let terms =
         [("ttft", Some(MetricConcept::Ttft)), ("tpot", tool.time_per_token()), ("e2e", Some(MetricConcept::E2e))];
     for (name, concept) in terms.into_iter().filter_map(|(name, concept)| Some((name, concept?.as_str()))) {
-        for (stat, read) in STATS {
-            let values = results.iter().map(|result| read(result.latency.get(concept)?)).collect();
-            add(format!("{name}_{stat}"), "ms", values);
+        for stat in STATS {
+            let values = results.iter().map(|result| result.latency.get(concept)?.statistic(stat)).collect();
+            add(format!("{name}_{}", stat.as_str()), "ms", values);
         }
-        let counts = results.iter().map(|result| Some(result.latency.get(concept)?.n? as f64)).collect();
+        let counts = results
+            .iter()
+            .map(|result| Some(result.latency.get(concept).filter(|metric| metric.n > 0)?.n as f64))
+            .collect();
         add(format!("{name}_n"), "", counts);
     }
     for (name, unit, rate) in [

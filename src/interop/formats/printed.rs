@@ -335,12 +335,12 @@ Per User Output Speed (tps/user):                 75.7500
         );
         let more: Vec<f64> = numbers.extra_rates.iter().filter_map(|(_, value)| *value).collect();
         assert_eq!(more, [86521.625, 21635.8125, 71.5, 75.75]);
-        let tpot = numbers.stats[1].1;
+        let tpot = &numbers.stats[1].1;
         assert_eq!(
             (tpot.mean, tpot.p50, tpot.p90, tpot.p99, tpot.min, tpot.max),
             (Some(13.2), Some(13.1), None, Some(15.1), Some(9.0), Some(15.5))
         );
-        let ttft = numbers.stats[0].1;
+        let ttft = &numbers.stats[0].1;
         assert_eq!((ttft.mean, ttft.p99, ttft.n), (Some(812.25), None, 4000));
         assert_eq!(numbers.stats[2].1.p50, Some(13900.0));
     }

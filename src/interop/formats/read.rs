@@ -14,9 +14,10 @@ use super::import_identity::ImportIdentity;
 use super::printed::{self, LOADGEN_LOG_FILES, LoadGenLog};
 use super::records;
 use crate::metrics::{
-    ImportOrigin, ImportedCounts, ImportedMetric, ImportedResult, ImportedTokens, ImportedVerdict, MeasuredResult,
-    MeasuredRun, MetricConcept, MetricMeaning, MetricStats, RequestTrace, Tool,
+    ImportOrigin, ImportedCounts, ImportedResult, ImportedTokens, ImportedVerdict, MeasuredResult, MeasuredRun,
+    MetricConcept, MetricMeaning, RequestTrace, Tool,
 };
+use harness::Metric;
 
 /// One imported run.
 #[derive(Clone, Debug)]
@@ -314,7 +315,7 @@ fn computed(requests: ImportedRequests) -> ImportedNumbers {
     let ImportedRequests { tool, format, version, requested, counted, request_traces: traces } = requests;
     let stats = MetricConcept::ALL
         .iter()
-        .filter_map(|&concept| Some((concept, MetricStats::from(&tool.spread(concept, &traces).ok()?))))
+        .filter_map(|&concept| Some((concept, tool.spread(concept, &traces).ok()?.metric())))
         .collect();
     let ok: Vec<&RequestTrace> = traces.iter().filter(|trace| trace.ok).collect();
     let sum = |tokens: fn(&RequestTrace) -> Option<u32>| {
@@ -354,9 +355,9 @@ fn definitions(tool: Tool, requested: &Map<String, Value>) -> String {
 fn result(numbers: ImportedNumbers, from: Vec<String>) -> ImportedResult {
     let tool = numbers.tool;
     let counted = numbers.counted.unwrap_or(tool.counted());
-    let metric = |(concept, stats): &(MetricConcept, MetricStats)| {
-        let meaning = MetricMeaning::new(tool, *concept).filter(|_| stats.mean.or(stats.p50).is_some())?;
-        Some((concept.as_str().to_owned(), ImportedMetric::new(meaning, stats, counted)))
+    let metric = |(concept, numbers): (MetricConcept, Metric)| {
+        let meaning = MetricMeaning::new(tool, concept).filter(|_| numbers.mean.or(numbers.p50).is_some())?;
+        Some((concept.as_str().to_owned(), meaning.state(numbers, counted)))
     };
     let rates = [
         ("window_s", numbers.window_s),
@@ -367,7 +368,7 @@ fn result(numbers: ImportedNumbers, from: Vec<String>) -> ImportedResult {
     ImportedResult {
         schema: 1,
         verdict: ImportedVerdict::NotJudged,
-        latency: numbers.stats.iter().filter_map(metric).collect(),
+        latency: numbers.stats.into_iter().filter_map(metric).collect(),
         rates: rates.filter_map(|(name, value)| Some((name.to_owned(), value?))).collect(),
         imported: ImportOrigin {
             from,
@@ -406,7 +407,7 @@ mod tests {
     /// `ttft mean p99` of a run, its rates of requests and tokens, and how many requests were answered.
     fn numbers(run: &LocatedRun) -> String {
         let result = &run.run.result;
-        let metric = |(name, metric): (&String, &ImportedMetric)| {
+        let metric = |(name, metric): (&String, &Metric)| {
             let shown = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}"));
             format!("{name} {} {}", shown(metric.mean), shown(metric.p99))
         };

@@ -6,7 +6,7 @@ use super::request_trace::ChunkFilter;
 use super::tool_definitions::{
     AnswerEnd, ChunkGapRule, ClockZero, MetricConcept, PerRequestMetric, RateRule, SingleTokenRule, Tool, ToolRules,
 };
-use harness::are_counted_alike;
+use harness::{Metric, are_counted_alike};
 
 /// Only numbers with the same meaning are compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +35,21 @@ impl MetricMeaning {
             window: "full".to_owned(),
             percentile_rule: if concept == MetricConcept::Requests { "" } else { rules.rule.as_text() }.to_owned(),
         })
+    }
+
+    /// These numbers in ms, with this definition; `counted`: the source of token counts.
+    pub(crate) fn state(self, numbers: Metric, counted: &str) -> Metric {
+        let Self { formula, population, zero_point, token_source, window, percentile_rule } = self;
+        Metric {
+            unit: "ms".to_owned(),
+            definition: formula,
+            population,
+            zero_point,
+            token_source: if token_source.is_empty() { token_source } else { counted.to_owned() },
+            window,
+            percentile_rule,
+            ..numbers
+        }
     }
 
     /// The aspects in which two meanings differ, each as "aspect: this / that". The percentile rule is apart: a mean

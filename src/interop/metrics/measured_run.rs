@@ -8,9 +8,8 @@ use serde_json::{Map, Value};
 
 use super::request_trace::RequestTrace;
 use super::tool_definitions::Tool;
-use super::{MetricMeaning, MetricStats};
 use base::event::Verdict;
-use harness::{REPEATS, RunIdentity, RunResult, TimeSlice};
+use harness::{Metric, REPEATS, RunIdentity, RunResult, TimeSlice};
 
 /// One run: its result and its requests.
 #[derive(Clone, Debug)]
@@ -40,25 +39,6 @@ impl MeasuredRun {
 pub enum MeasuredResult {
     Regatta(Box<RunResult>),
     Imported(Box<ImportedResult>),
-}
-
-/// A metric of a result with what the result states of its meaning. Of a measurement of several runs its numbers are
-/// means over them; the rest is of the run that the result shows.
-#[derive(Clone, Copy, Debug)]
-pub struct StatedMetric<'a> {
-    /// `ttft`, `tpot`, …
-    pub key: &'a str,
-    /// Statistics by name, in ms.
-    pub stats: [(&'static str, Option<f64>); 5],
-    /// Further statistics that only Regatta's own results have.
-    pub own_stats: [(&'static str, Option<f64>); 2],
-    /// The definition of another tool; Regatta's own is the same in each result.
-    pub definition: Option<&'a str>,
-    pub population: &'a str,
-    pub zero_point: &'a str,
-    pub token_source: &'a str,
-    pub window: &'a str,
-    pub percentile_rule: &'a str,
 }
 
 /// The keys that tell which kind of result a file is, before it is read in full.
@@ -193,48 +173,24 @@ impl MeasuredResult {
         self.own().map(|result| result.slices.as_slice()).unwrap_or_default()
     }
 
-    /// Every metric that the result has.
-    pub fn metrics(&self) -> Vec<StatedMetric<'_>> {
-        let stated: Vec<StatedMetric<'_>> = match self {
-            Self::Regatta(result) => result
-                .latency
-                .each()
-                .map(|(key, header)| StatedMetric {
-                    key,
-                    stats: result.statistics(key, header),
-                    own_stats: [("p75", header.p75), ("max", header.max)],
-                    definition: None,
-                    population: &header.population,
-                    zero_point: &header.zero_point,
-                    token_source: &header.token_source,
-                    window: &header.window,
-                    percentile_rule: &header.percentile_rule,
-                })
-                .collect(),
-            Self::Imported(result) => result
-                .latency
-                .iter()
-                .map(|(key, header)| StatedMetric {
-                    key,
-                    stats: [
-                        ("mean", header.mean),
-                        ("p50", header.p50),
-                        ("p90", header.p90),
-                        ("p95", header.p95),
-                        ("p99", header.p99),
-                    ],
-                    own_stats: [("p75", None), ("max", None)],
-                    definition: Some(&header.definition),
-                    population: &header.population,
-                    zero_point: &header.zero_point,
-                    token_source: &header.token_source,
-                    window: &header.window,
-                    percentile_rule: &header.percentile_rule,
-                })
-                .collect(),
-        };
+    /// Each latency of the run that the result shows, by its key.
+    pub fn latencies(&self) -> Vec<(&str, &Metric)> {
+        match self {
+            Self::Regatta(result) => result.latency.each().collect(),
+            Self::Imported(result) => result.latency.iter().map(|(key, metric)| (key.as_str(), metric)).collect(),
+        }
+    }
+
+    /// Every metric that the result has, by its key. Of a measurement of several runs its numbers are means over them;
+    /// the rest is of the run that the result shows.
+    pub fn metrics(&self) -> Vec<(&str, Metric)> {
         // A metric that the file does not have states no percentile rule.
-        stated.into_iter().filter(|metric| !metric.percentile_rule.is_empty()).collect()
+        let stated = self.latencies().into_iter().filter(|(_, metric)| !metric.percentile_rule.is_empty());
+        let over_runs = |(key, metric): (_, &Metric)| match self.own() {
+            Some(own) => (key, own.metric_over_runs(key, metric)),
+            None => (key, metric.clone()),
+        };
+        stated.map(over_runs).collect()
     }
 }
 
@@ -257,7 +213,7 @@ pub struct ImportedResult {
     #[serde(default)]
     pub rates: IndexMap<String, f64>,
     #[serde(default)]
-    pub latency: IndexMap<String, ImportedMetric>,
+    pub latency: IndexMap<String, Metric>,
 }
 
 /// In place of a verdict: another tool's numbers are not judged.
@@ -300,53 +256,6 @@ pub struct ImportedTokens {
     pub output: Option<f64>,
     /// The source of output token counts.
     pub source: String,
-}
-
-/// A metric with the tool's definition; times are ms.
-#[base::omit_empty(except(n))]
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ImportedMetric {
-    pub unit: String,
-    pub n: Option<u64>,
-    pub definition: String,
-    pub population: String,
-    pub zero_point: String,
-    pub token_source: String,
-    pub window: String,
-    pub percentile_rule: String,
-    pub mean: Option<f64>,
-    pub p50: Option<f64>,
-    pub p90: Option<f64>,
-    pub p95: Option<f64>,
-    pub p99: Option<f64>,
-    pub min: Option<f64>,
-    pub max: Option<f64>,
-}
-
-impl ImportedMetric {
-    /// A metric in ms with a tool's definition, where `counted` is the source of token counts.
-    pub(crate) fn new(meaning: MetricMeaning, stats: &MetricStats, counted: &str) -> Self {
-        let MetricMeaning { formula, population, zero_point, token_source, window, percentile_rule } = meaning;
-        let &MetricStats { n, mean, p50, p90, p95, p99, min, max } = stats;
-        Self {
-            unit: "ms".to_owned(),
-            n: (n > 0).then_some(n),
-            definition: formula,
-            population,
-            zero_point,
-            token_source: if token_source.is_empty() { token_source } else { counted.to_owned() },
-            window,
-            percentile_rule,
-            mean,
-            p50,
-            p90,
-            p95,
-            p99,
-            min,
-            max,
-        }
-    }
 }
 
 impl ImportedResult {

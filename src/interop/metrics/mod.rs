@@ -20,8 +20,8 @@ use serde::Serialize;
 pub use compute::MissingMetric;
 pub use meaning::MetricMeaning;
 pub use measured_run::{
-    COPY_REPEATS, ImportOrigin, ImportedCounts, ImportedMetric, ImportedResult, ImportedTokens, ImportedVerdict,
-    MeasuredResult, MeasuredRun, StatedMetric,
+    COPY_REPEATS, ImportOrigin, ImportedCounts, ImportedResult, ImportedTokens, ImportedVerdict, MeasuredResult,
+    MeasuredRun,
 };
 pub use request_trace::{ChunkFilter, ChunkKind, RequestTrace, TracedChunk, TracedChunks, vector};
 pub use spread::{DeviationRule, SortedValues};
@@ -29,42 +29,6 @@ pub use tool_definitions::{MetricConcept, PercentileRule, Tool};
 
 use base::units::counted;
 use harness::{FailureClass, LatencyMetrics, Metric};
-
-/// The statistics of a metric that most tools report.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct MetricStats {
-    /// Number of values; 0 for a rate, and where a file does not state it.
-    pub n: u64,
-    pub mean: Option<f64>,
-    pub p50: Option<f64>,
-    pub p90: Option<f64>,
-    pub p95: Option<f64>,
-    pub p99: Option<f64>,
-    pub min: Option<f64>,
-    pub max: Option<f64>,
-}
-
-impl From<&SortedValues> for MetricStats {
-    fn from(spread: &SortedValues) -> Self {
-        Self {
-            n: spread.n() as u64,
-            mean: spread.mean(),
-            p50: spread.at(0.50),
-            p90: spread.at(0.90),
-            p95: spread.at(0.95),
-            p99: spread.at(0.99),
-            min: spread.min(),
-            max: spread.max(),
-        }
-    }
-}
-
-impl From<&Metric> for MetricStats {
-    fn from(metric: &Metric) -> Self {
-        let Metric { n, mean, p50, p90, p95, p99, min, max, .. } = *metric;
-        Self { n, mean, p50, p90, p95, p99, min, max }
-    }
-}
 
 /// One term: the number by Regatta's definition, and by a tool's, from the same requests.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -77,8 +41,8 @@ pub struct CompatRow {
     /// What measured the requests: Regatta, or the tool that wrote the imported file. Then `ours` is that tool's
     /// measurement by Regatta's definition.
     pub measured_by: String,
-    pub ours: Option<MetricStats>,
-    pub theirs: Option<MetricStats>,
+    pub ours: Option<Metric>,
+    pub theirs: Option<Metric>,
     /// The tool's definition.
     pub formula: Option<String>,
     /// Why the number is missing, or why it is an approximation.
@@ -95,9 +59,7 @@ fn row(measured_run: &MeasuredRun, tool: Tool, concept: MetricConcept) -> Option
     let imported_from = measured_run.result.imported().map(|result| result.imported.tool.as_str());
     // Of the same requests; the rate of an imported result has its tool's definition.
     let ours = match measured_run.result.own().and_then(|own| own.rates.requests_full) {
-        Some(rate) if concept == MetricConcept::Requests => {
-            Some(MetricStats { mean: Some(rate), ..MetricStats::default() })
-        }
+        Some(rate) if concept == MetricConcept::Requests => Some(of_rate(rate)),
         _ => number(measured_run, Tool::Regatta, concept).0,
     };
     if ours.is_none() && theirs.is_none() {
@@ -131,20 +93,24 @@ fn failed_in_stream(measured_run: &MeasuredRun, tool: Tool) -> Option<String> {
         .then(|| format!("left out: {} that failed inside the stream, successful there", counted(count, "request")))
 }
 
+fn of_rate(rate: f64) -> Metric {
+    Metric { unit: "/s".to_owned(), mean: Some(rate), ..Metric::default() }
+}
+
 /// A tool's number of a run. Where chunks were not kept, the pools of the result replace pooled gaps.
-fn number(measured_run: &MeasuredRun, tool: Tool, concept: MetricConcept) -> (Option<MetricStats>, Option<String>) {
+fn number(measured_run: &MeasuredRun, tool: Tool, concept: MetricConcept) -> (Option<Metric>, Option<String>) {
     if concept == MetricConcept::Requests {
         return match tool.rate(&measured_run.request_traces) {
-            Ok(rate) => (Some(MetricStats { mean: Some(rate), ..MetricStats::default() }), None),
+            Ok(rate) => (Some(of_rate(rate)), None),
             Err(missing) => (None, Some(missing.reason().to_owned())),
         };
     }
     match tool.spread(concept, &measured_run.request_traces) {
-        Ok(spread) => (Some(MetricStats::from(&spread)), None),
+        Ok(spread) => (Some(spread.metric()), None),
         Err(MissingMetric::Timelines) => match measured_run.result.own() {
             Some(result) => {
                 let metric = pool_of(tool, &result.latency);
-                (Some(MetricStats::from(metric)), Some(format!("percentiles: {}", metric.percentile_rule)))
+                (Some(metric.clone()), Some(format!("percentiles: {}", metric.percentile_rule)))
             }
             None => (None, Some(MissingMetric::Timelines.reason().to_owned())),
         },

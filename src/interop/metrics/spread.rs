@@ -1,6 +1,7 @@
 //! Values and how they are spread: mean, deviation, percentiles by a named rule.
 
 use super::tool_definitions::PercentileRule;
+use harness::Metric;
 
 /// Sorted values, finite ones only.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,6 +49,23 @@ impl SortedValues {
 
     pub fn max(&self) -> Option<f64> {
         self.sorted.last().copied()
+    }
+
+    /// The statistics in ms, without what they are of.
+    pub fn metric(&self) -> Metric {
+        Metric {
+            unit: "ms".to_owned(),
+            n: self.n() as u64,
+            mean: self.mean(),
+            p50: self.at(0.50),
+            p75: self.at(0.75),
+            p90: self.at(0.90),
+            p95: self.at(0.95),
+            p99: self.at(0.99),
+            min: self.min(),
+            max: self.max(),
+            ..Metric::default()
+        }
     }
 
     /// `p` from 0 to 1.

@@ -94,8 +94,8 @@ pub(super) fn run_loadgen(
         *issuing.lock() = spawn("loadgen", issue).ok();
     };
     let last = Mutex::new(Instant::now());
-    let progress = |far: harness::BenchProgress| {
-        let mut last = last.lock();
+    let progress = |progress: harness::BenchProgress| {
+        let (mut last, far) = (last.lock(), progress.so_far);
         if far.issued > 0 && last.elapsed() >= SAY_EVERY {
             *last = Instant::now();
             send(&ChildMessage::Progress { issued: far.issued, ended: far.ended, failed: far.failed });

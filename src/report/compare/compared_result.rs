@@ -8,15 +8,14 @@ use serde_json::{Map, Value};
 use crate::explain;
 use base::diag::ErrorText;
 use base::event::Verdict;
+use base::spec::Statistic;
 use base::units::four_digits;
 use harness::gpu::GpusUsage;
 use harness::{
-    Adjusted, LimitSearch, LoadPattern, RunIdentity, RunResult, SearchReport, SearchRules, Workload, marked_verdict,
+    Adjusted, LimitSearch, LoadPattern, Metric, RunIdentity, RunResult, SearchReport, SearchRules, Workload,
+    marked_verdict,
 };
-use interop::{
-    ImportIdentity, ImportedResult, MeasuredResult, MeasuredRun, MetricConcept, MetricMeaning, SortedValues,
-    StatedMetric, Tool,
-};
+use interop::{ImportIdentity, ImportedResult, MeasuredResult, MeasuredRun, MetricConcept, MetricMeaning, Tool};
 
 /// One metric with the requests it comes from.
 #[derive(Clone, Debug)]
@@ -156,7 +155,8 @@ impl SearchedRate {
 /// The key of [`ComparedResult::searched`] among the measures.
 pub const FOUND_RATE: &str = "found_rate";
 
-const STATS: [&str; 5] = ["mean", "p50", "p90", "p95", "p99"];
+const STATS: [Statistic; 5] = [Statistic::Mean, Statistic::P50, Statistic::P90, Statistic::P95, Statistic::P99];
+const FURTHER_STATS: [Statistic; 2] = [Statistic::P75, Statistic::Max];
 
 /// Requested settings that are not part of the load: endpoints, seeds, limits, sampling.
 const NO_LOAD: [&str; 17] = [
@@ -184,16 +184,12 @@ impl ComparedResult {
     pub fn new(measured_run: &MeasuredRun) -> Self {
         let imported = measured_run.result.imported().and_then(ImportedResult::tool);
         let mut sheet = Self::empty(measured_run, measured_run.result.tool());
-        for metric in measured_run.result.metrics() {
-            let stats = metric.stats.into_iter().filter_map(|(stat, value)| Some((stat, value?))).collect();
-            let (as_tool, concept) = by_request(metric.key, sheet.tool);
+        for (key, metric) in measured_run.result.metrics() {
+            let (as_tool, concept) = by_request(key, sheet.tool);
             let values = concept
                 .and_then(|concept| as_tool.by_request(concept, &measured_run.request_traces).ok())
                 .unwrap_or_default();
-            let (key, meaning) = (metric.key.to_owned(), meaning(&metric));
-            let own_stats = metric.own_stats.into_iter().filter_map(|(stat, value)| Some((stat, value?))).collect();
-            sheet.gate_measures.push(gate_measure(&key, meaning.clone(), own_stats));
-            sheet.measures.push(Measure { key, unit: "ms", meaning, stats, values, more_is_better: false });
+            sheet.add_latency(key, meaning(key, &metric), &metric, values);
         }
         for key in ["requests_full", "requests_loadgen_completed", "output_tokens"] {
             if let Some(rate) = measured_run.result.rate(key) {
@@ -266,12 +262,7 @@ impl ComparedResult {
                         MetricMeaning { token_source: sheet.counted.clone(), ..meaning }
                     };
                     let values = tool.by_request(concept, &measured_run.request_traces).unwrap_or_default();
-                    let stats = stats(&spread);
-                    let key = concept.as_str().to_owned();
-                    let more = [("p75", spread.at(0.75)), ("max", spread.max())];
-                    let more = more.into_iter().filter_map(|(stat, value)| Some((stat, value?))).collect();
-                    sheet.gate_measures.push(gate_measure(&key, meaning.clone(), more));
-                    sheet.measures.push(Measure { key, unit: "ms", meaning, stats, values, more_is_better: false });
+                    sheet.add_latency(concept.as_str(), meaning, &spread.metric(), values);
                 }
                 Err(why) => missing.push(format!("{}: {}", concept.title(), why.reason())),
             }
@@ -280,6 +271,15 @@ impl ComparedResult {
             return Err(NotComputable::Missing { name: measured_run.name.clone(), tool: tool.as_str(), missing });
         }
         Ok(sheet)
+    }
+
+    /// The usual statistics are compared; a condition looks at the further ones, too.
+    fn add_latency(&mut self, key: &str, meaning: MetricMeaning, metric: &Metric, values: Vec<(u64, f64)>) {
+        let stats = |names: &[Statistic]| {
+            names.iter().filter_map(|name| Some((name.as_str(), metric.statistic(*name)?))).collect()
+        };
+        self.gate_measures.push(latency_measure(key, meaning.clone(), stats(&FURTHER_STATS)));
+        self.measures.push(Measure { values, ..latency_measure(key, meaning, stats(&STATS)) });
     }
 
     fn empty(measured_run: &MeasuredRun, tool: Tool) -> Self {
@@ -481,29 +481,25 @@ fn value_text(value: &Value) -> String {
     }
 }
 
-fn stats(spread: &SortedValues) -> Vec<(&'static str, f64)> {
-    let at = [spread.mean(), spread.at(0.5), spread.at(0.9), spread.at(0.95), spread.at(0.99)];
-    STATS.into_iter().zip(at).filter_map(|(stat, value)| Some((stat, value?))).collect()
-}
-
 /// The definition that a metric of a result states.
-fn meaning(metric: &StatedMetric<'_>) -> MetricMeaning {
-    let entry = explain::entry(metric.key);
+fn meaning(key: &str, metric: &Metric) -> MetricMeaning {
+    let entry = explain::entry(key);
     let counts = entry.is_some_and(|entry| matches!(entry.name, "tpot" | "itl_token"));
     MetricMeaning {
-        token_source: match (metric.definition, counts) {
-            (Some(_), _) => metric.token_source.to_owned(),
-            (None, true) => by_whom(metric.token_source),
-            (None, false) => String::new(),
+        token_source: match (metric.definition.as_str(), counts) {
+            ("", true) => by_whom(&metric.token_source),
+            ("", false) => String::new(),
+            _ => metric.token_source.clone(),
         },
-        formula: match metric.definition {
-            Some(definition) => definition.to_owned(),
-            None => entry.map(|entry| entry.formula.to_owned()).unwrap_or_default(),
+        // Regatta's own is the same in each result.
+        formula: match metric.definition.as_str() {
+            "" => entry.map(|entry| entry.formula.to_owned()).unwrap_or_default(),
+            definition => definition.to_owned(),
         },
-        population: metric.population.to_owned(),
-        zero_point: metric.zero_point.to_owned(),
-        window: metric.window.to_owned(),
-        percentile_rule: metric.percentile_rule.to_owned(),
+        population: metric.population.clone(),
+        zero_point: metric.zero_point.clone(),
+        window: metric.window.clone(),
+        percentile_rule: metric.percentile_rule.clone(),
     }
 }
 
@@ -535,7 +531,7 @@ fn full_window(entry: Option<&explain::ExplainedNumber>) -> MetricMeaning {
     }
 }
 
-fn gate_measure(key: &str, meaning: MetricMeaning, stats: Vec<(&'static str, f64)>) -> Measure {
+fn latency_measure(key: &str, meaning: MetricMeaning, stats: Vec<(&'static str, f64)>) -> Measure {
     Measure { key: key.to_owned(), unit: "ms", meaning, stats, values: Vec::new(), more_is_better: false }
 }
 
@@ -544,7 +540,7 @@ fn adjusted((key, it): (&str, &Adjusted)) -> Measure {
     let entry = explain::entry(key);
     let meaning = full_window(entry);
     let stats = [("p50", it.p50), ("p90", it.p90), ("p95", it.p95), ("p99", it.p99)];
-    gate_measure(key, meaning, stats.map(|(stat, value)| (stat, value.unwrap_or(f64::INFINITY))).to_vec())
+    latency_measure(key, meaning, stats.map(|(stat, value)| (stat, value.unwrap_or(f64::INFINITY))).to_vec())
 }
 
 fn rate_measure(key: &str, rate: f64, meaning: MetricMeaning) -> Measure {

@@ -359,10 +359,7 @@ impl ServerRow {
             requested.get("target_qps").and_then(Value::as_f64)
         };
         let metrics = run.result.metrics();
-        let p99 = |key: &str| {
-            let stats = metrics.iter().find(|metric| metric.key == key)?.stats.iter();
-            stats.filter(|(name, _)| *name == "p99").find_map(|(_, value)| *value)
-        };
+        let p99 = |name: &str| metrics.iter().find(|(key, _)| *key == name)?.1.p99;
         Some(Self {
             row: row.to_owned(),
             column: column.to_owned(),

@@ -10,11 +10,10 @@ use super::comparison::{CompareRules, Judgement};
 use super::document::letter;
 use crate::document::{Block, Cell, Document, Fact, Section, Table, TableColumn};
 use crate::styler::{TextRole, signed_percent};
-use crate::sweep::{named_sweep, simulated_badge};
-use crate::sweep_charts::{NamedSweep, draw};
+use crate::sweep::{NamedSweep, draw, named_sweep, simulated_badge, value};
 use base::stats::{self, ComparedSamples, Percents};
 use base::units::{grouped, three_digits};
-use harness::{IdentityDifference, MeasuredNumber, SweepPoint, SweepReport, identity_differences};
+use harness::{IdentityDifference, SweepPoint, SweepReport, identity_differences};
 use interop::{MetricConcept, MetricMeaning, Tool};
 
 /// A sweep as it is compared.
@@ -83,10 +82,6 @@ impl SweepNumber {
             None => (self.value)(point).into_iter().collect(),
         }
     }
-}
-
-fn value(number: Option<MeasuredNumber>) -> Option<f64> {
-    number.map(|number| number.value)
 }
 
 /// What a term means in a sweep; `None`: the tool that measured has no such number, or is not known here.

@@ -82,7 +82,7 @@ fn a_page_has_verdict_metrics_definitions_curves_and_origin() {
         "Requests in flight",
         "timeline of the tasks",
         "graph of the tasks",
-        "<dt>run again</dt><dd><code>regatta run quickstart system=sim</code></dd>",
+        "regatta run quickstart system=sim</td>",
         "system=sim",
         "4711471147",
     ] {

@@ -1,16 +1,18 @@
 //! With its key a task need not run if its output is in the cache or comes from the shared store; what is made here is
-//! offered there.
+//! offered there. And what the user has to know of a measurement that is taken from the cache although its servers are
+//! not started by the run.
+
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::{Keyed, Runner, RunnerMessage, TaskEnd, TaskOutput, TaskRole};
 use crate::attempt::accept;
-use crate::result_age::age_notice;
 use crate::schedule::{ScheduleState, TaskIndex};
-use crate::store::{FinishedOutput, PathError, RESULT_FILES, TaskRecord, discard};
+use crate::store::{FinishedOutput, PathError, RESULT_FILES, TaskKey, TaskRecord, discard};
 use crate::task_executor::{OutputRequest, TaskExecutor};
 use crate::time_limit::catch_panics;
 use base::event::{Event, Failure, FailureKind, TaskId};
-use std::path::PathBuf;
-use std::sync::Arc;
+use plan::Task;
 
 impl<W: TaskExecutor> Runner<W> {
     /// Requests an output, if there is a shared store; the answer comes as a message.
@@ -152,5 +154,57 @@ impl<W: TaskExecutor> Runner<W> {
             return self.fail(ix, 1, failure, 0.0);
         }
         self.schedule.set_cache_miss(ix);
+    }
+}
+
+/// Reports how old a cached result of `task` is and which servers it was measured on. `None` for tasks that depend on
+/// nothing outside their run. `now`: seconds since 1970.
+fn age_of(task: &Task, key: &TaskKey, record: &TaskRecord, now: i64) -> Option<String> {
+    let servers = task.external_servers();
+    if servers.is_empty() {
+        return None;
+    }
+    let age = match record.finished {
+        0 => "at an unknown time".to_owned(),
+        finished => format!("{} ago", ago(now - finished)),
+    };
+    let described: Vec<String> = servers
+        .iter()
+        .map(|server| {
+            let fact = |what: &str| key.facts.get(&format!("{server} {what}")).map(String::as_str);
+            let words: Vec<&str> = ["kind", "version", "model"].into_iter().filter_map(fact).collect();
+            if words.is_empty() {
+                format!("{server}, which reports nothing about itself")
+            } else {
+                format!("{server} ({})", words.join(" "))
+            }
+        })
+        .collect();
+    Some(format!("measured {age} in run {} on {}; `cache: true` keeps it", record.run, described.join(", ")))
+}
+
+/// The notice of a run, by task.
+pub(crate) fn age_notice(task: &Task, key: &TaskKey, record: &TaskRecord) -> Option<(TaskId, String)> {
+    let now = jiff::Timestamp::now().as_second();
+    Some((task.id.clone(), age_of(task, key, record, now)?))
+}
+
+fn ago(seconds: i64) -> String {
+    match seconds.max(0) {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7200 => format!("{} min", seconds / 60),
+        seconds @ 7200..172_800 => format!("{} h", seconds / 3600),
+        seconds => format!("{} days", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_age_has_the_unit_that_people_use() {
+        let ages: Vec<String> = [-5, 0, 119, 120, 7199, 7200, 172_799, 172_800].into_iter().map(ago).collect();
+        assert_eq!(ages, ["0 s", "0 s", "119 s", "2 min", "119 min", "2 h", "47 h", "2 days"]);
     }
 }

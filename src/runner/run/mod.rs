@@ -6,6 +6,8 @@ mod retry;
 mod run_end;
 mod task_key;
 
+pub(crate) use cache_lookup::age_notice;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,9 +17,8 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::attempt::{AttemptInputs, AttemptOutcome};
 use super::batches::{BatchSlot, Batches};
-use super::gpus_together::{GPUS_HINT, gpus_together};
 use super::keying::{Keyed, TaskOutput};
-use super::options::{EventEmitter, RunOptions, RunSummary, TaskRole};
+use super::options::{EventEmitter, GPUS_HINT, RunOptions, RunSummary, TaskRole, gpus_together};
 use super::schedule::{StartItem, TaskEnd, TaskIndex, TaskSchedule};
 use super::task_executor::TaskExecutor;
 use crate::schedule::ScheduledTask;

@@ -8,9 +8,9 @@ use bytes::Bytes;
 
 use super::address::StoreAddress;
 use super::error::SharedStoreError;
-use super::folder::Folder;
-use super::objects::Objects;
-use super::{folder, objects};
+use super::folder::{self, Folder};
+#[cfg(feature = "buckets")]
+use super::objects::{self, Objects};
 use base::files::Digest;
 
 /// The layout, with its version: another version has a root of its own.
@@ -22,6 +22,7 @@ pub(super) const PART: u64 = 16 << 20;
 #[derive(Clone, Debug)]
 pub(super) enum Bucket {
     Folder(Arc<Folder>),
+    #[cfg(feature = "buckets")]
     Objects(Arc<Objects>),
 }
 
@@ -48,77 +49,73 @@ pub(super) fn summary(text: &Digest) -> String {
     format!("{SUMMARIES}/{text}")
 }
 
+/// Each kind of store has the same methods, under the same names.
+macro_rules! each_kind {
+    ($value:expr, $kinds:ident, $store:ident => $call:expr) => {
+        match $value {
+            $kinds::Folder($store) => $call,
+            #[cfg(feature = "buckets")]
+            $kinds::Objects($store) => $call,
+        }
+    };
+}
+
 impl Bucket {
     pub(super) fn open(address: &StoreAddress) -> Result<Self, SharedStoreError> {
-        Ok(match address {
-            StoreAddress::Folder(path) => Self::Folder(Arc::new(Folder::new(path))),
-            StoreAddress::Bucket { kind, name, prefix } => Self::Objects(Arc::new(Objects::open(*kind, name, prefix)?)),
-        })
+        match address {
+            StoreAddress::Folder(path) => Ok(Self::Folder(Arc::new(Folder::new(path)))),
+            #[cfg(feature = "buckets")]
+            StoreAddress::Bucket { kind, name, prefix } => {
+                Ok(Self::Objects(Arc::new(Objects::open(*kind, name, prefix)?)))
+            }
+            #[cfg(not(feature = "buckets"))]
+            StoreAddress::Bucket { .. } => Err(SharedStoreError::LeftOut(base::diag::FeatureLeftOut("buckets"))),
+        }
     }
 
     /// Its size; `None`: it is not there.
     pub(super) async fn size(&self, name: &str) -> Result<Option<u64>, SharedStoreError> {
-        match self {
-            Self::Folder(folder) => folder.size(name).await,
-            Self::Objects(objects) => objects.size(name).await,
-        }
+        each_kind!(self, Self, store => store.size(name).await)
     }
 
     /// All of it.
     pub(super) async fn get(&self, name: &str) -> Result<Option<Bytes>, SharedStoreError> {
-        match self {
-            Self::Folder(folder) => folder.get(name, None).await,
-            Self::Objects(objects) => objects.get(name).await,
-        }
+        each_kind!(self, Self, store => store.get(name).await)
     }
 
     /// A part of it. A record has shown that it is there.
     pub(super) async fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes, SharedStoreError> {
-        let gone = || SharedStoreError::gone(name);
-        match self {
-            Self::Folder(folder) => folder.get(name, Some(range)).await?.ok_or_else(gone),
-            Self::Objects(objects) => objects.get_range(name, range).await?.ok_or_else(gone),
-        }
+        let part = each_kind!(self, Self, store => store.get_range(name, range).await?);
+        part.ok_or_else(|| SharedStoreError::gone(name))
     }
 
     /// Puts it, whatever was there.
     pub(super) async fn put(&self, name: &str, bytes: Bytes) -> Result<(), SharedStoreError> {
-        match self {
-            Self::Folder(folder) => folder.put(name, bytes).await,
-            Self::Objects(objects) => objects.put(name, bytes).await,
-        }
+        each_kind!(self, Self, store => store.put(name, bytes).await)
     }
 
     /// Puts it if it is not there; `false`: it is there already.
     pub(super) async fn create(&self, name: &str, bytes: Bytes) -> Result<bool, SharedStoreError> {
-        match self {
-            Self::Folder(folder) => folder.create(name, bytes).await,
-            Self::Objects(objects) => objects.create(name, bytes).await,
-        }
+        each_kind!(self, Self, store => store.create(name, bytes).await)
     }
 
     /// Begins to put something large.
     pub(super) async fn upload(&self, name: &str) -> Result<BucketUpload, SharedStoreError> {
         Ok(match self {
             Self::Folder(folder) => BucketUpload::Folder(folder.upload(name).await?),
+            #[cfg(feature = "buckets")]
             Self::Objects(objects) => BucketUpload::Objects(objects.upload(name).await?),
         })
     }
 
     /// Everything below.
     pub(super) async fn list(&self, below: &str) -> Result<Vec<ListedObject>, SharedStoreError> {
-        match self {
-            Self::Folder(folder) => folder.list(below).await,
-            Self::Objects(objects) => objects.list(below).await,
-        }
+        each_kind!(self, Self, store => store.list(below).await)
     }
 
     /// It may be gone already.
     pub(super) async fn delete(&self, name: &str) -> Result<(), SharedStoreError> {
-        match self {
-            Self::Folder(folder) => folder.delete(name).await,
-            Self::Objects(objects) => objects.delete(name).await,
-        }
+        each_kind!(self, Self, store => store.delete(name).await)
     }
 }
 
@@ -126,29 +123,25 @@ impl Bucket {
 #[derive(Debug)]
 pub(super) enum BucketUpload {
     Folder(folder::FolderUpload),
+    #[cfg(feature = "buckets")]
     Objects(objects::ObjectUpload),
 }
 
 impl BucketUpload {
     /// The next part: [`PART`] bytes, the last one fewer.
     pub(super) async fn part(&mut self, bytes: Bytes) -> Result<(), SharedStoreError> {
-        match self {
-            Self::Folder(upload) => upload.part(bytes).await,
-            Self::Objects(upload) => upload.part(bytes).await,
-        }
+        each_kind!(self, Self, upload => upload.part(bytes).await)
     }
 
     pub(super) async fn finish(self) -> Result<(), SharedStoreError> {
-        match self {
-            Self::Folder(upload) => upload.finish().await,
-            Self::Objects(upload) => upload.finish().await,
-        }
+        each_kind!(self, Self, upload => upload.finish().await)
     }
 
     /// Takes it back, as well as that goes.
     pub(super) async fn abort(self) {
         match self {
             Self::Folder(upload) => upload.abort(),
+            #[cfg(feature = "buckets")]
             Self::Objects(upload) => upload.abort().await,
         }
     }

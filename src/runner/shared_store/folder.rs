@@ -152,22 +152,25 @@ impl Folder {
         self.run_blocking(name, Doing::Reading, |_, path| read(path, |_, length| Ok(length))).await
     }
 
-    pub(super) async fn get(
+    pub(super) async fn get(self: &Arc<Self>, name: &str) -> Result<Option<Bytes>, SharedStoreError> {
+        self.get_range(name, 0..u64::MAX).await
+    }
+
+    pub(super) async fn get_range(
         self: &Arc<Self>,
         name: &str,
-        range: Option<Range<u64>>,
+        range: Range<u64>,
     ) -> Result<Option<Bytes>, SharedStoreError> {
         self.run_blocking(name, Doing::Reading, move |_, path| {
             read(path, |file, length| {
-                let range = range.clone().unwrap_or(0..length);
-                let end = range.end.min(length);
-                if end.saturating_sub(range.start) > LARGEST_OBJECT {
+                let size = range.end.min(length).saturating_sub(range.start);
+                if size > LARGEST_OBJECT {
                     return Err(io::Error::new(
                         io::ErrorKind::FileTooLarge,
                         "it is larger than anything that is read at once",
                     ));
                 }
-                let mut bytes = vec![0; end.saturating_sub(range.start) as usize];
+                let mut bytes = vec![0; size as usize];
                 file.read_exact_at(&mut bytes, range.start)?;
                 Ok(bytes.into())
             })
@@ -372,7 +375,7 @@ mod tests {
         }
         let winners: Vec<u8> = writers.join_all().await.into_iter().filter_map(|(n, won)| won.then_some(n)).collect();
         assert_eq!(winners.len(), 1);
-        assert_eq!(folder.get("a/b/name", None).await.unwrap().unwrap(), vec![winners[0]; 1000]);
+        assert_eq!(folder.get("a/b/name").await.unwrap().unwrap(), vec![winners[0]; 1000]);
         assert_eq!(fs::read_dir(root.path().join(TEMPORARY)).unwrap().count(), 0);
     }
 
@@ -385,18 +388,18 @@ mod tests {
         assert!(folder.list("x").await.unwrap().is_empty());
         upload.part(Bytes::from_static(b"whole")).await.unwrap();
         upload.finish().await.unwrap();
-        assert_eq!(folder.get("x/y", Some(5..10)).await.unwrap().unwrap(), "whole");
+        assert_eq!(folder.get_range("x/y", 5..10).await.unwrap().unwrap(), "whole");
         assert_eq!(folder.list("x").await.unwrap()[0].size, 10);
         folder.delete("x/y").await.unwrap();
         folder.delete("x/y").await.unwrap();
-        assert_eq!(folder.get("x/y", None).await.unwrap(), None);
+        assert_eq!(folder.get("x/y").await.unwrap(), None);
     }
 
     #[tokio::test]
     async fn an_object_that_is_too_large_is_damaged_and_the_store_is_whole() {
         let (root, folder) = folder();
         File::create(root.path().join("x")).unwrap().set_len(LARGEST_OBJECT + 1).unwrap();
-        let error = folder.get("x", None).await.unwrap_err();
+        let error = folder.get("x").await.unwrap_err();
         assert!(matches!(error, SharedStoreError::Damaged { .. }), "{error}");
     }
 

@@ -43,9 +43,6 @@ mod inventory;
 mod machine;
 #[cfg(feature = "buckets")]
 mod objects;
-#[cfg(not(feature = "buckets"))]
-#[path = "objects_stub.rs"]
-mod objects;
 mod pull;
 mod push;
 mod record;

@@ -5,7 +5,7 @@
 //! ```text
 //! .regatta/
 //!   lock                 held (flock) by the run that may write; contains which run and which process
-//!   binding              shows that a run of this user on this machine made the folder (`binding`)
+//!   binding              shows that a run of this user on this machine made the folder (`state_folder`)
 //!   records              one sealed line for each finished task: key, fields, folder, digest, files
 //!   replaced             outputs that newer ones replaced, and that `records` does not name any more
 //!   stats                path → (size, times, inode) → digest, so that unchanged inputs are not read again
@@ -44,8 +44,6 @@
 //! everything before the last `synced` line in `records`; what was recorded after it is read and hashed again
 //! before it is trusted (it carries another boot id).
 
-mod array_files;
-mod binding;
 mod digests;
 mod durable;
 mod failed_attempts;
@@ -58,7 +56,6 @@ mod latest;
 mod lock;
 mod named_file;
 mod output_cache;
-mod path_stamps;
 mod plan_cache;
 mod portable_output;
 mod record;
@@ -66,8 +63,7 @@ mod resumed_folders;
 mod sealed;
 mod state_folder;
 
-pub use array_files::ArrayFiles;
-pub use digests::{Digests, InputError, InputState};
+pub use digests::{Digests, InputError, InputState, PathStamps, path_stamps, replaced_path};
 pub use durable::{LineFile, PathError, WithPath, discard, is_there, items_in, move_items, point, replace};
 pub use folder_digest::{
     ContentChange, EntryKind, FileStamp, HashedFolder, ListedFolder, RESULT_FILES, has_result, list_folder,
@@ -83,10 +79,9 @@ pub use latest::{Latest, latest_hint};
 pub use lock::{LockAttempt, LockHolder, ProjectLock, has_no_locks};
 pub use named_file::{append_named, copy_named, write_named};
 pub use output_cache::{FinishedOutput, Lookup, OutputCache, Resumes};
-pub use path_stamps::{PathStamps, path_stamps, replaced_path};
 pub use plan_cache::{CachedSource, CompilerId, NoOpConditions, PlanSources, WatchedOutput, WatchedPaths, WatchedTask};
 pub use portable_output::{
     IncomingOutput, PartialFile, PortableItem, digest_of, free_bytes, leads_out, link_escape, unfit,
 };
 pub use record::TaskRecord;
-pub use state_folder::{OutputPlace, StateFolder, StateItems, is_full, place_of_output};
+pub use state_folder::{ArrayFiles, OutputPlace, StateFolder, StateItems, is_full, place_of_output};

@@ -1,15 +1,27 @@
-//! Where things are: the state folder and the link `latest` next to it.
+//! Where things are: the state folder with its job arrays, and the link `latest` next to it.
+//!
+//! What a job array has beside the folders of its elements is one script, and for each element a file for what the
+//! batch system prints. They lie together in one folder that stays: a job whose output file cannot be made fails
+//! without a message.
+//!
+//! A state folder can come with an archive or a clone, and then its journals hold what another person wrote. They name
+//! what a crashed run has left: containers, shared memory, locked clocks. These are only removed where the folder has
+//! the mark that a run leaves in it: a digest over the machine, the user, and the inode of the folder with the time at
+//! which that was made, which no person can choose. A folder that is moved keeps it, a copy does not.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use walkdir::WalkDir;
 
-use super::durable::{PathError, WithPath as _, discard, half_written_by, is_there, items_in};
+use super::durable::{
+    PathError, WithPath as _, create_folder, discard, half_written_by, is_there, items_in, replace, replace_cache,
+};
 use super::latest::only_links;
 use super::lock::is_lock;
 use base::event::{RunId, TaskId};
-use base::files::{Digest, is_absence};
+use base::files::{Digest, is_absence, read_text};
 
 /// The name of a state folder that is not given with `--home`.
 const USUAL_NAME: &str = ".regatta";
@@ -112,7 +124,7 @@ places! {
     /// The manifests of `regatta bench` lines.
     pub bench_manifests = "bench";
     pub records = "records";
-    /// Shows that it was made here: see `binding`.
+    /// Shows that it was made here: see [`Self::mark_as_made_here`].
     pub(super) binding = "binding";
     pub stats = "stats";
     /// Where outputs are named that `records` has forgotten.
@@ -302,6 +314,84 @@ fn stem(path: &Path) -> &str {
     name_of(path).split('.').next().unwrap_or_default()
 }
 
+/// Files of the arrays of a project. Making this touches nothing on disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArrayFiles {
+    folder: PathBuf,
+}
+
+impl ArrayFiles {
+    /// `state` is the project's state folder.
+    pub fn new(state: &Path) -> Self {
+        Self { folder: state.join("arrays") }
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub fn script(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.script"))
+    }
+
+    /// As Slurm writes it: `%a` is an element's index.
+    pub fn pattern(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}-%a.output"))
+    }
+
+    /// What the batch system and the script print for one element.
+    pub fn output(&self, name: &str, element: u32) -> PathBuf {
+        self.folder.join(format!("{name}-{element}.output"))
+    }
+
+    /// Everything that a submission needs. What the elements printed before stays.
+    pub fn write(&self, name: &str, script: &str, elements: &[u32]) -> Result<(), PathError> {
+        create_folder(&self.folder)?;
+        for element in elements {
+            let path = self.output(name, *element);
+            File::options().create(true).append(true).open(&path).at("create", &path)?;
+        }
+        replace(&self.script(name), script.as_bytes())
+    }
+
+    /// The batch system has a copy of it.
+    pub fn forget_script(&self, name: &str) {
+        let _ = fs::remove_file(self.script(name));
+    }
+
+    /// An element has been judged.
+    pub fn forget(&self, name: &str, element: u32) {
+        let _ = fs::remove_file(self.output(name, element));
+    }
+}
+
+impl StateFolder {
+    /// Whether a run of this user on this machine has left its mark in it.
+    pub fn is_made_here(&self) -> bool {
+        self.mark().is_some_and(|mark| read_text(self.binding()).is_ok_and(|text| text == mark))
+    }
+
+    /// Leaves the mark, for the runs that follow.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn mark_as_made_here(&self) -> Result<(), PathError> {
+        match self.mark() {
+            Some(mark) if !self.is_made_here() => replace_cache(&self.binding(), mark.as_bytes()),
+            _ => Ok(()),
+        }
+    }
+
+    /// `None`: the folder cannot be looked at.
+    fn mark(&self) -> Option<String> {
+        let folder = statx(CWD, self.state(), AtFlags::empty(), StatxFlags::INO | StatxFlags::BTIME).ok()?;
+        let machine = read_text("/etc/machine-id").unwrap_or_default();
+        let user = rustix::process::geteuid().as_raw();
+        let made = format!("{} {} {}", folder.stx_ino, folder.stx_btime.tv_sec, folder.stx_btime.tv_nsec);
+        Some(Digest::hash(format!("{machine} {user} {made}").as_bytes()).to_string())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -370,5 +460,29 @@ mod tests {
             .collect();
         assert_eq!(left, others);
         assert!(!home.plans().exists());
+    }
+}
+
+#[cfg(test)]
+mod binding_tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_that_is_moved_keeps_its_mark_and_a_copy_has_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = |name: &str| StateFolder::new(folder.path().to_owned(), folder.path().join(name));
+        for name in ["made", "copied"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        assert!(!home("made").is_made_here(), "as one of an older program or from elsewhere");
+        home("made").mark_as_made_here().unwrap();
+        assert!(home("made").is_made_here());
+        fs::copy(home("made").binding(), home("copied").binding()).unwrap();
+        assert!(!home("copied").is_made_here());
+        rustix::fs::rename(folder.path().join("made"), folder.path().join("moved")).unwrap();
+        assert!(home("moved").is_made_here());
+        assert!(!home("absent").is_made_here());
     }
 }

@@ -9,8 +9,7 @@ use serde_json::Value;
 
 use super::vllm;
 use crate::core::{Chunking, EngineLimits, SchedulerPolicy};
-use crate::engine::{self, SimEngineError};
-use crate::engine_limits::{self, EngineServing};
+use crate::engine::{self, EngineServing, SimEngineError};
 use crate::timing::GpuMemory;
 use base::files::read_text;
 use triton::memory::Fit;
@@ -181,7 +180,7 @@ fn engine_of(config: &ModelConfig) -> Result<LoadedEngine, InstanceError> {
         max_batch_size: Some(max_batch_size),
         max_num_tokens: Some(max_num_tokens),
     };
-    let limits = engine_limits::limits(&engine, &rank, &serving);
+    let limits = engine::limits(&engine, &rank, &serving);
     if limits.blocks == 0 {
         return Err(InstanceError::NoKvCache {
             taken: rank.memory.weight_bytes + rank.memory.workspace_bytes,

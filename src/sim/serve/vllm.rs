@@ -12,7 +12,7 @@ use super::inputs::{Inputs, RequestRefusal};
 use super::load::{LoadError, LoadedEngine, VllmLoadError};
 use super::request::{PromptTokens, ReadPrompt};
 use crate::core::{Chunking, EngineLimits, SchedulerPolicy};
-use crate::{engine, engine_limits};
+use crate::engine;
 use base::files::read_text;
 use base::spec::SimScheduler;
 use triton::proto::inference::{DataType, ModelConfig, ModelInput, ModelOutput, ModelTransactionPolicy};
@@ -85,7 +85,7 @@ fn read(path: &Path) -> Result<LoadedEngine, VllmLoadError> {
     };
     let graphs = graphs.or(rank.max_cudagraph_capture_size);
     Ok(LoadedEngine {
-        limits: engine_limits::with_graphs(limits, rank.calibration.cuda_graph_tokens, graphs),
+        limits: engine::with_graphs(limits, rank.calibration.cuda_graph_tokens, graphs),
         instances: 1,
         // It has no separate limit: prompt and answer share one.
         max_input_len: max_seq_len,

@@ -172,7 +172,7 @@ const fn arrival(request: &SimulatedRequest) -> FleetArrival {
 mod tests {
     use super::*;
     use crate::engine::tests::spec;
-    use crate::engine_limits::{EngineServing, served_limits};
+    use crate::engine::{EngineServing, served_limits};
     use base::spec::{Length, LimitedMetric, Statistic};
 
     fn workload() -> VirtualWorkload {
@@ -235,7 +235,7 @@ mod tests {
 mod disaggregated_tests {
     use super::*;
     use crate::engine::tests::spec;
-    use crate::engine_limits::{EngineServing, served_limits};
+    use crate::engine::{EngineServing, served_limits};
     use crate::fleet::Balancer;
     use base::spec::{Length, LimitedMetric, SimCalibration, SimScheduler, Statistic};
 

@@ -235,7 +235,7 @@ impl VirtualResult {
 mod tests {
     use super::*;
     use crate::engine::tests::spec;
-    use crate::engine_limits::{EngineServing, served_limits};
+    use crate::engine::{EngineServing, served_limits};
     use base::spec::Length;
 
     #[test]

@@ -288,7 +288,7 @@ fn read(folder: &Path) -> Option<EngineIdentity> {
 
 pub fn gpu_identities(gpus: &GpusUsage) -> Vec<GpuIdentity> {
     let mut list: Vec<GpuIdentity> = Vec::new();
-    for device in &gpus.devices {
+    for device in gpus.devices.iter().map(|gpu| &gpu.device) {
         let gpu = GpuIdentity {
             name: device.name.clone(),
             count: 1,

@@ -84,13 +84,13 @@ pub async fn measure(
     let mut measuring = Box::pin(harness::measure(spec, &stop, |progress| {
         let mut far = far.lock();
         let since = far.map_or_else(Instant::now, |(since, ..)| since);
-        *far = Some((since, progress.ended, progress.scheduled));
+        *far = Some((since, progress.so_far.ended, progress.scheduled));
         drop(far);
-        answered.store(progress.ended + progress.tokens, Ordering::Relaxed);
+        answered.store(progress.so_far.ended + progress.so_far.tokens, Ordering::Relaxed);
         let measured = live.lock().take(Instant::now(), &progress);
         let text = live_line(&measured, progress.scheduled, later);
         let text = if name.is_empty() { text } else { format!("{name}: {text}") };
-        context.lease.report_measuring(text, progress.ended, Some(progress.scheduled), Some(measured));
+        context.lease.report_measuring(text, measured.ended, Some(progress.scheduled), Some(measured));
     }));
     let mut lost = None;
     // Every wait of a request ends with a stop, so that it needs no limit of its own.
@@ -228,24 +228,16 @@ impl LiveNumbers {
     }
 
     pub fn take(&mut self, now: Instant, progress: &BenchProgress) -> LiveMeasurement {
-        let tokens_per_s = rate(&mut self.arrived, now, progress.tokens);
-        let requests_per_s = rate(&mut self.ended, now, progress.ended);
-        if progress.issued > 0 {
+        let so_far = progress.so_far;
+        let tokens_per_s = rate(&mut self.arrived, now, so_far.tokens);
+        let requests_per_s = rate(&mut self.ended, now, so_far.ended);
+        if so_far.issued > 0 {
             self.begun.get_or_insert(now);
         }
         let remaining_s = self.remaining(now, progress, requests_per_s);
-        LiveMeasurement {
-            issued: progress.issued,
-            ended: progress.ended,
-            failed: progress.failed,
-            tokens: progress.tokens,
-            tokens_per_s,
-            ttft_ms: progress.ttft_ms,
-            // It exists from the second token of an answer on.
-            tpot_ms: progress.tpot_ms.filter(|ms| *ms > 0.0),
-            gpus: self.gpus,
-            remaining_s,
-        }
+        // It exists from the second token of an answer on.
+        let tpot_ms = so_far.tpot_ms.filter(|ms| *ms > 0.0);
+        LiveMeasurement { tokens_per_s, tpot_ms, gpus: self.gpus, remaining_s, ..so_far }
     }
 
     /// What is left of the schedule's time, or of its requests at the pace of the last seconds, whichever is longer.
@@ -256,8 +248,8 @@ impl LiveNumbers {
         // Users that send for a time have as many requests as were sent: no number to count down to before that time is
         // over.
         let is_over = of_time.is_none_or(|time| time <= 0.0);
-        let has_count = progress.scheduled > progress.issued || is_over;
-        let left = progress.scheduled.saturating_sub(progress.ended) as f64;
+        let has_count = progress.scheduled > progress.so_far.issued || is_over;
+        let left = progress.scheduled.saturating_sub(progress.so_far.ended) as f64;
         let of_requests = (has_count && requests_per_s > 0.0).then(|| left / requests_per_s);
         match (of_time, of_requests) {
             (Some(time), Some(requests)) => Some(time.max(requests)),
@@ -323,10 +315,8 @@ mod live_numbers_tests {
     fn tokens_per_second_are_those_of_the_last_seconds() {
         let (mut numbers, begin) = (LiveNumbers::default(), Instant::now());
         let at = |seconds: u64, tokens: u64| {
-            (
-                begin + Duration::from_secs(seconds),
-                BenchProgress { tokens, issued: 9, ended: 2, ..BenchProgress::default() },
-            )
+            let so_far = LiveMeasurement { tokens, issued: 9, ended: 2, ..LiveMeasurement::default() };
+            (begin + Duration::from_secs(seconds), BenchProgress { scheduled: 0, so_far })
         };
         let mut rate =
             |(now, progress): (Instant, BenchProgress)| numbers.take(now, &progress).tokens_per_s.round() as u64;
@@ -341,7 +331,8 @@ mod live_numbers_tests {
     fn the_time_left_is_that_of_the_schedule_or_of_its_requests() {
         let begin = Instant::now();
         let at = |numbers: &mut LiveNumbers, seconds: u64, scheduled: u64, issued: u64, ended: u64| {
-            let progress = BenchProgress { scheduled, issued, ended, ..BenchProgress::default() };
+            let so_far = LiveMeasurement { issued, ended, ..LiveMeasurement::default() };
+            let progress = BenchProgress { scheduled, so_far };
             numbers.take(begin + Duration::from_secs(seconds), &progress).remaining_s.map(f64::round)
         };
         // A number of requests, at the pace of the last five seconds.
@@ -385,7 +376,8 @@ mod live_numbers_tests {
         let later = Some(Duration::from_mins(2));
         assert!(live_line(&some, 30, later).contains(", ~3 min 04 s left in all, "));
         let mut numbers = LiveNumbers::default();
-        let before_a_second_token = BenchProgress { tpot_ms: Some(0.0), issued: 1, ..BenchProgress::default() };
+        let so_far = LiveMeasurement { tpot_ms: Some(0.0), issued: 1, ..LiveMeasurement::default() };
+        let before_a_second_token = BenchProgress { scheduled: 30, so_far };
         assert_eq!(numbers.take(Instant::now(), &before_a_second_token).tpot_ms, None);
         assert_eq!(time_left(3_000.1), "51 min");
     }

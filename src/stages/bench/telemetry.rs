@@ -20,7 +20,7 @@ use super::preflight::Sidecar;
 use crate::task_context::{TaskContext, signal_name};
 use base::event::{Endpoint, Failure, GpuId};
 use exec::process::{ExitKind, SpawnError};
-use harness::gpu::{self, GpuContext, GpuDevice, GpuTrace, NvidiaSmi, SmiError};
+use harness::gpu::{self, GpuDevice, GpuTrace, GpusUsage, NvidiaSmi, SmiError};
 use harness::{Api, BenchSpec, SentHeaders, ServerIdentity, Transport, UnjudgedRun, host_of};
 use plan::manifest::model::Telemetry as Wanted;
 use triton::{HttpAddress, HttpClient, Scraper, ServerMetrics, is_own_address, summarize, summarize_part};
@@ -121,16 +121,17 @@ impl TelemetrySampler {
         for note in &self.notes {
             context.lease.notice(format!("GPU telemetry: {note}"));
         }
-        let gpu_context = GpuContext {
+        let usage = GpusUsage {
             source: "nvidia-smi".to_owned(),
             population: std::mem::take(&mut self.population),
             interval_s: EVERY.as_secs_f64(),
-            malformed,
+            malformed: malformed.len() as u64,
+            first_malformed: malformed.into_iter().next(),
             cuda: self.cuda.take(),
             notes: std::mem::take(&mut self.notes),
-            ..GpuContext::default()
+            ..GpusUsage::default()
         };
-        measured.gpus_read(trace, gpu_context);
+        measured.gpus_read(trace, usage);
     }
 
     fn read(&self, text: &str, zero: Instant) -> (GpuTrace, Vec<String>) {
@@ -273,13 +274,13 @@ pub fn of_servers(wanted: Wanted, measured: &mut UnjudgedRun) {
     if trace.gpus.is_empty() {
         return;
     }
-    let gpu_context = GpuContext {
+    let usage = GpusUsage {
         source: "the servers' /metrics (nv_gpu_*, which Triton has from DCGM)".to_owned(),
         population: gpu::REPORTED_GPUS.to_owned(),
         interval_s: scrape.interval.as_secs_f64(),
-        ..GpuContext::default()
+        ..GpusUsage::default()
     };
-    measured.gpus_read(trace, gpu_context);
+    measured.gpus_read(trace, usage);
 }
 
 const LOCATION_TIMEOUT: Duration = Duration::from_secs(2);

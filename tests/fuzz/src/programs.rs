@@ -1,7 +1,7 @@
 //! What programs print: servers and their launchers into logs, `nvidia-smi`, MLPerf's checker, engines into their logs of steps.
 
 use regatta::exec::process::{ExitKind, diagnose, diagnose_server, first_to_fail, redacted, shortage, tail, untagged};
-use regatta::harness::gpu::{GpuContext, GpuTrace, NvidiaSmi, SmiError, cuda_version, summarize};
+use regatta::harness::gpu::{GpuTrace, GpusUsage, NvidiaSmi, SmiError, cuda_version, summarize};
 use regatta::mlperf::Official;
 use regatta::rules::gpus_of_table;
 use regatta::sim::read_step_log;
@@ -53,6 +53,6 @@ fn gpus(text: &str) {
         }
     }
     let _ = (trace.lines().count(), cuda_version(text));
-    let context = GpuContext { window_s: 1.0, tokens_per_s: Some(1.0), ..GpuContext::default() };
-    let _ = serde_json::to_string(&summarize(&trace, context)).expect("JSON");
+    let usage = GpusUsage { window_s: 1.0, ..GpusUsage::default() };
+    let _ = serde_json::to_string(&summarize(&trace, usage, Some(1.0), "output_ids")).expect("JSON");
 }

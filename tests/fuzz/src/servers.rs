@@ -164,7 +164,12 @@ fn poll(answers: Vec<Vec<u8>>) {
     for zero in [begun, Instant::now()] {
         let summary = summarize(&scrape, zero, Duration::from_secs(1));
         let _ = serde_json::to_string(&summary).expect("JSON");
-        let _ = gpu::summarize(&gpu::served(&scrape, zero), gpu::GpuContext { window_s: 1.0, ..Default::default() });
+        let _ = gpu::summarize(
+            &gpu::served(&scrape, zero),
+            gpu::GpusUsage { window_s: 1.0, ..Default::default() },
+            None,
+            "",
+        );
         assert_eq!(scrape.lines(zero).count(), scrape.ticks.len());
     }
 }

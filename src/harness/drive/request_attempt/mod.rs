@@ -10,9 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::external_driver::CallListener;
 use crate::PlannedRequest;
-use crate::clock::BenchClock;
 use crate::measure::collector::Collector;
-use crate::record::{FailureClass, RequestEnd, ServerStamps};
+use crate::record::{BenchClock, FailureClass, RequestEnd, ServerStamps};
 use crate::schedule::data::Prompt;
 use crate::spec::response_bounds::ResponseBounds;
 use crate::tokens::{Accounting, AnswerText, CountedTokens, TokenSource, Violation, WireEvent};

@@ -16,8 +16,7 @@ use super::http1_decoder::{DecodeError, DecodeStep, Decoder, ResponseHead, USUAL
 use super::pool::{ConnectionPool, HttpSocket};
 use super::request_template::HttpRequestTemplate;
 use super::response_reader::{ExpectedAnswer, HttpFault, HttpOutcome, HttpResponseReader};
-use crate::clock::BenchClock;
-use crate::record::FailureClass;
+use crate::record::{BenchClock, FailureClass};
 use crate::spec::response_bounds::ResponseBounds;
 use crate::transport::connection::ConnectError;
 use base::spec::UnmeasuredProtocol;

@@ -16,8 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::grpc_messages::{Frames, WireError};
-use crate::clock::BenchClock;
-use crate::record::FailureClass;
+use crate::record::{BenchClock, FailureClass};
 use crate::transport::connection::{ConnectError, Connection};
 use crate::transport::limits::shortened;
 use crate::transport::sent_headers::SentHeaders;

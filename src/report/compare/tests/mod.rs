@@ -1,6 +1,5 @@
 //! Differences: judged by runs, reproducible, and checked against conditions.
 
-mod families;
 mod page;
 mod plans;
 #[path = "../../../../tests/bench/power.rs"]
