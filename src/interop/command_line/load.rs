@@ -215,6 +215,10 @@ impl TranslatedLoad {
     }
 
     pub fn bench(mut self) -> TranslatedBench {
+        // There is no certificate to verify.
+        if !["https:", "{{"].iter().any(|part| self.target.contains(part)) {
+            self.remove("tls.insecure");
+        }
         let place = |key: &str| OPTIONS.in_order.iter().position(|(other, _)| other == key).unwrap_or(usize::MAX);
         self.options.sort_by_key(|(key, _)| place(key));
         let mut args = vec![self.target];
