@@ -426,7 +426,7 @@ mod tests {
             texts("if [[ $A == 1 && ( $B == 2 || $C ) ]]; then d; fi"),
             [one(1, "if [[ $A == 1 && ( $B == 2 || $C ) ]]"), one(1, "then d"), one(1, "fi")]
         );
-        assert_eq!(texts("a `\n  --b `\r\n  --c\nd ^\n  --e"), [one(1, "a     --b     --c"), one(4, "d     --e")]);
+        assert_eq!(texts("a `\n  --b `\r\n  --c\nd ^\n  --e"), [one(1, "a    --b    --c"), one(4, "d    --e")]);
         assert_eq!(texts("A=`b\n c`\nd"), [one(1, "A=`b\n c`"), one(3, "d")]);
     }
 

@@ -301,11 +301,11 @@ impl Variables {
     }
 }
 
-/// `$1`, `$2`, … and all of them.
+/// `$1`, `$2`, … and all of them. Those that are not given are empty.
 pub(crate) fn positional(arguments: &[String]) -> BTreeMap<String, String> {
     let joined = arguments.join(" ");
-    let numbers = arguments.iter().enumerate().map(|(at, text)| ((at + 1).to_string(), text.clone()));
-    numbers.chain(["@", "*"].map(|name| (name.to_owned(), joined.clone()))).collect()
+    let number = |at: usize| ((at + 1).to_string(), arguments.get(at).cloned().unwrap_or_default());
+    (0..arguments.len().max(9)).map(number).chain(["@", "*"].map(|name| (name.to_owned(), joined.clone()))).collect()
 }
 
 /// What a substitution becomes.
