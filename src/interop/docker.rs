@@ -15,13 +15,23 @@ pub(crate) static TABLE: LazyLock<ToolTable> =
     LazyLock::new(|| ToolTable::new(&[include_str!("tools/docker-run.toml")], &[]));
 
 /// Images whose entry point is a server, and how its line begins without it.
+/// An image is known by the end of its name, because registries of a company mirror it.
 const ENTRY_POINTS: [(&str, &[&str]); 5] = [
     ("vllm/vllm-openai", &["vllm", "serve"]),
-    ("ghcr.io/vllm-project/vllm-openai", &["vllm", "serve"]),
-    ("ghcr.io/huggingface/text-generation-inference", &["text-generation-launcher"]),
-    ("ghcr.io/ggml-org/llama.cpp", &["/app/llama-server"]),
-    ("ghcr.io/vllm-project/guidellm", &["guidellm"]),
+    ("vllm-project/vllm-openai", &["vllm", "serve"]),
+    ("huggingface/text-generation-inference", &["text-generation-launcher"]),
+    ("ggml-org/llama.cpp", &["/app/llama-server"]),
+    ("vllm-project/guidellm", &["guidellm"]),
 ];
+
+/// What an image starts where its line does not say.
+fn entry_point(image: &str) -> Option<&'static [&'static str]> {
+    let name = image.split('@').next().unwrap_or_default();
+    // The last colon may be in front of the port of a registry.
+    let name = name.rsplit_once(':').filter(|(_, tag)| !tag.contains('/')).map_or(name, |(name, _)| name);
+    let is_end = |end: &str| name.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'));
+    ENTRY_POINTS.iter().find(|(end, _)| is_end(end)).map(|(_, words)| *words)
+}
 
 /// `inner` translates the command in the container.
 pub(crate) fn translate(
@@ -38,7 +48,9 @@ pub(crate) fn translate(
     }
     let line = TABLE.read_front(TOOL, rest, &mut builder);
     let Some((image, command)) = line.behind.split_first() else {
-        builder.push_error(format!("`{engine} run` needs an image"));
+        if builder.problems.is_empty() {
+            builder.push_error(format!("`{engine} run` needs an image"));
+        }
         return builder.finish(TOOL, TranslationKind::Nothing(String::new()));
     };
     let ContainerKeys { keys: mut container, secrets } = container(&line, image, &mut builder);
@@ -48,8 +60,7 @@ pub(crate) fn translate(
         .filter(|given| given.name == "--publish")
         .flat_map(|given| published(given.value()))
         .collect();
-    let entry =
-        ENTRY_POINTS.iter().find(|(name, _)| image.split([':', '@']).next() == Some(name)).map(|(_, words)| *words);
+    let entry = entry_point(image);
     let given_entry = line.given.iter().rfind(|given| given.name == "--entrypoint").map(|given| vec![given.value()]);
     let begin = given_entry.or_else(|| entry.map(<[&str]>::to_vec));
     let started = begin.iter().flatten().copied().filter(|word| !word.is_empty());
@@ -285,6 +296,22 @@ fn put_option(words: &mut Vec<Value>, option: &str, value: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_image_of_a_mirror_starts_what_the_original_starts() {
+        for image in [
+            "vllm/vllm-openai",
+            "docker.io/vllm/vllm-openai:latest",
+            "registry.example:5000/mirror/vllm/vllm-openai:v0.10.1",
+            "vllm/vllm-openai:v0.10.1@sha256:00",
+            "ghcr.io/vllm-project/vllm-openai",
+        ] {
+            assert_eq!(entry_point(image), Some(&["vllm", "serve"][..]), "{image}");
+        }
+        for image in ["my-vllm/vllm-openai-x", "x.vllm/vllm-openai", "rocm/vllm", "registry.example:5000/vllm-openai"] {
+            assert_eq!(entry_point(image), None, "{image}");
+        }
+    }
 
     #[test]
     fn published_ports_are_those_of_the_host() {

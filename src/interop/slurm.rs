@@ -36,7 +36,9 @@ pub(crate) fn srun(
     let words = if is_inherited { &[job, words].concat() } else { words };
     let line = TABLE.read_front("srun", words, &mut builder);
     if line.behind.is_empty() {
-        builder.push_error("`srun` needs a command");
+        if builder.problems.is_empty() {
+            builder.push_error("`srun` needs a command");
+        }
         return builder.finish("srun", TranslationKind::Nothing(String::new()));
     }
     let nodes = line.product(&["--nodes"]);
@@ -187,8 +189,11 @@ pub(crate) fn sbatch(name: &str, words: &[String], inner: TranslateInner<'_>) ->
     let mut builder = TranslationBuilder::default();
     let line = TABLE.read_front(tool, words, &mut builder);
     left(&line, false, &mut builder);
-    if let Some(command) = line.value("--wrap") {
-        let mut translation = inner(&["bash", "-c", command].map(str::to_owned))?;
+    let wrapped = line.value("--wrap").map(|command| ["bash", "-c", command].map(str::to_owned).to_vec());
+    // `salloc OPTIONS COMMAND`
+    if let Some(command) = wrapped.or_else(|| (name == "salloc").then(|| line.behind.clone())).filter(|c| !c.is_empty())
+    {
+        let mut translation = inner(&command)?;
         builder.note(format!("it is a job of Slurm: `regatta run FILE --on slurm{}`", settings(&line, true)));
         builder.absorb(name, &mut translation);
         return builder.finish(translation.tool, translation.kind);

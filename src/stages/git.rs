@@ -58,6 +58,8 @@ impl Run for Git {
             command
                 .run(&["-c", file, "submodule", "update", "--init", "--recursive", "--force", "--depth", "1"])
                 .await?;
+        } else if context.lease.out.join(".gitmodules").is_file() {
+            context.lease.notice("the folders of its submodules stay empty; `submodules: true` fetches them");
         }
         fetch_lfs(&command, self, &url).await?;
 

@@ -114,6 +114,10 @@ async fn submodules_are_fetched() {
     let bench = Bench::new();
     bench.perform(&json!({"git": {"url": outer.path(), "rev": "main", "submodules": true}})).await.unwrap();
     assert_eq!(bench.out("inner/file"), "two\n");
+    assert_eq!(bench.notices(), Vec::<String>::new());
+    let without = Bench::new();
+    without.perform(&json!({"git": {"url": outer.path(), "rev": "main"}})).await.unwrap();
+    assert!(without.notices().iter().any(|notice| notice.contains("`submodules: true` fetches them")));
 }
 
 #[tokio::test]

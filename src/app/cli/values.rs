@@ -162,8 +162,9 @@ impl FromStr for KeyValueArg {
     /// Everything after the first `=` is the value, so `filter=a=b` is `a=b`.
     fn from_str(word: &str) -> Result<Self, Self::Err> {
         let Some((key, value)) = word.split_once('=') else {
+            let written = if word.contains(':') { word.replacen(':', "=", 1) } else { format!("{word}=VALUE") };
             return Err(ErrorText::new(format_args!("`{word}` is not KEY=VALUE"))
-                .hint(format_args!("write `{word}=VALUE`; `regatta show MANIFEST` lists the parameters")));
+                .hint(format_args!("write `{written}`; `regatta show MANIFEST` lists the parameters")));
         };
         let Some(first) = key.chars().next() else {
             return Err(ErrorText::new(format_args!("`{word}` has no name before the `=`"))
@@ -310,13 +311,15 @@ mod tests {
 
     #[test]
     fn every_mistake_says_what_to_try() {
-        let hints: Vec<String> = ["system", "=h200", "sys tem=1", "2x=1", "a..b=1", "a.=1"]
+        let hints: Vec<String> = ["system", "system:x", "=h200", "sys tem=1", "2x=1", "a..b=1", "a.=1"]
             .iter()
             .map(|word| word.parse::<KeyValueArg>().expect_err("no setting").to_string())
             .collect();
         insta::assert_snapshot!(hints.join("\n"), @"
         `system` is not KEY=VALUE
           hint: write `system=VALUE`; `regatta show MANIFEST` lists the parameters
+        `system:x` is not KEY=VALUE
+          hint: write `system=x`; `regatta show MANIFEST` lists the parameters
         `=h200` has no name before the `=`
           hint: write KEY=VALUE, for example `system=h200-x8`
         `sys tem` cannot be the name of a parameter: ' ' is not allowed in it

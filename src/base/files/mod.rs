@@ -10,7 +10,7 @@ mod thread_pool;
 pub use digest::{Digest, Hasher, Sha256Of, sha256_of_file};
 
 pub use regular_file::{
-    SYSTEM_FOLDERS, is_absence, is_whole_json, metadata_if_there, open_regular, open_text, read_bytes,
+    SYSTEM_FOLDERS, foreign_text, is_absence, is_whole_json, metadata_if_there, open_regular, open_text, read_bytes,
     read_bytes_up_to, read_document, read_text, read_text_up_to, text_of,
 };
 pub use thread_pool::{cores, shared_pool};

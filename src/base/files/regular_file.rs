@@ -33,15 +33,15 @@ pub fn read_bytes(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     read_bytes_up_to(path, MOST)
 }
 
-/// The text of a JSON or YAML file that can be parsed as a whole: each value in it takes some seventy bytes of memory,
-/// however short it is in the file.
+/// The text of a JSON or YAML file of another program that can be parsed as a whole: each value in it takes some
+/// seventy bytes of memory, however short it is in the file.
 ///
 /// # Errors
 /// Those of [`read_text`], and that it has too many values.
 pub fn read_document(path: impl AsRef<Path>) -> io::Result<String> {
     /// They take some 2 GB.
     const MOST_VALUES: usize = 1 << 25;
-    let text = read_text(path)?;
+    let text = readable(foreign_text(read_bytes(path)?))?;
     if text.bytes().filter(|byte| matches!(byte, b',' | b'[' | b'{' | b'\n')).nth(MOST_VALUES).is_some() {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {MOST_VALUES} values")));
     }
@@ -92,12 +92,38 @@ pub fn text_of(bytes: Vec<u8>) -> Result<String, FromUtf8Error> {
     Ok(text)
 }
 
+/// The same of a file that another program wrote. PowerShell's `>` writes UTF-16.
+///
+/// # Errors
+/// They are neither UTF-8 nor UTF-16; the error has all of them.
+pub fn foreign_text(bytes: Vec<u8>) -> Result<String, FromUtf8Error> {
+    let number: fn([u8; 2]) -> u16 = match bytes.as_slice() {
+        [0xff, 0xfe, ..] => u16::from_le_bytes,
+        [0xfe, 0xff, ..] => u16::from_be_bytes,
+        _ => return text_of(bytes),
+    };
+    let numbers = bytes[2..].chunks_exact(2).map(|pair| number([pair[0], pair[1]]));
+    String::from_utf16(&numbers.collect::<Vec<u16>>()).or_else(|_| text_of(bytes))
+}
+
 /// The text of a regular file that has at most `most` bytes, without its byte order mark.
 ///
 /// # Errors
 /// Those of [`read_bytes_up_to`], and bytes that are not UTF-8.
 pub fn read_text_up_to(path: impl AsRef<Path>, most: u64) -> io::Result<String> {
-    text_of(read_bytes_up_to(path, most)?).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+    readable(text_of(read_bytes_up_to(path, most)?))
+}
+
+/// A text, or an error that says what its bytes are.
+fn readable(text: Result<String, FromUtf8Error>) -> io::Result<String> {
+    text.map_err(|error| {
+        let reason = match error.as_bytes() {
+            [0x1f, 0x8b, ..] => "it is compressed; `gunzip` unpacks it",
+            [b'P', b'K', 3, 4, ..] => "it is an archive; `unzip` unpacks it",
+            _ => "it is not UTF-8",
+        };
+        io::Error::new(io::ErrorKind::InvalidData, reason)
+    })
 }
 
 /// The bytes of a regular file that has at most `most`.
@@ -154,6 +180,24 @@ mod tests {
     use std::io::Write as _;
 
     use super::*;
+
+    #[test]
+    fn a_text_in_utf_16_is_read_and_a_compressed_file_is_named() {
+        let units =
+            |order: fn(u16) -> [u8; 2]| "\u{feff}{\"ä\": 1}".encode_utf16().flat_map(order).collect::<Vec<u8>>();
+        for bytes in [units(u16::to_le_bytes), units(u16::to_be_bytes)] {
+            assert_eq!(foreign_text(bytes).unwrap(), "{\"ä\": 1}");
+        }
+        // Half of a pair of surrogates is no text.
+        assert!(foreign_text(vec![0xff, 0xfe, 0x00, 0xd8]).is_err());
+        let folder = tempfile::tempdir().unwrap();
+        for (bytes, reason) in [(&b"\x1f\x8b\x08"[..], "gunzip"), (b"PK\x03\x04\xff", "unzip"), (b"\xe4", "not UTF-8")]
+        {
+            fs::write(folder.path().join("x"), bytes).unwrap();
+            let error = read_text(folder.path().join("x")).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
 
     #[test]
     fn what_has_no_end_is_refused_at_once() {

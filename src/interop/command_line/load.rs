@@ -215,6 +215,9 @@ impl TranslatedLoad {
     }
 
     pub fn bench(mut self) -> TranslatedBench {
+        // Otherwise there is no certificate to verify.
+        let has_tls = self.target.starts_with("https:");
+        self.options.retain(|(key, _)| has_tls || *key != "tls.insecure");
         let place = |key: &str| OPTIONS.in_order.iter().position(|(other, _)| other == key).unwrap_or(usize::MAX);
         self.options.sort_by_key(|(key, _)| place(key));
         let mut args = vec![self.target];

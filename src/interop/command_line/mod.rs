@@ -30,7 +30,9 @@ pub(crate) use program::{
     Env, LAUNCHER, Program, assignment, base, idle, idle_command, is_secret, prefix_reason, program, tools,
 };
 pub use shell::UnknownValue;
-pub(crate) use shell::{Variables, WrittenCommand, as_written, sequence, split, unmentioned, without_prompts};
+pub(crate) use shell::{
+    Variables, WrittenCommand, as_typed, as_written, positional, sequence, split, unmentioned, without_prompts,
+};
 pub(crate) use stage_container::{is_in_container, mounts, on_the_host, put_container, put_secret};
 pub(crate) use tool_table::{Compute, OptionRow, ToolTable};
 pub use translated_bench::{Sweep, TranslatedBench};

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::options::{Opt, Takes, read_front};
-use super::tool_table::{LauncherOptions, launchers};
+use super::tool_table::{Launcher, launchers};
 use super::translation::{ProblemKind, Translation, TranslationBuilder, TranslationError};
 use base::diag::did_you_mean;
 use base::units::is_identifier;
@@ -68,7 +68,7 @@ impl Env {
 /// Brings up the ranks of TensorRT-LLM.
 pub(crate) const LAUNCHER: &str = "trtllm-llmapi-launch";
 /// Prefixes of a command that do not change what it does, with the options that they take.
-static LAUNCHERS: LazyLock<Vec<LauncherOptions>> = LazyLock::new(|| launchers(include_str!("../tools/launchers.toml")));
+static LAUNCHERS: LazyLock<Vec<Launcher>> = LazyLock::new(|| launchers(include_str!("../tools/launchers.toml")));
 
 /// A command without what stands around it.
 pub(crate) struct Program<'a> {
@@ -88,27 +88,17 @@ pub(crate) fn program(words: &[String]) -> Result<Program<'_>, TranslationError>
     let mut around: Vec<Vec<String>> = Vec::new();
     let mut rest = words;
     while let Some((word, more)) = rest.split_first() {
-        match (assignment(word), options_of(word)) {
+        match (assignment(word), launcher(rest)) {
             // Alone it is a line of its own.
             (Some((name, value)), _) if name != "RUN_ARGS" || more.iter().any(|word| word == "make") => {
                 env.0.push((name.to_owned(), value.to_owned()));
                 rest = more;
             }
-            // `uv run …`
-            (None, None)
-                if more.len() > 1
-                    && more[0] == "run"
-                    && let Some(options) = options_of(&format!("{word} run")) =>
-            {
-                rest = command_behind(word, options, &more[1..]);
-            }
-            (_, Some(options)) => {
-                let command = command_behind(word, options, more);
-                // `timeout` has its time first.
-                let command = if word == "timeout" { command.get(1..).unwrap_or_default() } else { command };
-                let launcher = &rest[..rest.len() - command.len()];
-                if launcher.len() > 1 || word == LAUNCHER {
-                    around.push(launcher.to_vec());
+            (_, Some((launcher, words))) => {
+                let command = command_behind(word, launcher, &rest[words..]);
+                let is_named = rest.len() - command.len() > words || word == LAUNCHER;
+                if is_named && !(words == 2 && rest[1] == "run") {
+                    around.push(rest[..rest.len() - command.len()].to_vec());
                 }
                 rest = command;
             }
@@ -123,13 +113,16 @@ pub(crate) fn program(words: &[String]) -> Result<Program<'_>, TranslationError>
     Ok(Program { env, path, name, arguments, around })
 }
 
-fn options_of(launcher: &str) -> Option<&'static [Opt]> {
-    LAUNCHERS.iter().find(|(names, _)| names.iter().any(|name| name == launcher)).map(|(_, options)| options.as_slice())
+/// The launcher that words begin with, and how many of them are its name: `nice`, `uv run`, `docker exec`.
+fn launcher(words: &[String]) -> Option<(&'static Launcher, usize)> {
+    let named = |name: &str| LAUNCHERS.iter().find(|(row, _)| row.names.iter().any(|other| other == name));
+    let count = words.len().min(2);
+    (1..=count).find_map(|count| Some((named(&words[..count].join(" "))?, count)))
 }
 
 /// The words after the options of a launcher. MPI's `--mca` takes two values. The command is taken to begin right after
 /// an option that is not known here.
-fn command_behind<'a>(name: &str, table: &[Opt], words: &'a [String]) -> &'a [String] {
+fn command_behind<'a>(name: &str, (row, table): &Launcher, words: &'a [String]) -> &'a [String] {
     if name.starts_with("mpi") {
         let mut at = 0;
         while let Some(word) = words.get(at).filter(|word| word.starts_with('-')) {
@@ -150,7 +143,14 @@ fn command_behind<'a>(name: &str, table: &[Opt], words: &'a [String]) -> &'a [St
     }
     let mut builder = TranslationBuilder::default();
     let line = read_front(name, table, words, &mut builder);
-    &words[words.len() - line.behind.len()..]
+    let command = &words[words.len() - line.behind.len().max(line.plain.len())..];
+    if !row.has_operand {
+        return command;
+    }
+    // `kubectl exec POD -c NAME -- COMMAND`
+    let is_end = |word: &String| word == "--" && ["kubectl", "oc"].contains(&name);
+    let begin = command.iter().position(is_end).map_or(1, |at| at + 1);
+    command.get(begin..).unwrap_or_default()
 }
 
 /// Every option of `nsys profile` has a value, those of `ncu` have one but for a few; `taskset` has a mask or a list

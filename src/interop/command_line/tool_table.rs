@@ -64,10 +64,13 @@ struct ToolFile {
 /// Programs in front of a command.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct LauncherRow {
-    names: Vec<String>,
+pub(crate) struct LauncherRow {
+    pub names: Vec<String>,
     #[serde(default)]
     options: Vec<String>,
+    /// It has an argument of its own after its options: a time, a container.
+    #[serde(default)]
+    pub has_operand: bool,
 }
 
 /// What the options of a row do.
@@ -395,13 +398,13 @@ fn option(written: &'static str) -> Opt {
     Opt { names: Box::leak(names.split('|').collect()), takes }
 }
 
-/// The names of a program in front of commands, and its options.
-pub(crate) type LauncherOptions = (Vec<String>, Vec<Opt>);
+/// A program in front of commands, and its options.
+pub(crate) type Launcher = (&'static LauncherRow, Vec<Opt>);
 
 /// Reads the file of launchers.
-pub(crate) fn launchers(text: &'static str) -> Vec<LauncherOptions> {
+pub(crate) fn launchers(text: &'static str) -> Vec<Launcher> {
     let file: &'static ToolFile = Box::leak(Box::new(toml::from_str(text).unwrap_or_default()));
-    let launcher = |row: &'static LauncherRow| (row.names.clone(), row.options.iter().map(|row| option(row)).collect());
+    let launcher = |row: &'static LauncherRow| (row, row.options.iter().map(|row| option(row)).collect());
     file.launchers.iter().map(launcher).collect()
 }
 

@@ -60,6 +60,13 @@ pub fn import_sweep(name: &str, runs: Vec<LocatedRun>) -> Result<ImportedSweep, 
                 second: shown(&other.place),
             });
         }
+        let is_same =
+            |one: &ImportedResult, other: &ImportedResult| one.rates == other.rates && one.latency == other.latency;
+        for (at, run) in runs.iter().enumerate() {
+            if let Some(other) = runs[..at].iter().find(|other| is_same(&run.run.result, &other.run.result)) {
+                return Err(ImportError::SameRun { first: shown(&other.place), second: shown(&run.place) });
+            }
+        }
         let folder = Path::new(SWEEP_POINTS).join(format!("{number:02}-{}", file_name(&level)));
         let role = strategy(&runs[0]).filter(|_| has_idle_and_saturation).map(|kind| match kind {
             "synchronous" => PointRole::Idle,

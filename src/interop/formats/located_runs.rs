@@ -2,15 +2,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::string::FromUtf8Error;
 
 use super::printed::LOADGEN_LOG_FILES;
 use super::read::{ImportError, ImportSource, Imported, import_runs};
-use base::files::{read_bytes, read_document};
+use base::files::{foreign_text, read_bytes, read_document};
 
 /// How many levels of folders below a named folder are searched.
 const DEPTH: usize = 4;
-/// Suffixes of files that may contain what a tool printed.
-const PRINTED: [&str; 3] = ["log", "out", "txt"];
+/// Suffixes of files that may contain what a tool printed, or its table.
+const PRINTED: [&str; 4] = ["log", "out", "txt", "csv"];
 /// The largest log that is searched for printed results; a server's log can fill a disk.
 const MAX_PRINTED: u64 = 64 << 20;
 
@@ -52,7 +53,7 @@ pub fn locate_runs(paths: &[PathBuf]) -> Result<LocatedRuns, ImportError> {
                 }
                 // Files that are no results, and accuracy runs beside the performance runs of a submission.
                 Err(ImportError::Unknown { .. }) => {}
-                Err(error @ ImportError::AccuracyRun { .. }) => none = error,
+                Err(error @ (ImportError::AccuracyRun { .. } | ImportError::Empty { .. })) => none = error,
                 Err(error) => return Err(error),
             }
         }
@@ -170,7 +171,8 @@ fn read(files: &[PathBuf]) -> Result<Vec<ImportSource>, ImportError> {
     let source = |path: &PathBuf| {
         // A log may contain bytes that another program wrote.
         let text = if has_end(path, &PRINTED) {
-            read_bytes(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            let lossy = |error: FromUtf8Error| String::from_utf8_lossy(error.as_bytes()).into_owned();
+            read_bytes(path).map(|bytes| foreign_text(bytes).unwrap_or_else(lossy))
         } else {
             read_document(path)
         };

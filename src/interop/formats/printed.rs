@@ -50,7 +50,11 @@ fn tables(text: &str) -> Vec<Value> {
     let rows = &FileFormat::named("vLLM bench serve, printed").labels;
     let mut list = Vec::new();
     let (mut table, mut is_table) = (Map::new(), false);
+    // In the log of a job or of containers each line begins with a name or a time.
+    let title = text.lines().find(|line| line.contains(TABLE)).unwrap_or_default();
+    let front = title.split('=').next().unwrap_or_default();
     for line in text.lines() {
+        let line = if has_front(line, front) { &line[front.len()..] } else { line };
         // In a comment or a quotation, and after a bar of progress.
         let line = line.rsplit('\r').next().unwrap_or(line).trim_matches([' ', '\t', '#', '>']);
         if line.contains(TABLE) || is_table && line.len() > 20 && line.bytes().all(|byte| byte == b'=') {
@@ -77,20 +81,42 @@ fn tables(text: &str) -> Vec<Value> {
     list
 }
 
+/// Whether a line begins like another one, but for its digits.
+fn has_front(line: &str, front: &str) -> bool {
+    let is_alike = |(one, other): (u8, u8)| one == other || one.is_ascii_digit() && other.is_ascii_digit();
+    line.is_char_boundary(front.len()) && line.bytes().zip(front.bytes()).all(is_alike)
+}
+
 /// The title of the tables that GenAI-Perf and AIPerf print.
 pub(super) const METRICS: &str = "LLM Metrics";
+/// The beginning of their CSV files.
+pub(super) const METRICS_CSV: &str = "Metric,";
 
 /// Each table of a text that GenAI-Perf or AIPerf printed, as the object that it saves: `Request Latency (ms)` with a
 /// column `avg` is `/request_latency/avg`.
 pub(super) fn metric_tables(text: &str) -> Vec<ImportedNumbers> {
-    let parts: Vec<&str> = text.split(METRICS).collect();
+    let is_csv = text.starts_with(METRICS_CSV);
+    let rows = if is_csv { csv_rows(text) } else { String::new() };
+    let parts = if is_csv { vec!["", &rows] } else { text.split(METRICS).collect() };
     let numbers = |parts: &[&str]| {
-        let is_aiperf = parts[0].trim_end_matches(['|', ' ']).ends_with(" AIPerf");
+        // AIPerf's CSV has standard deviations.
+        let is_aiperf = parts[0].trim_end_matches(['|', ' ']).ends_with(" AIPerf")
+            || is_csv && parts[1].lines().next().is_some_and(|columns| columns.ends_with("|std|"));
         let table = metric_table(parts[1]);
         let format = FileFormat::named(if is_aiperf { "AIPerf, printed" } else { "GenAI-Perf, printed" });
         table.get("request_latency").is_some().then(|| format.numbers(&table, &table))
     };
     parts.windows(2).filter_map(numbers).collect()
+}
+
+/// The rows of a CSV file as those of a printed table. Commas in quotes are those of thousands.
+fn csv_rows(text: &str) -> String {
+    let row = |line: &str| {
+        let parts = line.split('"').enumerate();
+        let cells = parts.map(|(n, part)| if n % 2 == 0 { part.replace(',', "|") } else { part.to_owned() });
+        format!("|{}|\n", cells.collect::<String>())
+    };
+    text.lines().filter(|line| !line.trim().is_empty()).map(row).collect()
 }
 
 /// The rows of the first table in a text.
@@ -257,6 +283,34 @@ Mean E2EL (ms):                          9000.5
         assert_eq!((numbers.tool, numbers.output_tokens), (Tool::SglangChat, Some(400.0)));
         assert_eq!(Value::Object(numbers.requested), json!({ "request_rate": 8.0, "backend": "sglang-oai" }));
         assert_eq!(numbers.stats[3].1.p90, Some(9000.0));
+    }
+
+    #[test]
+    fn a_table_in_a_log_whose_lines_begin_with_a_name_or_a_time_is_read() {
+        let title = TABLES.find("====").unwrap();
+        let end = title + TABLES[title..].find("\n#").unwrap();
+        let plain = tables(&TABLES[title..end]);
+        for front in ["bench-1  | ", "0: ", "\u{1b}[36mbench |\u{1b}[0m ", "2026-06-01T10:00:0N.12NZ ", "[pod/x/y] "] {
+            let lines = TABLES[title..end].lines().enumerate();
+            let log: String =
+                lines.map(|(n, line)| format!("{}{line}\n", front.replace('N', &(n % 10).to_string()))).collect();
+            assert_eq!(tables(&log), plain, "{front}");
+        }
+        assert_eq!(plain[0]["completed"], 32.0);
+    }
+
+    #[test]
+    fn the_csv_of_genai_perf_and_aiperf_has_the_numbers_of_the_table() {
+        let csv = "Metric,avg,min,max,p99,p50\r\nTime To First Token (ms),12.42,8.53,18.19,18.01,11.69\r\n\
+            Request Latency (ms),\"1,027.62\",10.27,47.37,47.05,27.35\r\n\r\nMetric,Value\r\n\
+            Request Throughput (per sec),36.87\r\nRequest Count (count),24\r\n";
+        let [numbers]: [ImportedNumbers; 1] = metric_tables(csv).try_into().expect("a table");
+        assert_eq!((numbers.tool, numbers.requests_per_s, numbers.ok), (Tool::GenAiPerf, Some(36.87), Some(24.0)));
+        let stats: Vec<_> = numbers.stats.iter().map(|(_, stats)| (stats.mean, stats.p99)).collect();
+        assert_eq!((stats[0], stats[2]), ((Some(12.42), Some(18.01)), (Some(1027.62), Some(47.05))));
+        let aiperf = csv.replace("p99,p50", "p50,std");
+        assert_eq!(metric_tables(&aiperf)[0].tool, Tool::AiPerf);
+        assert!(metric_tables("Metric,avg\nPower (W),1\n").is_empty());
     }
 
     #[test]

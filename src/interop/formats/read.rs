@@ -57,6 +57,14 @@ pub enum ImportError {
     SameLevel { level: String, first: String, second: String },
     #[error("{file} is of an accuracy run, in which LoadGen measures nothing")]
     AccuracyRun { file: String },
+    #[error("{name} is empty")]
+    Empty { name: String },
+    #[error("{file} ends in the middle of its JSON: it was cut off, or its tool still writes it")]
+    CutOff { file: String },
+    #[error("{file} has the result of a run without a number: neither a rate nor a latency")]
+    NoNumbers { file: String },
+    #[error("{first} and {second} have the same numbers: they are one run, to be named once")]
+    SameRun { first: String, second: String },
     #[error("{file} cannot be read: {source}")]
     Json { file: String, source: serde_json::Error },
     #[error("cannot read {}: {source}", path.display())]
@@ -76,7 +84,10 @@ impl ImportError {
             }
             Self::SameLevel { .. } => "import each folder of runs by itself, and compare the sweeps".to_owned(),
             Self::AccuracyRun { .. } => "import the folder of the performance run".to_owned(),
-            Self::Json { .. } | Self::File { .. } => return None,
+            Self::NoNumbers { .. } => "a run that ended early has none; texts and `1,5` are not numbers".to_owned(),
+            Self::Empty { .. } | Self::SameRun { .. } | Self::CutOff { .. } | Self::Json { .. } | Self::File { .. } => {
+                return None;
+            }
         })
     }
 }
@@ -153,9 +164,16 @@ pub fn import_runs(name: &str, sources: &[ImportSource]) -> Result<Vec<(String, 
     }
     attach(&mut runs, records);
     if runs.is_empty() {
-        return Err(ImportError::Unknown { name: name.to_owned() });
+        let is_empty = !sources.is_empty() && sources.iter().all(|source| source.text.trim().is_empty());
+        let name = name.to_owned();
+        return Err(if is_empty { ImportError::Empty { name } } else { ImportError::Unknown { name } });
     }
-    Ok(runs.into_iter().filter_map(|run| imported(name, run)).collect())
+    let runs: Vec<(String, Imported)> = runs.into_iter().filter_map(|run| imported(name, run)).collect();
+    let has_number = |run: &Imported| !(run.result.latency.is_empty() && run.result.rates.is_empty());
+    match runs.iter().find(|(_, run)| !has_number(run)) {
+        Some((file, _)) => Err(ImportError::NoNumbers { file: file.clone() }),
+        None => Ok(runs),
+    }
 }
 
 /// The summary of a run of evalscope, with the percentiles that it writes into a file of their own.
@@ -228,7 +246,7 @@ fn read(source: &ImportSource) -> Result<Vec<FoundRun>, ImportError> {
     if !is_json && text.contains(printed::OVERVIEW) {
         return Ok(FoundRun::with_numbers(printed::overviews(text)));
     }
-    if !is_json && text.contains(printed::METRICS) {
+    if !is_json && (text.contains(printed::METRICS) || text.starts_with(printed::METRICS_CSV)) {
         let tables = printed::metric_tables(text);
         if !tables.is_empty() {
             return Ok(FoundRun::with_numbers(tables));
@@ -253,6 +271,7 @@ fn read(source: &ImportSource) -> Result<Vec<FoundRun>, ImportError> {
             Ok(vec![FoundRun::with_requests(records::aiperf(&values))])
         }
         Ok(values) => Ok(values.iter().flat_map(runs_of_object).collect()),
+        Err(error) if is_json && error.is_eof() => Err(ImportError::CutOff { file: source.name.clone() }),
         Err(error) if is_json => Err(ImportError::Json { file: source.name.clone(), source: error }),
         Err(_) if !is_yaml(&source.name) => Ok(Vec::new()),
         Err(_) => Ok(serde_yaml::from_str::<Value>(&text).map(|value| runs_of_object(&value)).unwrap_or_default()),

@@ -139,7 +139,7 @@ impl GuideLlmRun {
         let target = target.trim_end_matches('/');
         // It adds /v1 to an address that has it not.
         load.address(target.strip_suffix("/v1").unwrap_or(target), usual, usual);
-        if target.starts_with("https://") && !self.verifies_certificate {
+        if !self.verifies_certificate {
             load.flag("tls.insecure");
         }
         if let Some(model) = &self.model {

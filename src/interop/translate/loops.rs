@@ -3,11 +3,17 @@
 use crate::command_line::{WrittenCommand, sequence};
 use base::units::is_identifier;
 
-/// The variable and the values of `for NAME in VALUE…`, where they are all in the text.
+/// Words of the shell that a command may follow.
+pub(super) const OPENING: [&str; 5] = ["do", "then", "else", "{", "!"];
+/// A loop over more values is not written out.
+const MOST_VALUES: usize = 64;
+
+/// The variable and the values of `for NAME in VALUE…` and `for ((…))`, where they are all in the text.
 pub(super) fn for_loop(text: &str) -> Option<(String, Vec<String>)> {
-    /// A loop over more values is not written out.
-    const MOST_VALUES: usize = 64;
-    let words = shlex::split(text)?;
+    let words: Vec<String> = shlex::split(text)?.into_iter().skip_while(|word| OPENING.contains(&&**word)).collect();
+    if let Some(head) = words.join(" ").strip_prefix("for ((").and_then(|rest| rest.strip_suffix("))")) {
+        return counted(&head.replace(' ', ""));
+    }
     let [first, name, between, values @ ..] = words.as_slice() else { return None };
     if first != "for" || between != "in" || values.is_empty() {
         return None;
@@ -19,6 +25,28 @@ pub(super) fn for_loop(text: &str) -> Option<(String, Vec<String>)> {
         None => values.to_vec(),
     };
     (values.len() <= MOST_VALUES).then(|| (name.clone(), values))
+}
+
+/// The variable and its values in `N=1;N<=8;N*=2`.
+fn counted(head: &str) -> Option<(String, Vec<String>)> {
+    let [first, condition, step]: [&str; 3] = head.split(';').collect::<Vec<_>>().try_into().ok()?;
+    let (name, first) = first.split_once('=')?;
+    let limit = condition.strip_prefix(name)?;
+    let last = match limit.strip_prefix("<=") {
+        Some(last) => last.parse::<u64>().ok()?,
+        None => limit.strip_prefix('<')?.parse::<u64>().ok()?.checked_sub(1)?,
+    };
+    let step = step.replace(name, "");
+    let (factor, addend) = match step.split_at_checked(2)? {
+        ("++", "") => (1, 1),
+        ("+=", by) => (1, by.parse().ok()?),
+        ("*=", by) => (by.parse().ok()?, 0),
+        _ => return None,
+    };
+    let next = |value: &u64| value.checked_mul(factor)?.checked_add(addend);
+    let values = std::iter::successors(first.parse().ok(), next).take_while(|value| *value <= last);
+    let values: Vec<String> = values.take(MOST_VALUES + 1).map(|value| value.to_string()).collect();
+    (!values.is_empty() && values.len() <= MOST_VALUES).then(|| (name.to_owned(), values))
 }
 
 /// `{1..8}`, `{1..9..2}` and `{1,8,64}`.
@@ -39,7 +67,7 @@ fn braces(values: &[String]) -> Option<Vec<String>> {
 /// How many commands after the first one a loop ends that only waits: `until curl …/ready; do sleep 1; done`.
 pub(super) fn waiting_loop(commands: &[WrittenCommand]) -> Option<usize> {
     const WAITS: [&str; 10] = ["curl", "wget", "nc", "grep", "sleep", "echo", "true", "[", "[[", "test"];
-    let first = &commands.first()?.text;
+    let first = commands.first()?.text.trim_start_matches("do ");
     if !first.starts_with("until ") && !first.starts_with("while ") {
         return None;
     }
@@ -54,7 +82,7 @@ pub(super) fn waiting_loop(commands: &[WrittenCommand]) -> Option<usize> {
 pub(super) fn end_of_loop(commands: &[WrittenCommand]) -> Option<usize> {
     let mut open = 0_usize;
     for (at, command) in commands.iter().enumerate() {
-        let words = command.text.split_whitespace().find(|word| !["do", "then", "else"].contains(word));
+        let words = command.text.split_whitespace().find(|word| !OPENING.contains(word));
         match words {
             Some("for" | "while" | "until" | "select") => open += 1,
             Some("done") => open = open.checked_sub(1)?,
@@ -63,6 +91,36 @@ pub(super) fn end_of_loop(commands: &[WrittenCommand]) -> Option<usize> {
         if open == 0 {
             return Some(at);
         }
+    }
+    None
+}
+
+/// A function that is defined here: its name, its commands, and how many commands after the first one it ends.
+pub(super) fn function(commands: &[WrittenCommand]) -> Option<(String, Vec<WrittenCommand>, usize)> {
+    let first = commands.first()?;
+    let text = first.text.strip_prefix("function ").unwrap_or(&first.text).trim_start();
+    let (name, rest) = match text.split_once("()") {
+        Some((name, rest)) => (name, rest),
+        None if first.text.starts_with("function ") => text.split_once(char::is_whitespace).unwrap_or((text, "")),
+        None => return None,
+    };
+    let rest = rest.trim_start();
+    let begin = usize::from(rest.is_empty());
+    let opened = if begin == 0 { rest } else { commands.get(1)?.text.as_str() };
+    let mut body =
+        vec![WrittenCommand { text: opened.strip_prefix('{')?.trim().to_owned(), ..commands[begin].clone() }];
+    let mut open = 1_usize;
+    for (at, command) in commands.iter().enumerate().skip(begin + 1) {
+        match command.text.split_whitespace().find(|word| *word == "{" || !OPENING.contains(word)) {
+            Some("{") => open += 1,
+            Some("}") => open -= 1,
+            _ => {}
+        }
+        if open == 0 {
+            body.retain(|command| !command.text.is_empty());
+            return is_identifier(name.trim()).then(|| (name.trim().to_owned(), body, at));
+        }
+        body.push(command.clone());
     }
     None
 }
@@ -85,6 +143,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_function_has_its_commands_and_an_end() {
+        let read = |text: &str| {
+            let commands = crate::command_line::split(text).expect("quotes are closed");
+            let (name, body, end) = function(&commands)?;
+            let body: Vec<String> = body.into_iter().map(|command| command.text).collect();
+            Some((name, body.join("; "), commands[end..].len()))
+        };
+        let expected = |name: &str, body: &str, rest: usize| Some((name.to_owned(), body.to_owned(), rest));
+        assert_eq!(read("f() {\n  a 1\n  { b; }\n}\nf x\n"), expected("f", "a 1; { b; }", 2));
+        assert_eq!(read("function f { a; if b; then { c; }; fi; }"), expected("f", "a; if b; then { c; }; fi", 1));
+        assert_eq!(read("function f()\n{\na\n}\n"), expected("f", "a", 1));
+        for other in ["f() {\na\n", "f x", "python -c 'print()'", "f() ( a )"] {
+            assert_eq!(read(other), None, "{other}");
+        }
+    }
+
+    #[test]
     fn values_of_a_loop_are_those_that_the_shell_would_count() {
         let values = |text: &str| for_loop(text).map(|(_, values)| values.join(" "));
         for (text, expected) in [
@@ -92,6 +167,13 @@ mod tests {
             ("for c in {1..3}", Some("1 2 3")),
             ("for c in {1..7..3}", Some("1 4 7")),
             ("for c in {1,8}", Some("1 8")),
+            ("do for c in 1 8", Some("1 8")),
+            ("for (( c=1; c<=8; c*=2 ))", Some("1 2 4 8")),
+            ("for ((c = 0; c < 3; c++))", Some("0 1 2")),
+            ("for ((c=4; c<=12; c+=4))", Some("4 8 12")),
+            ("for ((c=1; c<=$N; c++))", None),
+            ("for ((c=1; c<=900; c++))", None),
+            ("for ((;;))", None),
             ("for c in {{list}}", None),
             ("for f in *.json", None),
         ] {

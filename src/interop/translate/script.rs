@@ -7,18 +7,18 @@ mod joined;
 mod tests;
 mod written_files;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
 use super::command::{NOT_RUN, Surroundings, translate};
-use super::loops::{array, end_of_loop, for_loop, waiting_loop};
+use super::loops::{OPENING, array, end_of_loop, for_loop, function, waiting_loop};
 use super::stage_names::{unique, with_unique_names};
 use super::unknown_values::{with_every_value, with_variables_named};
 use crate::command_line::{
     ProblemKind, ScriptBench, StartedServer, TargetMatch, TranslatedScript, Translation, TranslationBuilder,
-    TranslationError, TranslationKind, UntranslatedOption, Variables, WrittenCommand, as_written, assignment, base,
-    idle, match_target, on_the_host, program, put_container, read_outputs, split, tools, without_prompts,
+    TranslationError, TranslationKind, UntranslatedOption, Variables, WrittenCommand, as_typed, as_written, assignment,
+    base, idle, match_target, on_the_host, program, put_container, read_outputs, split, tools, without_prompts,
 };
 use crate::nvidia_smi;
 use crate::slurm::{directives, job_options};
@@ -81,8 +81,14 @@ struct Script {
     whole: TranslatedScript,
     /// Its stages, and the place of the command that each is of.
     places: Vec<(String, String)>,
-    /// Functions that it defines.
-    functions: BTreeSet<String>,
+    /// Functions that it defines and that are not being read, with their commands.
+    functions: BTreeMap<String, Vec<WrittenCommand>>,
+    /// Those that a command called.
+    called: BTreeSet<String>,
+    /// How many conditions are open here.
+    conditions: usize,
+    /// The values of variables that a condition sets.
+    alternatives: BTreeMap<String, BTreeSet<String>>,
     /// Files that it writes and no translation has yet.
     files: Vec<WrittenFile>,
     /// Servers that it started, in its order.
@@ -107,7 +113,11 @@ struct Script {
 impl Script {
     /// Reads the commands of a text.
     fn text(&mut self, text: &str) -> Result<(), TranslationError> {
-        let text = &*without_prompts(text, &|name| tools().any(|tool| tool == name));
+        let typed = as_typed(text);
+        if typed != text {
+            self.builder.note("typographic dashes and quotes are read as `--`, `\"` and `'`");
+        }
+        let text = &*without_prompts(&typed, &|name| tools().any(|tool| tool == name));
         let commands = split(text).map_err(|line| {
             let error = TranslationError::new(ProblemKind::OpenQuote);
             match &self.name {
@@ -127,12 +137,17 @@ impl Script {
     /// Reads commands in their order; those of a loop over values that the text has, once for each value.
     fn all(&mut self, commands: &[WrittenCommand], depth: usize) {
         /// Loops in loops of more than these are not followed.
-        const DEEPEST: usize = 4;
+        const DEEPEST: usize = 8;
         let mut at = 0;
         while let Some(command) = commands.get(at) {
             self.read += 1;
             if self.read > MOST_COMMANDS {
                 return self.builder.push_error(ProblemKind::TooManyInLoops { most: MOST_COMMANDS });
+            }
+            if let Some((name, body, length)) = function(&commands[at..]) {
+                self.functions.insert(name, body);
+                at += length + 1;
+                continue;
             }
             let text = self.variables.expand(&command.text);
             let followed = for_loop(&text)
@@ -162,7 +177,7 @@ impl Script {
                 at += length + 1;
                 continue;
             }
-            self.command(command);
+            self.command(command, depth);
             at += 1;
         }
     }
@@ -174,7 +189,7 @@ impl Script {
         }
     }
 
-    fn command(&mut self, command: &WrittenCommand) {
+    fn command(&mut self, command: &WrittenCommand, depth: usize) {
         let place = self.place(command);
         let text = self.variables.expand(&command.text);
         if let Some((name, values)) = array(&text) {
@@ -184,10 +199,11 @@ impl Script {
             return self.problems(&place, TranslationError::new(ProblemKind::OpenQuote));
         };
         self.keywords(&place, &mut words);
-        if let [only] = words.as_slice()
-            && self.functions.contains(only)
+        if let Some((name, arguments)) = words.split_first()
+            && self.functions.contains_key(name)
         {
-            return;
+            let has_all = ["$@", "$*"].iter().any(|all| command.text.contains(all));
+            return self.call(name, Some(arguments).filter(|_| !has_all), depth + 1);
         }
         let is_setting =
             words.first().is_some_and(|word| ["export", "declare", "local", "readonly"].contains(&word.as_str()));
@@ -219,14 +235,30 @@ impl Script {
     fn set(&mut self, name: &str, value: &str, between: &str) {
         match name.strip_suffix('+') {
             Some(name) => self.variables.append(name, between, value),
-            None => self.variables.set(name, value),
+            None => {
+                if self.conditions > 0 {
+                    let values = self.alternatives.entry(name.to_owned()).or_default();
+                    values.extend(self.variables.values.get(name).cloned());
+                    values.insert(value.to_owned());
+                }
+                self.variables.set(name, value);
+            }
         }
     }
 
     /// Words of the shell in front of a command: what is behind them is read, once.
     fn keywords(&mut self, place: &str, words: &mut Vec<String>) {
-        const LOOPS: [&str; 6] = ["for", "while", "until", "if", "case", "select"];
-        const AROUND: [&str; 9] = ["do", "done", "then", "else", "fi", "esac", "{", "}", "!"];
+        const LOOPS: [&str; 7] = ["for", "while", "until", "if", "elif", "case", "select"];
+        const CLOSING: [&str; 4] = ["done", "fi", "esac", "}"];
+        if words.first().is_some_and(|word| word.starts_with("((")) {
+            words.clear();
+        }
+        let is_around = |word: &String| OPENING.contains(&&**word) || CLOSING.contains(&&**word);
+        let count = words.iter().take_while(|word| is_around(word)).count();
+        for word in words.drain(..count) {
+            self.conditions = self.conditions.saturating_sub(usize::from(["fi", "esac"].contains(&&*word)));
+        }
+        self.conditions += usize::from(words.first().is_some_and(|word| ["if", "case"].contains(&&**word)));
         if words.first().is_some_and(|word| LOOPS.contains(&word.as_str())) {
             let head = words.join(" ");
             let reason = "loops and conditions are not followed, their commands are read once: `foreach` and `when` of \
@@ -234,12 +266,6 @@ impl Script {
             self.not_followed.push(UntranslatedOption::new(format!("{place}: {head}"), reason));
             words.clear();
         }
-        if let Some(name) = defined_function(words) {
-            self.builder.note(format!("the commands of the function `{name}` are read once, where it is defined"));
-            self.functions.insert(name);
-        }
-        let count = words.iter().take_while(|word| AROUND.contains(&word.as_str())).count();
-        words.drain(..count);
     }
 
     /// Follows `cd`; whether it was one.
@@ -466,6 +492,8 @@ impl Script {
     }
 
     fn into_translation(mut self) -> Result<Translation, TranslationError> {
+        self.call_others();
+        self.report_alternatives();
         self.repository();
         self.place_files();
         let mut exported = self.without_a_place();
@@ -476,6 +504,8 @@ impl Script {
             if !self.builder.problems.is_empty() {
                 return Err(with_variables_named(self.builder.problems, &unknown));
             }
+            self.builder.notes.retain(|note| !only.notes.contains(note));
+            only.notes.append(&mut self.builder.notes);
             only.unknown.extend(unknown);
             only.places = self.places;
             only.untranslated.append(&mut self.not_followed);
@@ -546,15 +576,6 @@ impl Script {
         }
         Ok(translation)
     }
-}
-
-/// Takes `NAME()` or `function NAME` out of the front of a command.
-fn defined_function(words: &mut Vec<String>) -> Option<String> {
-    let has_keyword = words.first().is_some_and(|word| word == "function");
-    let name = words.get(usize::from(has_keyword))?;
-    let name = name.strip_suffix("()").or_else(|| has_keyword.then_some(name.as_str()))?.to_owned();
-    words.drain(..=usize::from(has_keyword));
-    Some(name)
 }
 
 /// Programs whose environment variables select what they do, so they get every exported variable.

@@ -5,7 +5,7 @@ pub mod out_of_memory;
 
 pub use confinement::run_confined;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use crate::container::{self, ContainerRunError, TaskContainer};
 use crate::remote::slurm::srun_container_argv;
 use base::event::{Event, Failure, FailureKind, GpuId, RunId, Stop};
 use base::files::read_bytes;
-use base::units::plain_path;
+use base::units::{is_identifier, plain_path};
 use exec::process::{self, AttemptLog, ConfinementError, ExitKind, ProcessCommand, ProcessExit, SpawnError};
 use plan::manifest::model::{SlurmContainer, input_variable};
 use runner::{Lease, secret_values};
@@ -105,6 +105,15 @@ impl TaskContext {
             for path in undeclared(&text, &lease.out, &lease.project, self.state(), &lease.assignment.inputs) {
                 let name = path.strip_prefix(&lease.project).unwrap_or(&path).display();
                 lease.notice(format!("{name} is not under its `inputs:`, so a change to it would not be seen"));
+            }
+            let declared = self.names();
+            let is_known = |name: &str| declared.iter().any(|other| other == name);
+            let names = undeclared_variables(&text).into_iter();
+            for name in names.filter(|name| !is_known(name) && std::env::var_os(name).is_some()) {
+                lease.notice(format!(
+                    "${name} is read from the environment, so a change to it would not be seen; a parameter with `env: \
+                    {name}` is part of the key"
+                ));
             }
         }
     }
@@ -254,6 +263,18 @@ pub fn signal_name(signal: i32) -> String {
 // the project, because a stage runs in its own empty folder; this looks for the other way, paths written out. It reads
 // the command's text, so what a script opens by itself stays unseen.
 
+/// Names of the variables that a text reads and does not set, without those that every session has.
+fn undeclared_variables(text: &str) -> BTreeSet<&str> {
+    const USUAL: &str = " CUDA_VISIBLE_DEVICES HOME HOSTNAME LANG LOGNAME PATH PWD SHELL TERM TMPDIR UID USER ";
+    let end = |rest: &str| rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+    let names = text.split('$').skip(1).map(|rest| rest.strip_prefix('{').unwrap_or(rest));
+    let is_set = |name: &str| {
+        let settings = [format!("{name}="), format!("for {name} "), format!("read {name}")];
+        settings.iter().any(|setting| text.contains(setting)) || USUAL.contains(&format!(" {name} "))
+    };
+    names.map(|rest| &rest[..end(rest)]).filter(|name| is_identifier(name) && !is_set(name)).collect()
+}
+
 /// Paths below `project` (but not below `state`) that the text names, that exist, and that no input covers; sorted.
 fn undeclared(
     text: &str,
@@ -283,6 +304,14 @@ fn undeclared(
 #[cfg(test)]
 mod undeclared_files_tests {
     use super::*;
+
+    #[test]
+    fn variables_that_a_text_reads_and_does_not_set_are_named() {
+        let names = |text: &str| undeclared_variables(text).into_iter().collect::<Vec<_>>().join(" ");
+        assert_eq!(names("A=1; echo $A ${MODEL:-x} \"$TP\" $TP $1 $$ $(date) $HOME"), "MODEL TP");
+        assert_eq!(names("for F in a b; do read LINE; echo $F $LINE; done"), "");
+        assert_eq!(names("no variables at all"), "");
+    }
 
     #[test]
     fn only_what_exists_in_the_project_and_is_no_input_is_named() {

@@ -1,96 +1,11 @@
-//! What goes wrong when vLLM or SGLang starts, by their messages: which of their options to change, and how far. From
-//! the special to the general.
+//! Sentences on memory that is missing when vLLM starts: which of its options to change, and how far.
 
 use super::shortage::Shortage;
-use super::{Diagnosis, Log, Row, after, gib, leading_token, number};
+use super::{Diagnosis, Log, after, gib, leading_token, number};
 use base::event::MemoryKind;
 
-pub const TABLE: &[Row] =
-    &[
-        (&["no available memory for the cache blocks"], no_cache),
-        (&["to serve at least one request with the model's max seq len"], cache_too_small),
-        (&["is larger than the maximum number of tokens that can be stored in kv cache"], cache_holds_fewer_tokens),
-        (&["is less than desired gpu memory utilization"], memory_in_use),
-        (&["cuda out of memory occurred when warming up sampler"], |log, _| {
-            Diagnosis::new("the GPU has too little memory for the sampler of this many sequences")
-                .hint(format!("lower max_num_seqs or gpu_memory_utilization ({} now)", utilization(log)))
-        }),
-        (&["not enough memory. please try to increase --mem-fraction-static"], |_, _| {
-            Diagnosis::new("the weights leave no memory for the KV cache")
-                .hint("raise mem_fraction_static or tp_size, or take smaller weights (quantization: fp8)")
-        }),
-        (&["you are trying to access a gated repo", "access to model "], |log, _| {
-            let model = log.after("Access to model ").map_or("the model", leading_token);
-            Diagnosis::new(format!("{model} is gated at Hugging Face, and this user may not read it")).hint(
-            "accept its license on its page, and set HF_TOKEN; the stage needs `secrets: [HF_TOKEN]` in a container",
-        )
-        }),
-        (&["are not supported for now"], |_, line| {
-            let name =
-                after(line, "Model architectures ").map(|rest| rest.trim_start_matches(['[', '\''])).map(leading_token);
-            Diagnosis::new(format!("this vLLM does not know the model's architecture {}", name.unwrap_or_default()))
-                .hint("take a newer vLLM, or `options: { model_impl: transformers }`")
-        }),
-        (
-            &[
-                "invalid repository id or local directory specified",
-                "is not a valid model identifier",
-                "does not appear to have a file named config.json",
-            ],
-            |_, line| {
-                Diagnosis::new(format!("there is no such model: {}", line.trim())).hint(
-                "`model` is a folder with a config.json, or a name at Hugging Face; a folder must be there where the \
-                    server runs",
-            )
-            },
-        ),
-        (
-            &[
-                "we couldn't connect to 'https://huggingface.co'",
-                "localentrynotfounderror",
-                "offlinemodeisenabled",
-                "cannot reach https://huggingface.co",
-            ],
-            |_, _| {
-                Diagnosis::new("the model is not in this machine's cache, and Hugging Face cannot be reached")
-                    .hint("fetch it where there is a network (a `weights:` stage), or name a folder that has it")
-            },
-        ),
-        (&["is greater than the derived max_model_len"], |_, line| {
-            let most = after(line, "max_model_len (").and_then(|rest| after(rest, "=")).map(leading_token);
-            Diagnosis::new("max_model_len is more than the model was made for").hint(most.map_or_else(
-                || "lower max_model_len".to_owned(),
-                |most| format!("set max_model_len to {most} or less"),
-            ))
-        }),
-        (&["must be divisible by tensor parallel size"], |_, line| {
-            let reason = after(line, "ValueError: ").unwrap_or(line).trim();
-            Diagnosis::new(format!("the model cannot be divided so: {reason}"))
-                .hint("choose a tensor_parallel_size that divides the number of attention heads")
-        }),
-        (&["is larger than the number of available gpus"], |_, line| {
-            let number_in_brackets = |marker| after(line, marker).map(leading_token).unwrap_or_default();
-            let (world, there) = (number_in_brackets("World size ("), number_in_brackets("available GPUs ("));
-            Diagnosis::new(format!("one server needs {world} GPUs, and it sees {there}")).hint(
-            "give the stage as many `gpus` as all its servers need, and do not set CUDA_VISIBLE_DEVICES under `env`",
-        )
-        }),
-        (&["bfloat16 is only supported on gpus"], |_, _| {
-            Diagnosis::new("this GPU has no bfloat16").hint("set `dtype: float16`")
-        }),
-        (&["error while attempting to bind on address", "[errno 98] address already in use"], |_, _| {
-            Diagnosis::new("another program listens on the server's port")
-                .hint("`ss -ltnp` names it; end it, or leave `port` out to get a free one")
-        }),
-        (&["error: unrecognized arguments:"], |_, line| {
-            let unknown = after(line, "unrecognized arguments:").unwrap_or_default().trim();
-            Diagnosis::new(format!("the server does not know {unknown}"))
-                .hint("this version has other options: `--help=all` of the server lists them")
-        }),
-    ];
-
 /// `ValueError: No available memory for the cache blocks.`
-fn no_cache(log: &Log<'_>, _: &str) -> Diagnosis {
+pub fn no_cache(log: &Log<'_>, _: &str) -> Diagnosis {
     let weights = log.after("Model loading took ").and_then(gib);
     let missing = log.after("Available KV cache memory: -").and_then(gib);
     let mut cause = "nothing of the GPU's memory is left for the KV cache".to_owned();
@@ -111,7 +26,7 @@ fn no_cache(log: &Log<'_>, _: &str) -> Diagnosis {
 /// `To serve at least one request with the model's max seq len (131072), (16.00 GiB KV cache is needed, which is larger
 /// than the available KV cache memory (9.31 GiB). Based on the available memory, the estimated maximum model length is
 /// 76256.`
-fn cache_too_small(log: &Log<'_>, line: &str) -> Diagnosis {
+pub fn cache_too_small(log: &Log<'_>, line: &str) -> Diagnosis {
     let length = after(line, "max seq len (").map(leading_token).unwrap_or_default();
     let need = after(line, "), (").and_then(gib);
     let have = after(line, "cache memory (").and_then(gib);
@@ -137,23 +52,9 @@ fn cache_too_small(log: &Log<'_>, line: &str) -> Diagnosis {
     }
 }
 
-/// Older ones: `The model's max seq len (131072) is larger than the maximum number of tokens that can be stored in KV
-/// cache (59136).`
-fn cache_holds_fewer_tokens(log: &Log<'_>, line: &str) -> Diagnosis {
-    let length = after(line, "max seq len (").map(leading_token).unwrap_or_default();
-    let most = after(line, "stored in KV cache (").map(leading_token).unwrap_or_default();
-    Diagnosis {
-        cause: format!("the KV cache holds {most} tokens, and one sequence of max_model_len {length} needs more"),
-        hint: format!(
-            "set max_model_len to {most} or less, or raise gpu_memory_utilization ({} now) or tensor_parallel_size",
-            utilization(log)
-        ),
-    }
-}
-
 /// `Free memory on device cuda:0 (60.1/79.1 GiB) on startup is less than desired GPU memory utilization (0.9, 71.2
 /// GiB).`
-fn memory_in_use(_: &Log<'_>, line: &str) -> Diagnosis {
+pub fn memory_in_use(_: &Log<'_>, line: &str) -> Diagnosis {
     let sizes = after(line, "Free memory on device").and_then(|rest| after(rest, "("));
     let free = sizes.and_then(number);
     let total = sizes.and_then(|rest| after(rest, "/")).and_then(number);

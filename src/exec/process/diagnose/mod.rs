@@ -7,131 +7,73 @@ mod shortage;
 #[cfg(test)]
 mod tests;
 
-use self::CauseMatcher::{Code, Signal, Text};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
 use super::command::ExitKind;
+use base::event::MemoryKind;
 pub use shortage::{Shortage, shortage};
 
-/// How a row of the table is recognized.
-enum CauseMatcher {
-    /// Any of these texts in the last lines, lower case.
-    Text(&'static [&'static str]),
-    Code(i32),
-    Signal(i32),
+/// How an end is recognized, its cause and a hint; `causes.toml` says what each key means.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct CauseRow {
+    texts: Vec<String>,
+    memory: Option<MemoryKind>,
+    code: Option<i32>,
+    signal: Option<i32>,
+    cause: String,
+    hint: String,
+    values: BTreeMap<String, Vec<String>>,
+    read: Option<String>,
 }
 
-/// How an end is recognized, its cause and a hint, from the special to the general: the first match counts.
-const TABLE: &[(CauseMatcher, &str, &str)] = &[
-    (
-        Text(shortage::GPU),
-        "the GPU has too little memory for this",
-        "lower max_batch_size, max_num_tokens or kvcache_free_gpu_mem_frac, raise tensor_parallelism, or \
-                check `nvidia-smi` for another process on the GPU",
-    ),
-    (
-        Text(shortage::KILLED),
-        "it was ended because it took too much of the host's memory",
-        "request more (`--mem` under Slurm, the limit of the container or pod), or lower `workers`, `-j` or \
-                the size of the job; `dmesg` shows which process the kernel killed",
-    ),
-    (
-        Text(&["no space left on device", "disk quota exceeded"]),
-        "the disk is full",
-        "free some space (`regatta gc --yes` removes what no run needs) and run again",
-    ),
-    (
-        Text(&["address already in use", "unavailable socket", "failed to bind"]),
-        "another program listens on that port",
-        "`ss -ltnp` names it; end it or choose another port",
-    ),
-    (
-        Text(&["could not resolve host", "name or service not known", "temporary failure in name resolution"]),
-        "a host name could not be resolved",
-        "check the network, the proxy variables and the spelling of the host",
-    ),
-    (
-        Text(&[
-            "could not read username",
-            "authentication failed",
-            "permission denied (publickey",
-            "could not read password",
-            "terminal prompts disabled",
-        ]),
-        "the git server wants credentials",
-        "set up a credential helper or an ssh key for this user; a run never prompts for credentials",
-    ),
-    (
-        Text(&["connection refused", "connection timed out", "network is unreachable"]),
-        "the other side cannot be reached",
-        "is the server up, and is there a network path to it?",
-    ),
-    (
-        Text(&["error while loading shared libraries", "cannot open shared object file", "undefined symbol:"]),
-        "a shared library is missing or of another version",
-        "run inside the container that has it, or add its folder to LD_LIBRARY_PATH under `env:`",
-    ),
-    (
-        Text(&[
-            "mpirun: not found",
-            "mpirun: command not found",
-            "mpiexec: not found",
-            "there are not enough slots available",
-            "mpirun was unable to",
-            "orte_init failed",
-            "pmix",
-        ]),
-        "MPI is missing or could not start its processes",
-        "`mpirun -n 2 hostname` must work on this machine; as root it needs --allow-run-as-root",
-    ),
-    (
-        Text(&["modulenotfounderror", "no module named", "importerror"]),
-        "a Python module is missing",
-        "install it in the environment that the stage uses, or run inside the container that has it",
-    ),
-    (
-        Text(&[
-            "driver version is insufficient",
-            "no cuda-capable device",
-            "cuda driver version",
-            "nvidia-smi has failed",
-        ]),
-        "there is no usable NVIDIA driver or GPU",
-        "`nvidia-smi` must work here; in a container it needs `--gpus`",
-    ),
-    (
-        Code(127),
-        "a command was not found",
-        "is it installed, and is its folder in PATH? A script of yours must be declared under `inputs:` and \
-                called by `{{ inputs.NAME }}`",
-    ),
-    (Code(126), "a file is not executable", "`chmod +x` it, or call it through its interpreter"),
-    (
-        Text(&["permission denied", "operation not permitted"]),
-        "something is not allowed for this user",
-        "check the owner and the mode of the file above",
-    ),
-    (
-        Text(&["no such file or directory", "can't open", "cannot access", "filenotfounderror", "does not exist"]),
-        "a file is not there",
-        "declare it under `inputs:` and use `\"{{ inputs.NAME }}\"`: the stage runs in its own empty \
-                folder, and a path with spaces needs the quotes",
-    ),
-    (
-        Text(&["killed", "out of memory"]),
-        "the machine has too little memory for this",
-        "`dmesg` shows which process the kernel killed; lower `-j`, or the size of the job",
-    ),
-    (
-        Signal(9),
-        "it was killed, most often by the kernel's out-of-memory killer",
-        "`dmesg` shows which process the kernel killed; lower `-j`, or the size of the job",
-    ),
-    (
-        Signal(11),
-        "it crashed (segmentation fault)",
-        "often a library of another version, or a GPU architecture that the binary was not built for",
-    ),
-    (Signal(6), "it aborted (SIGABRT)", "its last lines have the reason"),
-];
+#[derive(Deserialize)]
+struct CauseTable {
+    row: Vec<CauseRow>,
+    server: Vec<CauseRow>,
+}
+
+static TABLE: LazyLock<CauseTable> =
+    LazyLock::new(|| toml::from_str(include_str!("causes.toml")).expect("a test reads the table"));
+
+impl CauseRow {
+    /// The texts that are its signs, lower case.
+    fn signs(&self) -> Vec<&str> {
+        let memory = match self.memory {
+            Some(MemoryKind::Gpu) => shortage::GPU,
+            Some(MemoryKind::Host) => shortage::KILLED,
+            None => &[],
+        };
+        self.texts.iter().map(String::as_str).chain(memory.iter().copied()).collect()
+    }
+
+    /// A sentence with what the log has for each `<name>`.
+    fn filled(&self, sentence: &str, log: &Log<'_>, line: &str) -> String {
+        let mut parts = sentence.split('<');
+        let mut text = parts.next().unwrap_or_default().to_owned();
+        for (name, rest) in parts.filter_map(|part| part.split_once('>')) {
+            let (name, otherwise) = name.split_once('|').unwrap_or((name, ""));
+            text.push_str(&self.value(name, log, line).unwrap_or_else(|| otherwise.to_owned()));
+            text.push_str(rest);
+        }
+        text
+    }
+
+    fn value(&self, name: &str, log: &Log<'_>, line: &str) -> Option<String> {
+        let behind = self.values.get(name).and_then(|markers| {
+            let (first, others) = markers.split_first()?;
+            let text = first.strip_prefix("log: ").map_or_else(|| after(line, first), |marker| log.after(marker))?;
+            others.iter().try_fold(text, |text, marker| after(text, marker))
+        });
+        match name {
+            "line" | "reason" => Some(short(behind.unwrap_or(line))),
+            _ => behind.map(leading_token).filter(|token| !token.is_empty()).map(str::to_owned),
+        }
+    }
+}
 
 /// The likely cause of an end, from how it ended and its last lines. `None` for a success and for unknown causes.
 pub fn diagnose(tail: &[String], how: ExitKind) -> Option<Diagnosis> {
@@ -140,30 +82,44 @@ pub fn diagnose(tail: &[String], how: ExitKind) -> Option<Diagnosis> {
     }
     let telling: Vec<&str> = tail.iter().map(String::as_str).filter(|line| !is_chatter(line)).collect();
     let text = telling.join("\n").to_lowercase();
-    TABLE.iter().find_map(|(sign, cause, hint)| {
-        let applies = match sign {
-            Text(texts) => texts.iter().any(|&sign| text.contains(sign)),
-            Code(code) => how == ExitKind::Code(*code),
-            Signal(signal) => how == ExitKind::Signal(*signal),
-        };
-        applies.then(|| Diagnosis::new(*cause).hint(*hint))
-    })
+    let row = TABLE.row.iter().find(|row| {
+        row.signs().into_iter().any(|sign| text.contains(sign))
+            || row.code.is_some_and(|code| how == ExitKind::Code(code))
+            || row.signal.is_some_and(|signal| how == ExitKind::Signal(signal))
+    })?;
+    Some(Diagnosis::new(row.cause.as_str()).hint(row.hint.as_str()))
 }
 
 /// The likely cause of a server's end, from the last hundreds of lines of its log: it prints the cause, and then
 /// tables.
 pub fn diagnose_server(lines: &[String]) -> Option<Diagnosis> {
     let log = Log::new(lines);
-    engine_server::TABLE
-        .iter()
-        .chain(server::TABLE)
-        .find_map(|(signs, read)| log.find_line(signs).map(|line| read(&log, line)))
+    TABLE.server.iter().find_map(|row| {
+        let line = log.find_line(&row.signs())?;
+        let read = row.read.as_deref().and_then(reader);
+        let fill = |sentence: &str| row.filled(sentence, &log, line);
+        Some(read.map_or_else(|| Diagnosis::new(fill(&row.cause)).hint(fill(&row.hint)), |read| read(&log, line)))
+    })
+}
+
+/// The function that computes the sentences of a row.
+fn reader(name: &str) -> Option<fn(&Log<'_>, &str) -> Diagnosis> {
+    Some(match name {
+        "no_cache" => engine_server::no_cache,
+        "cache_too_small_for_one" => engine_server::cache_too_small,
+        "memory_in_use" => engine_server::memory_in_use,
+        "cache_too_small" => shortage::cache_too_small,
+        "shared_memory" => shortage::shared_memory,
+        "gpu" => shortage::gpu,
+        "host" => shortage::host,
+        "port" => server::port,
+        "libpython" => server::libpython,
+        "module" => server::module,
+        _ => return None,
+    })
 }
 
 // What a diagnosis gives the user: a likely cause and a hint.
-
-/// Signs, lower case, and what to make of the line that contains one.
-type Row = (&'static [&'static str], fn(&Log<'_>, &str) -> Diagnosis);
 
 /// What a message in a log usually means, and what to try.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -221,6 +177,13 @@ fn after<'a>(line: &'a str, marker: &str) -> Option<&'a str> {
 /// The text up to a space, a comma, a quote or a bracket.
 fn leading_token(text: &str) -> &str {
     text.trim_start().split([' ', ',', '\'', '"', ')', '(', '}', ';']).next().unwrap_or_default().trim_end_matches('.')
+}
+
+/// A line that fits into a message.
+fn short(line: &str) -> String {
+    const ROOM: usize = 120;
+    let line = line.trim();
+    if line.chars().count() <= ROOM { line.to_owned() } else { line.chars().take(ROOM).chain(['…']).collect() }
 }
 
 /// The number that a text begins with.

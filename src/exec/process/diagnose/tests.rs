@@ -1,5 +1,7 @@
 //! One case for each row: the lines that a server prints, and the message for the user.
 
+use std::collections::BTreeSet;
+
 use super::*;
 
 fn cause(line: &str, how: ExitKind) -> Option<String> {
@@ -24,6 +26,20 @@ fn the_special_goes_before_the_general() {
 }
 
 #[test]
+fn a_script_with_windows_line_ends_is_named() {
+    for (line, code) in [
+        ("/bin/sh: 1: ./s.sh: not found", 127),
+        ("bash: ./s.sh: /bin/bash^M: bad interpreter: No such file or directory", 126),
+        ("sh: ./s.sh: cannot execute: required file not found", 127),
+        ("s.sh: line 1: $'\\r': command not found", 127),
+    ] {
+        let diagnosis = diagnose(&[line.to_owned()], ExitKind::Code(code)).unwrap();
+        assert!(format!("{} {}", diagnosis.cause, diagnosis.hint).contains("Windows line ends"), "{diagnosis:?}");
+        assert!(diagnosis.hint.contains("`sed -i 's/\\r$//' FILE`"), "{diagnosis:?}");
+    }
+}
+
+#[test]
 fn a_stop_that_was_asked_for_needs_no_cause() {
     assert_eq!(cause("Permission denied", ExitKind::Stopped), None);
     assert_eq!(cause("anything", ExitKind::Code(0)), None);
@@ -39,15 +55,20 @@ fn space_on_a_full_disk_is_freed_by_removing_what_no_run_needs() {
 
 #[test]
 fn signs_are_lower_case() {
-    for sign in engine_server::TABLE.iter().chain(server::TABLE).flat_map(|(signs, _)| *signs) {
-        assert_eq!(*sign, sign.to_lowercase());
-    }
-    for (sign, ..) in TABLE {
-        if let CauseMatcher::Text(texts) = sign {
-            for text in *texts {
-                assert_eq!(*text, text.to_lowercase());
-            }
-        }
+    for row in TABLE.row.iter().chain(&TABLE.server) {
+        assert_eq!(row.texts.join("\n"), row.texts.join("\n").to_lowercase());
+        let signs = [!row.texts.is_empty(), row.memory.is_some(), row.code.is_some(), row.signal.is_some()];
+        assert_eq!(signs.into_iter().filter(|is_there| *is_there).count(), 1, "{}", row.cause);
+        assert!(
+            row.read.as_deref().is_none_or(|name| reader(name).is_some() && row.cause.is_empty()),
+            "{:?}",
+            row.read
+        );
+        // Each value has a place, and each place a value.
+        let sentences = format!("{}{}", row.cause, row.hint);
+        let places = sentences.split('<').skip(1).filter_map(|part| part.split(['|', '>']).next());
+        let places: BTreeSet<&str> = places.filter(|name| *name != "line").collect();
+        assert_eq!(places, row.values.keys().map(String::as_str).collect(), "{sentences}");
     }
 }
 
@@ -210,7 +231,7 @@ fn a_missing_or_unfilled_engine_path_and_model_type_are_distinguished() {
     begins(
         &["E0101 00:00:00.000000 1 model_repository_manager.cc:1335] Poll failed for model directory 'ensemble': \
                 failed to read text proto: 3:17: Expected integer, got: $"],
-        "a ${…} was never filled in",
+        "${…} was never filled in",
         "`regatta repository check DIR`",
     );
 }

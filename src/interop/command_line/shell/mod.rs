@@ -16,7 +16,7 @@ mod variables;
 
 pub(crate) use arithmetic::sequence;
 pub(crate) use split::{WrittenCommand, split};
-pub(crate) use terminal_prompt::without_prompts;
+pub(crate) use terminal_prompt::{as_typed, without_prompts};
 pub use unknown::UnknownValue;
 pub(crate) use unknown::{as_written, parameters, unmentioned};
-pub(crate) use variables::Variables;
+pub(crate) use variables::{Variables, positional};

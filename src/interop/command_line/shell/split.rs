@@ -37,6 +37,8 @@ struct Splitter {
     line: usize,
     current: WrittenCommand,
     commands: Vec<WrittenCommand>,
+    /// How many parentheses of subshells are open.
+    open: usize,
     /// Words that end here-documents which begin behind this line.
     here_documents: Vec<String>,
 }
@@ -77,6 +79,14 @@ impl Splitter {
         let Some(c) = self.peek(0) else { return Ok(()) };
         match c {
             '\\' if self.end_of_blanks(self.at + 1).is_some() => self.continued_line(),
+            // Of PowerShell and of Windows' command prompt.
+            '`' | '^' if self.is_behind_blank() && self.end_of_blanks(self.at + 1).is_some() => self.continued_line(),
+            '[' if self.peek(1) == Some('[')
+                && self.is_behind_blank()
+                && let Some(length) = self.condition() =>
+            {
+                self.take(length);
+            }
             '\\' => self.take(2),
             '\'' | '"' | '`' => return self.part(quoted(&self.chars[self.at..])),
             '$' if self.peek(1) == Some('(') => return self.part(substitution(&self.chars[self.at..])),
@@ -84,7 +94,7 @@ impl Splitter {
                 let length = substitution(&self.chars[self.at..]);
                 self.take(length.unwrap_or(1));
             }
-            '#' if self.current.text.chars().next_back().is_none_or(char::is_whitespace) => {
+            '#' if self.is_behind_blank() => {
                 while self.peek(0).is_some_and(|c| c != '\n') {
                     self.at += 1;
                 }
@@ -104,12 +114,18 @@ impl Splitter {
                 self.line += 1;
                 self.skip_here_documents();
             }
-            '(' if self.is_array() => self.array()?,
+            '(' if self.is_array() || self.peek(1) == Some('(') => self.array()?,
             '(' if self.is_definition() => {
                 self.current.text.truncate(self.current.text.trim_end().len());
                 self.take(2);
             }
+            // `PATTERN)` of a `case`.
+            ')' if self.open == 0 && !self.current.text.starts_with("case ") => {
+                self.current = WrittenCommand::default();
+                self.at += 1;
+            }
             ';' | '&' | '|' | '(' | ')' => {
+                self.open = (self.open + usize::from(c == '(')).saturating_sub(usize::from(c == ')'));
                 self.end();
                 self.at += 1;
             }
@@ -120,6 +136,16 @@ impl Splitter {
             }
         }
         Ok(())
+    }
+
+    fn is_behind_blank(&self) -> bool {
+        self.current.text.chars().next_back().is_none_or(char::is_whitespace)
+    }
+
+    /// How many characters `[[ … ]]` has, in which operators are not those of commands.
+    fn condition(&self) -> Option<usize> {
+        let line = self.chars[self.at..].split(|c| *c == '\n').next()?;
+        line.windows(2).position(|pair| pair == [']', ']']).map(|at| at + 2)
     }
 
     /// The end of the line, where nothing but blanks is in front of it from there on.
@@ -170,10 +196,11 @@ impl Splitter {
         self.peek(1) == Some(')') && is_identifier(name.strip_prefix("function ").unwrap_or(name).trim())
     }
 
-    /// `( … )` of an array, over several lines, too.
+    /// `( … )` of an array, over several lines, too, or `(( … ))`.
     fn array(&mut self) -> Result<(), usize> {
         let begun = self.line;
         self.take(1);
+        let mut open = 1_usize;
         loop {
             match self.peek(0) {
                 None => return Err(begun),
@@ -181,7 +208,8 @@ impl Splitter {
                 Some('$') if self.peek(1) == Some('(') => self.part(substitution(&self.chars[self.at..]))?,
                 Some(c) => {
                     self.take(1);
-                    if c == ')' {
+                    open = open + usize::from(c == '(') - usize::from(c == ')');
+                    if open == 0 {
                         return Ok(());
                     }
                 }
@@ -372,6 +400,34 @@ mod tests {
     #[test]
     fn a_continued_line_goes_on_behind_blanks_and_comments() {
         assert_eq!(texts("a --b \\  \n  # why\n  --c \\\n# end\nd"), [one(1, "a --b    --c"), one(5, "d")]);
+    }
+
+    #[test]
+    fn patterns_of_a_case_are_no_commands_and_arithmetic_stays_whole() {
+        assert_eq!(
+            texts("case $M in\n  llama) A=8 ;;\n  *) A=1 ;;\nesac\n(b; c)\nfor ((i=0; i<3; i++)); do d; done"),
+            [
+                one(1, "case $M in"),
+                one(2, "A=8"),
+                one(3, "A=1"),
+                one(4, "esac"),
+                one(5, "b"),
+                one(5, "c"),
+                one(6, "for ((i=0; i<3; i++))"),
+                one(6, "do d"),
+                one(6, "done"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_condition_stays_whole_and_lines_go_on_as_in_other_shells() {
+        assert_eq!(
+            texts("if [[ $A == 1 && ( $B == 2 || $C ) ]]; then d; fi"),
+            [one(1, "if [[ $A == 1 && ( $B == 2 || $C ) ]]"), one(1, "then d"), one(1, "fi")]
+        );
+        assert_eq!(texts("a `\n  --b `\r\n  --c\nd ^\n  --e"), [one(1, "a    --b    --c"), one(4, "d    --e")]);
+        assert_eq!(texts("A=`b\n c`\nd"), [one(1, "A=`b\n c`"), one(3, "d")]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A text as a terminal shows it: the prompts in front of its lines.
+//! A text as a terminal or a word processor shows it: prompts in front of its lines, other dashes and quotes.
 
 use std::borrow::Cow;
 
@@ -100,14 +100,39 @@ fn superuser_command<'a>(line: &'a str, is_program: &dyn Fn(&str) -> bool) -> Op
     command.split_whitespace().next().filter(|name| is_program(name)).map(|_| command)
 }
 
+/// A text as it was before a word processor changed its dashes and quotes. Where other quotes are left, it changed
+/// none.
+pub(crate) fn as_typed(text: &str) -> String {
+    const DASHES: [char; 4] = ['-', '–', '—', '−'];
+    let word = |word: &str| match word.trim_start_matches(DASHES) {
+        rest if rest.starts_with(char::is_alphabetic) && !word[..word.len() - rest.len()].is_ascii() => {
+            format!("--{rest}")
+        }
+        _ => word.to_owned(),
+    };
+    let text: String = text.split_inclusive(char::is_whitespace).map(word).collect();
+    if text.contains(['"', '\'']) { text } else { text.replace(['“', '”'], "\"").replace(['‘', '’'], "'") }
+}
+
 #[cfg(test)]
 mod tests {
     use pretty_assertions::assert_eq;
 
-    use super::without_prompts;
+    use super::{as_typed, without_prompts};
 
     fn read(text: &str) -> String {
         without_prompts(text, &|name| name == "aiperf").into_owned()
+    }
+
+    #[test]
+    fn dashes_and_quotes_of_a_word_processor_are_those_of_a_keyboard() {
+        for (text, typed) in [
+            ("a —model m –-port 8 -–x “b c” ‘d’", "a --model m --port 8 --x \"b c\" 'd'"),
+            ("a --model m - 'it’s — so'", "a --model m - 'it’s — so'"),
+            ("curl -d '{\"p\": \"“x”\"}'", "curl -d '{\"p\": \"“x”\"}'"),
+        ] {
+            assert_eq!(as_typed(text), typed);
+        }
     }
 
     #[test]

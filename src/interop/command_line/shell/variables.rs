@@ -16,9 +16,11 @@ const LONGEST_VALUE: usize = 64 * 1024;
 /// The variables of a text, while it is read from the top.
 #[derive(Debug, Default)]
 pub(crate) struct Variables {
-    values: BTreeMap<String, String>,
+    /// As they are now.
+    pub values: BTreeMap<String, String>,
     exported: BTreeSet<String>,
-    used: BTreeSet<String>,
+    /// Names that a command used.
+    pub used: BTreeSet<String>,
     /// In the order in which they were met.
     pub unknown: Vec<UnknownValue>,
     /// What stands for each of them, by what was written and the name that was proposed.
@@ -40,18 +42,25 @@ impl Variables {
         self.values.insert(name.to_owned(), value[..end.unwrap_or(0)].to_owned());
     }
 
-    /// What the script at a path is started with.
+    /// What the script at a path is started with. A script of the user's own may be started with any arguments.
     pub fn set_positional(&mut self, path: &str, arguments: &[String]) {
-        let joined = arguments.join(" ");
-        let numbers = arguments.iter().enumerate().map(|(at, text)| ((at + 1).to_string(), text.clone()));
-        let named = [("0", path), ("BASH_SOURCE", path), ("@", &joined), ("*", &joined)];
-        let named = named.map(|(name, text)| (name.to_owned(), text.to_owned())).into_iter();
-        // A script of the user's own may be started with any.
-        let named = named.filter(|(name, _)| !arguments.is_empty() || !["@", "*"].contains(&name.as_str()));
-        for (name, value) in named.chain(numbers) {
-            self.set(&name, &value);
-            self.used.insert(name);
+        if !arguments.is_empty() {
+            self.swap_positional(positional(arguments));
         }
+        for name in ["0", "BASH_SOURCE"] {
+            self.set(name, path);
+            self.used.insert(name.to_owned());
+        }
+    }
+
+    /// Takes the arguments that a function is called with; returns those of the text around it.
+    pub fn swap_positional(&mut self, arguments: BTreeMap<String, String>) -> BTreeMap<String, String> {
+        let is_argument = |name: &str| ["@", "*"].contains(&name) || name.parse::<usize>().is_ok_and(|at| at > 0);
+        let (before, others) = std::mem::take(&mut self.values).into_iter().partition(|(name, _)| is_argument(name));
+        self.values = others;
+        self.used.extend(arguments.keys().cloned());
+        self.values.extend(arguments);
+        before
     }
 
     pub fn append(&mut self, name: &str, between: &str, more: &str) {
@@ -290,6 +299,13 @@ impl Variables {
         self.unknown.push(value);
         marker
     }
+}
+
+/// `$1`, `$2`, … and all of them. Those that are not given are empty.
+pub(crate) fn positional(arguments: &[String]) -> BTreeMap<String, String> {
+    let joined = arguments.join(" ");
+    let number = |at: usize| ((at + 1).to_string(), arguments.get(at).cloned().unwrap_or_default());
+    (0..arguments.len().max(9)).map(number).chain(["@", "*"].map(|name| (name.to_owned(), joined.clone()))).collect()
 }
 
 /// What a substitution becomes.

@@ -1,9 +1,10 @@
-//! Scripts that a script names: `source FILE` goes on in that file, `bash FILE` starts it with what is exported.
+//! What a script names: `source FILE` goes on in that file, `bash FILE` starts it with what is exported, and a function is
+//! read with its arguments. Conditions are not followed, and are reported.
 
 use std::path::Path;
 
 use super::{Script, read_commands};
-use crate::command_line::{Env, Translation, TranslationError, base};
+use crate::command_line::{Env, Translation, TranslationError, UntranslatedOption, base, positional};
 use crate::translate::command::Surroundings;
 
 impl Script {
@@ -29,6 +30,45 @@ impl Script {
             self.problems(place, error);
         }
         true
+    }
+
+    /// Reads the commands of a function with these arguments, or with those of the text. A function that calls itself
+    /// is read once.
+    pub(super) fn call(&mut self, name: &str, arguments: Option<&[String]>, depth: usize) {
+        /// Functions in functions of more than these are not followed.
+        const DEEPEST: usize = 32;
+        let Some(commands) = (depth < DEEPEST).then(|| self.functions.remove(name)).flatten() else { return };
+        self.called.insert(name.to_owned());
+        let before = arguments.map(|arguments| self.variables.swap_positional(positional(arguments)));
+        self.all(&commands, depth);
+        let _arguments = before.map(|before| self.variables.swap_positional(before));
+        self.functions.insert(name.to_owned(), commands);
+    }
+
+    /// Reads the commands of functions that no command called.
+    pub(super) fn call_others(&mut self) {
+        let functions: Vec<String> = self.functions.keys().cloned().collect();
+        for name in functions {
+            if !self.called.contains(&name) {
+                self.builder.note(format!("no command calls the function `{name}`: its commands are read once"));
+                self.call(&name, None, 0);
+            }
+        }
+    }
+
+    /// Names the variables that a condition sets to one of several values.
+    pub(super) fn report_alternatives(&mut self) {
+        for (name, values) in std::mem::take(&mut self.alternatives) {
+            if values.len() > 1 && self.variables.used.contains(&name) {
+                let list = values.iter().map(|value| format!("`{value}`")).collect::<Vec<_>>().join(", ");
+                let reason = format!(
+                    "a condition, which is not followed, sets it to one of {list}: the last is taken; set the right \
+                    one in front of the commands, and leave the condition out"
+                );
+                let last = self.variables.values.get(&name).map_or("", String::as_str);
+                self.not_followed.push(UntranslatedOption::new(format!("{name}={last}"), reason));
+            }
+        }
     }
 }
 

@@ -105,11 +105,97 @@ fn a_file_that_a_stage_reads_is_written_by_a_stage_of_its_own() {
 }
 
 #[test]
-fn the_commands_of_a_function_are_read_once() {
-    let script = "start () {\n  vllm serve m --port 9000 &\n}\nfunction wait_ready { sleep 5; }\nstart\nwait_ready\n\
-        vllm bench serve --model m --port 9000\n";
+fn a_function_is_read_where_it_is_called_with_its_arguments() {
+    let script = "bench() {\n  local c=$1\n  vllm bench serve --model m --port 9000 --max-concurrency $c $2\n}\n\
+        start () {\n  vllm serve m --port 9000 &\n}\nfunction wait_ready { sleep 5; }\nstart\nwait_ready\n\
+        bench 4 \"--seed 3\"\nbench 8\nagain() { again; }\nagain\n\
+        unused() { tritonserver --model-repository=/m; }\n";
     let translation = files(&[("run.sh", script)]);
     let TranslationKind::Script(script) = &translation.kind else { panic!("several stages") };
-    assert_eq!((script.stages.len(), script.benches[0].server.as_deref()), (1, Some("server")));
-    assert!(!translation.untranslated.iter().any(|option| option.why.contains("`shell` stage")), "{translation:?}");
+    let bench = |at: usize| (script.benches[at].server.as_deref(), script.benches[at].bench.args.join(" "));
+    assert_eq!((script.benches.len(), script.stages.len()), (2, 2));
+    assert!(bench(0).1.contains("--concurrency 4") && bench(0).1.contains("--seed 3"), "{:?}", bench(0));
+    assert!(bench(1).1.contains("--concurrency 8") && bench(1).0 == Some("server"), "{:?}", bench(1));
+    // A function that calls itself is read once.
+    let mut unknown = translation.untranslated.iter().filter(|option| option.why.contains("`shell` stage"));
+    assert!(unknown.all(|option| option.argument.contains("again")), "{translation:?}");
+    assert!(translation.notes.iter().any(|note| note.contains("no command calls the function `unused`")));
+}
+
+#[test]
+fn what_a_condition_sets_to_several_values_is_named() {
+    for (script, expected) in [
+        ("if [ $M = a ]; then TP=8; else TP=4; fi\nvllm serve m -tp $TP\n", Some("TP=4: a condition")),
+        ("X=\nif [[ $M = a ]]; then\n  X='-q fp8'\nfi\nvllm serve m $X\n", Some("one of ``, `-q fp8`")),
+        ("case $M in a) TP=8;; *) TP=4;; esac\nvllm serve m -tp $TP\n", Some("one of `4`, `8`")),
+        ("if [ $M = a ]; then TP=4; fi\nvllm serve m -tp $TP\n", None),
+        ("if [ $M = a ]; then echo; fi\nTP=4; TP=8\nvllm serve m -tp $TP\n", None),
+    ] {
+        let left = untranslated(script).join("\n");
+        assert_eq!(expected.is_some(), left.contains("a condition, which is not followed"), "{script}: {left}");
+        assert!(expected.is_none_or(|text| left.contains(text)), "{script}: {left}");
+    }
+}
+
+#[test]
+fn loops_in_one_line_and_counted_ones_are_written_out() {
+    let bench = "vllm bench serve --model m --max-concurrency $c --num-prompts $n";
+    for (script, count) in [
+        (format!("for n in 1 2; do for c in 4 8; do {bench}; done; done\n"), 4),
+        (format!("for ((c=1; c<=8; c*=2)); do\n  {bench}\n  ((n++))\ndone\n"), 4),
+    ] {
+        let translation = files(&[("run.sh", &script)]);
+        let TranslationKind::Script(read) = &translation.kind else { panic!("several stages") };
+        assert_eq!(read.benches.len(), count, "{script}");
+        assert!(translation.untranslated.is_empty(), "{script}: {:?}", translation.untranslated);
+    }
+}
+
+#[test]
+fn a_command_in_a_container_that_is_there_is_read_as_the_command() {
+    for front in ["docker exec -it bench", "podman exec -e A=1 bench", "kubectl exec -n ns deploy/v -c main --"] {
+        let translation = files(&[("run.sh", &format!("{front} vllm bench serve --model m --num-prompts 7\n"))]);
+        let TranslationKind::Bench(bench) = &translation.kind else { panic!("{front}: {:?}", translation.kind) };
+        assert!(bench.args.join(" ").contains("--requests 7"), "{front}: {bench:?}");
+        let why: Vec<&str> = translation.untranslated.iter().map(|option| option.why.as_str()).collect();
+        assert!(why.len() == 1 && why[0].contains("it runs in a"), "{front}: {why:?}");
+    }
+}
+
+#[test]
+fn dashes_and_quotes_of_a_word_processor_are_read_as_typed() {
+    let translation = files(&[("x.sh", "vllm bench serve —model m –-num-prompts 7 --dataset-name “random”\n")]);
+    let TranslationKind::Bench(bench) = &translation.kind else { panic!("{translation:?}") };
+    assert!(bench.args.join(" ").contains("--requests 7"), "{bench:?}");
+    assert!(translation.notes.iter().any(|note| note.starts_with("typographic")), "{:?}", translation.notes);
+}
+
+#[test]
+fn an_option_of_slurm_that_is_not_known_is_one_error() {
+    let error = |line: &str| {
+        read_scripts(&[("x.sh".to_owned(), format!("{line} vllm serve m --port 8000\n"))]).map(|read| read.untranslated)
+    };
+    let problems = error("srun --no-such 1").expect_err("an unknown option").problems;
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    for line in ["srun --no-such=1", "srun --het-group=0", "srun --mem-per-gpu 10G -m block"] {
+        let left = error(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        assert!(!left.is_empty(), "{line}");
+    }
+}
+
+#[test]
+fn a_command_in_an_allocation_of_its_own_is_read() {
+    let translation = files(&[("x.sh", "salloc -N 1 -p gpu srun vllm serve m --port 8000\n")]);
+    assert!(stages(&translation).contains_key("server"), "{translation:?}");
+    assert!(translation.notes.iter().any(|note| note.contains("--slurm partition=gpu")), "{:?}", translation.notes);
+}
+
+#[test]
+fn a_certificate_is_not_verified_only_where_there_is_one() {
+    for (target, is_kept) in [("http://h:1", false), ("https://h:1", true)] {
+        let line = format!("vllm bench serve --model m --base-url {target} --insecure\n");
+        let translation = files(&[("x.sh", &line)]);
+        let TranslationKind::Bench(bench) = &translation.kind else { panic!("{translation:?}") };
+        assert_eq!(bench.args.contains(&"--insecure".to_owned()), is_kept, "{target}: {bench:?}");
+    }
 }
