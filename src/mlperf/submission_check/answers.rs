@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::checks::{Review, SubmissionCheck, SubmissionFindings, finding, findings};
-use crate::truncate_accuracy_log::{CUT, LONGEST};
+use crate::truncate_accuracy_log::{LONGEST, cut};
 use base::files::read_bytes;
 use rules::log::{AnswerLog, LogError, LoggedAnswer};
 
@@ -45,8 +45,8 @@ pub(super) fn repeated(to: &mut SubmissionFindings, at: &Path, answers: usize, d
 
 /// The answers at the beginning and at the end, and the first that is not LoadGen's.
 fn read(bytes: &[u8]) -> (Vec<LoggedAnswer>, Option<LogError>) {
-    let cut = bytes.windows(CUT.len()).position(|part| part == CUT).filter(|_| bytes.len() as u64 <= LONGEST);
-    let (head, tail) = cut.map_or((bytes, &bytes[..0]), |at| (&bytes[..at], &bytes[at + CUT.len()..]));
+    let cut = cut(bytes).filter(|_| bytes.len() as u64 <= LONGEST);
+    let (head, tail) = cut.clone().map_or((bytes, &bytes[..0]), |cut| (&bytes[..cut.start], &bytes[cut.end..]));
     // The tail begins in the middle of an answer.
     let tail = tail.iter().position(|byte| *byte == b'{').map(|at| [&b"["[..], &tail[at..]].concat());
     let mut answers = Vec::new();

@@ -8,6 +8,7 @@ use super::checks::{Refused, Review, SubmissionCheck, SubmissionFindings, findin
 use super::tree::{ResultEntry, Submitter, SystemEntry, folders};
 use crate::audit::{NOT_JUDGED, test06_answers};
 use crate::layout::{test_folder, verdict_file};
+use crate::truncate_accuracy_log::is_truncated;
 use crate::{LockedResult, LockedRun, PACKAGE_LOCK_FILE, PackageProvenance};
 use base::files::{read_text, sha256_of_file};
 use base::spec::TestMode;
@@ -129,7 +130,9 @@ fn test06(to: &mut SubmissionFindings, at: &Path, benchmark: &Benchmark, scenari
         Some(Ok(answers)) => answers,
         // Published results have a truncated log here.
         Some(Err(error)) => {
-            return finding!(to; Review, Unreadable, at, format!("its answers cannot be verified again: {error}"),
+            let is_cut = is_truncated(at).unwrap_or_default();
+            let reason = if is_cut { "the log is truncated".to_owned() } else { error.to_string() };
+            return finding!(to; Review, Unreadable, at, format!("its answers cannot be verified again: {reason}"),
                 "the verification is of the samples that the test logged", fix);
         }
     };

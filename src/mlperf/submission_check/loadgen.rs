@@ -97,8 +97,9 @@ fn check_log_complete(to: &mut SubmissionFindings, path: &Path, detail: &Detail,
     let logged = detail.text("effective_test_mode");
     let is_cut = detail.get(last).is_none();
     let is_broken_off = is_cut && detail.get(before).is_none();
-    // LoadGen 5 and later write it.
-    let is_older = detail.loadgen_version().is_none_or(|version| version.starts_with("4."));
+    // LoadGen 5.0.16 and later write `num_errors`.
+    let parts = |version: &str| version.split('.').map_while(|part| part.parse().ok()).collect::<Vec<u32>>();
+    let is_older = detail.loadgen_version().is_none_or(|version| parts(version) < vec![5, 0, 16]);
     findings! { to;
         Refused, Simulated, path, name.map(|name| format!("the system under test is called {name:?}")),
             "a result is a measurement; the servers of this run were simulated", "run it on the system";

@@ -116,6 +116,9 @@ const NO_AUDIT: &str = "remove audit.config from where the run starts, and run a
 /// What the keys of a performance run's log have to be.
 fn key_rules(to: &mut SubmissionFindings, at: &Path, run: &Run) {
     let (table, is_closed) = (run.entry.table, run.entry.is_closed());
+    // Most builds of LoadGen 4 do not log equal issue.
+    let is_unlogged = run.detail.get("effective_sample_concatenate_permutation").is_none()
+        && run.detail.loadgen_version().is_some_and(|version| version.starts_with("4."));
     findings! { to;
         Refused, Duration, at, run.least("effective_min_duration_ms", SHORTEST_MS),
             "every test of a language model lasts at least 600 s",
@@ -146,7 +149,7 @@ fn key_rules(to: &mut SubmissionFindings, at: &Path, run: &Run) {
             "a result is measured on the benchmark's data set", "look whether the log is of another benchmark";
         // Since v6.0 the official checker does not ask for it, and a published result is without.
         FindingWeight::of_older_checker(run.entry.layout), EqualIssue, at,
-            run.switch("effective_sample_concatenate_permutation", true).filter(|_| is_closed),
+            run.switch("effective_sample_concatenate_permutation", true).filter(|_| is_closed && !is_unlogged),
             "equal issue: in performance runs of language models each sample is issued equally often",
             "take it out of user.conf; audit tests turn it off themselves, results may not";
         // For debugging or for audits, and never for a result.

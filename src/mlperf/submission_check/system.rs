@@ -148,7 +148,11 @@ fn check_description(
     }
     texts(to, at, &fields);
     for wrong in wrong_values(&fields) {
-        finding!(to; Refused, SystemFields, at, wrong.what, wrong.why, wrong.fix);
+        // Since v6.0 the official checker multiplies the numbers; until v5.1 it copies them, and a published system
+        // of v4.1 has `N/A`.
+        let is_number = !["status", "system_type"].contains(&wrong.field);
+        let weight = if is_number { FindingWeight::of_newer_checker(layout) } else { Refused };
+        finding!(to; weight, SystemFields, at, wrong.what, wrong.why, wrong.fix);
     }
     for (name, expected) in [("submitter", &submitter.name), ("division", &submitter.division)] {
         let text = fields.get(name).and_then(Value::as_str).unwrap_or_default();

@@ -17,6 +17,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use jiff::Timestamp;
 use jiff::civil::DateTime;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -25,6 +26,7 @@ use super::UnreadableText;
 use super::checks::{FindingWeight, REPACK, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use base::files::read_text;
 use base::units::counted;
+use rules::last_arrival;
 use rules::log::{DETAIL_FILE, Detail, LoadgenSummary, SUMMARY_FILE};
 
 const RULE: &str = "LoadGen writes both from one measurement; a log is submitted as LoadGen wrote it";
@@ -79,6 +81,10 @@ const ISSUED: &str = "generated_query_duration";
 /// Seconds between `power_begin` and `power_end`, and until the log's last line: no keys of LoadGen's.
 const WINDOW: &str = "(window)";
 const LAST_LINE: &str = "(last line)";
+/// Seconds until the last query, by the seed of the schedule, the rate and the number of queries.
+const SCHEDULE: &str = "(schedule)";
+/// A schedule of more queries is not computed; the longest published one has 7.2 million.
+const MOST_QUERIES: u64 = 50_000_000;
 /// 1 of a LoadGen that counts samples before it pads them.
 const UNPADDED: &str = "(unpadded)";
 /// Six digits are logged; this is the share that they may be off by, and a little more.
@@ -207,17 +213,26 @@ derived! { engine;
     engine.closed, Counts, "queries a second" == "target_qps"
         (queries: QUERIES, lasted: ISSUED, target: "effective_target_qps", samples: SAMPLES)
         queries / lasted * 1e9 + 0.0 * samples, target, target * 0.02_f64.max(4.0 / queries.sqrt());
+    // LoadGen draws the schedule from its seed: of all 611 published logs it is this one to the nanosecond. Another C++
+    // library would draw another one.
+    Review, Counts, "seconds until the last query" == "by target_qps and the seed of the schedule"
+        (samples: SAMPLES, lasted: ISSUED, planned: SCHEDULE)
+        lasted / 1e9 + 0.0 * samples, planned, 1e-6 * planned;
     engine.closed, Counts, "seconds until the last query" <= "until the last answer"
         (queries: QUERIES, lasted: ISSUED, samples: SAMPLES)
         lasted / 1e9, queries / samples, 0.02 * lasted / 1e9;
     engine.closed, Counts, "seconds until the last answer" <= "until the last query, and the longest latency"
         (queries: QUERIES, lasted: ISSUED, samples: SAMPLES, longest: LONGEST)
         queries / samples, (lasted + longest) / 1e9, 0.02 * (lasted + longest) / 1e9;
-    // LoadGen of v4.1 counts samples before it pads them to whole data sets.
+    // LoadGen of v4.1 counts samples before it pads them to whole data sets, where equal issue is on.
     engine.closed, Counts, "seconds of Offline's samples at their rate" == "the longest latency"
         (samples: "generated_samples_per_query", rate: "result_samples_per_second", longest: LONGEST,
          set: "qsl_reported_performance_count", is_unpadded: UNPADDED)
-        if is_unpadded > 0.0 { (samples / set).ceil() * set / rate } else { samples / rate },
+        if is_unpadded > 0.0 && (samples / rate * 1e9 / longest - 1.0).abs() > 0.02 {
+            (samples / set).ceil() * set / rate
+        } else {
+            samples / rate
+        },
         longest / 1e9, 0.02 * longest / 1e9;
     Refused, Witness, "tokens/s" <= "until the last query was issued" (tokens: TOKENS, issued: OVERHEAD)
         tokens, issued, DIGITS * issued;
@@ -236,9 +251,13 @@ derived! { engine;
     Review, Witness, "scheduled samples/s" == "target_qps"
         (scheduled: SCHEDULED, target: "effective_target_qps", queries: QUERIES)
         scheduled, target, target * 0.02_f64.max(4.0 / queries.sqrt());
-    Review, Clock, "seconds from power_begin to power_end" == "by the rate of completion"
+    // The rate of completion is taken until the query issued last is answered; others may be answered after it.
+    Review, Clock, "seconds at the rate of completion" <= "from power_begin to power_end"
         (window: WINDOW, queries: QUERIES, samples: SAMPLES)
-        window, (queries - 1.0) / samples, 5.0 + 0.02 * window;
+        (queries - 1.0) / samples, window, 5.0 + 0.02 * window;
+    Review, Clock, "seconds from power_begin to power_end" <= "at the rate of completion, and the longest latency"
+        (window: WINDOW, queries: QUERIES, samples: SAMPLES, longest: LONGEST)
+        window, (queries - 1.0) / samples + longest / 1e9, 5.0 + 0.02 * window;
     Review, Clock, "seconds from power_begin to power_end" == "by the longest latency of Offline's one query"
         (window: WINDOW, longest: LONGEST, samples: "result_samples_per_second")
         window, longest / 1e9 + 0.0 * samples, 5.0 + 0.02 * window;
@@ -335,6 +354,15 @@ impl Engine<'_> {
                 let is_unpadded = self.detail.loadgen_version().is_some_and(|version| version.starts_with("4."));
                 return Ok(Some(f64::from(u8::from(is_unpadded))));
             }
+            SCHEDULE => {
+                let seed = self.detail.count("effective_schedule_rng_seed");
+                let queries = self.detail.count(QUERIES).filter(|queries| *queries <= MOST_QUERIES);
+                let rate = self.value("effective_target_qps")?;
+                return Ok(seed
+                    .zip(queries)
+                    .zip(rate)
+                    .map(|((seed, queries), rate)| last_arrival(seed, rate, queries)));
+            }
             LAST_LINE => return Ok(self.detail.last_ms.map(|ms| ms / 1e3)),
             WINDOW => {
                 let (begin, end) = (self.value("power_begin")?, self.value("power_end")?);
@@ -354,11 +382,16 @@ impl Engine<'_> {
     }
 }
 
-/// A time of LoadGen's as seconds since 1970, as if it were of UTC.
+/// Seconds since 1970 of a time that LoadGen logged. A time without a zone, as LoadGen writes most, counts as UTC.
 fn seconds(text: &str) -> Option<f64> {
-    let formats = ["%Y-%m-%dT%H:%M:%S%.fZ", "%Y-%m-%dT%H:%M:%S%.f", "%m-%d-%Y %H:%M:%S%.f"];
-    let time = formats.iter().find_map(|format| DateTime::strptime(format, text.trim()).ok())?;
-    Some(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_duration().as_secs_f64())
+    let text = text.trim();
+    let local = || {
+        let formats = ["%Y-%m-%dT%H:%M:%S%.f", "%m-%d-%Y %H:%M:%S%.f"];
+        let time = formats.iter().find_map(|format| DateTime::strptime(format, text).ok())?;
+        Some(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
+    };
+    let time = text.parse::<Timestamp>().ok().or_else(local)?;
+    Some(time.as_duration().as_secs_f64())
 }
 
 /// A value as the summary would print it.

@@ -8,7 +8,7 @@ use regatta::mlperf::{self, PackageEntry, PackageRequest, Unpacked};
 use regatta::rules::{MlperfScenario, Round};
 use serde_json::{Map, Value, json};
 
-use super::fixture::{BENCHMARK, Runs, SCENARIOS, SYSTEM, long_log, measurements, system_json, write};
+use super::fixture::{BENCHMARK, Runs, SCENARIOS, SYSTEM, long_log, measurements, rescheduled, system_json, write};
 use regatta::spec::{Division, TestMode};
 
 fn order(runs: &Runs) -> PackageRequest {
@@ -107,7 +107,7 @@ fn older_rounds_have_their_own_layout() {
                 .replace("2085463073848966840", &seeds.qsl.to_string())
                 .replace("2747215439041700203", &seeds.sample_index.to_string())
                 .replace("16159082839903944936", &seeds.schedule.to_string());
-            write(path, text);
+            write(path, rescheduled(&text));
         }
     }
     let out = folder.path().join("out");
@@ -247,7 +247,7 @@ fn a_package_has_results_for_99_percent_where_the_round_has_both() {
                 .replace("2085463073848966840", &seeds.qsl.to_string())
                 .replace("2747215439041700203", &seeds.sample_index.to_string())
                 .replace("16159082839903944936", &seeds.schedule.to_string());
-            write(path, text);
+            write(path, rescheduled(&text));
         }
     }
     let out = folder.path().join("out");
