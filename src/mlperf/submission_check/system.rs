@@ -47,11 +47,8 @@ pub(super) fn check(
         let at = folder.join(format!("{}.json", system.name));
         if !described.contains(&system.name) {
             let near = base::diag::nearest(&system.name, described.iter().map(String::as_str));
-            let finding = match near {
-                Some(near) => format!("the system is described by no file; there is {near}.json"),
-                None => "the system is described by no file".to_owned(),
-            };
-            finding!(to; Refused, SystemName, &at, finding,
+            let near = near.map(|near| format!("; there is {near}.json")).unwrap_or_default();
+            finding!(to; Refused, SystemName, &at, format!("the system is described by no file{near}"),
                 "a folder under results/ and its JSON under systems/ have one name, letter by letter",
                 "rename one of them, and `system_json` in the manifest with it");
             continue;

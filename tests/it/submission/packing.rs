@@ -42,6 +42,7 @@ fn order(runs: &Runs) -> PackageRequest {
         documentation: Some(runs.0.join("documentation")),
         rehearse: false,
         version: "0.1.0".to_owned(),
+        manifest_files: vec![("manifests/llama2-70b/pipeline.yaml".into(), "regatta: 1\n".to_owned())],
         command: "regatta run llama2-70b package=true system=box".to_owned(),
         upstream_tasks: Vec::new(),
     }
@@ -124,7 +125,9 @@ fn older_rounds_have_their_own_layout() {
         files(&submitter.join("compliance").join(&below)),
         ["TEST06/accuracy/mlperf_log_accuracy.json", "TEST06/verify_accuracy.txt"]
     );
-    assert!(submitter.join("code/README.md").is_file() && !submitter.join("src").exists());
+    let made = files(&submitter.join("code").join(SYSTEM));
+    assert_eq!(made, ["README.md", "manifests/llama2-70b/pipeline.yaml"]);
+    assert!(!submitter.join("src").exists());
     if let Some(output) = super::official::check(&out, "v5.1") {
         assert!(output.contains("SUMMARY: submission looks OK"), "{output}");
     }
