@@ -1,6 +1,6 @@
 //! Compares two submissions, or two runs: their results, and what differs in how they were made.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -84,29 +84,22 @@ pub fn compare(a: &Path, b: &Path, selection: &DiffSelection) -> Result<Vec<Resu
     for name in a.keys().chain(b.keys().filter(|name| !a.contains_key(*name))) {
         let (left, right) = (a.get(name), b.get(name));
         let values = left.and_then(|run| run.judged.value).zip(right.and_then(|run| run.judged.value));
-        let changes = match (left, right) {
-            (Some(left), Some(right)) => changes(&left.settings, &right.settings),
-            _ => Vec::new(),
-        };
+        let changes = left.zip(right).map(|(left, right)| changes(&left.settings, &right.settings));
         differences.push(ResultDifference {
             name: name.clone(),
             a: left.cloned(),
             b: right.cloned(),
             ratio: values.filter(|(a, _)| *a != 0.0).map(|(a, b)| b / a),
-            changes,
+            changes: changes.unwrap_or_default(),
         });
     }
     Ok(differences)
 }
 
 fn changes(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> Vec<ValueChange> {
-    let names = a.keys().chain(b.keys().filter(|name| !a.contains_key(*name)));
-    let mut changes: Vec<ValueChange> = names
-        .filter(|name| a.get(*name) != b.get(*name))
-        .map(|name| ValueChange { what: name.clone(), a: a.get(name).cloned(), b: b.get(name).cloned() })
-        .collect();
-    changes.sort_by(|one, other| one.what.cmp(&other.what));
-    changes
+    let names: BTreeSet<&String> = a.keys().chain(b.keys()).filter(|name| a.get(*name) != b.get(*name)).collect();
+    let change = |name: &String| ValueChange { what: name.clone(), a: a.get(name).cloned(), b: b.get(name).cloned() };
+    names.into_iter().map(change).collect()
 }
 
 /// The results of one side, before its systems have the names that the comparison gives them.
@@ -139,10 +132,8 @@ fn side(root: &Path, submitter: Option<&str>) -> Result<ComparedSide, DiffError>
         let (name, run) = single_run(root)?;
         return Ok(ComparedSide { runs: vec![(None, Some(name), run)], ..ComparedSide::default() });
     }
-    let round = submission_check::round_of(root);
-    let Some(round) = round else {
-        return Err(DiffError::NoRound { root: root.to_owned() });
-    };
+    let no_round = || DiffError::NoRound { root: root.to_owned() };
+    let round = submission_check::round_of(root).ok_or_else(no_round)?;
     let examined = submission_check::examine(root, &round).of_submitter(submitter);
     if examined.results.is_empty() {
         return Err(DiffError::NoResults { root: root.to_owned() });

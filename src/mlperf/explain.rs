@@ -58,11 +58,7 @@ impl Run<'_> {
         let result = self.detail.result().map(str::to_owned);
         let is_accuracy = self.detail.text("effective_test_mode") == Some("AccuracyOnly");
         if result.is_none() && !is_accuracy {
-            self.push_reason(
-                "unfinished",
-                "LoadGen wrote no result: the run did not end".to_owned(),
-                "run it again".to_owned(),
-            );
+            self.push_reason("unfinished", "LoadGen wrote no result: the run did not end", "run it again");
         }
         if result.is_some() {
             let late = self.limits();
@@ -73,22 +69,19 @@ impl Run<'_> {
         Explanation { result, reasons: self.reasons, next_qps: self.next_qps }
     }
 
-    fn push_reason(&mut self, rule: &'static str, what: String, advice: String) {
-        self.reasons.push(RuleViolation { rule, what, advice });
+    fn push_reason(&mut self, rule: &'static str, what: impl Into<String>, advice: impl Into<String>) {
+        self.reasons.push(RuleViolation { rule, what: what.into(), advice: advice.into() });
     }
 
     /// LoadGen may call a run VALID in which it logged errors. The rules do not.
     fn errors(&mut self) {
         let errors = self.detail.all_errors();
         if errors > 0 {
-            let first =
-                self.detail.first_errors.first().map_or_else(String::new, |first| format!("; the first: {first}"));
+            let first = self.detail.first_errors.first().map(|first| format!("; the first: {first}"));
+            let count = grouped(errors as f64, 0);
+            let message = format!("LoadGen logged {count} errors{}", first.unwrap_or_default());
             let advice = "a run with errors cannot be submitted, even if LoadGen's result is VALID";
-            self.push_reason(
-                "errors",
-                format!("LoadGen logged {} errors{first}", grouped(errors as f64, 0)),
-                advice.to_owned(),
-            );
+            self.push_reason("errors", message, advice);
         }
     }
 
@@ -126,7 +119,7 @@ impl Run<'_> {
                 limit / 1e6,
                 (over - 1.0) * 100.0
             );
-            self.push_reason(rule, message, "the system cannot serve this rate in time: lower `target_qps`".to_owned());
+            self.push_reason(rule, message, "the system cannot serve this rate in time: lower `target_qps`");
         }
         if let Some(over) = worst {
             self.next_qps = self.suggested_lower_rate(over);
@@ -159,17 +152,10 @@ impl Run<'_> {
             // LoadGen issues 1.1 times what the rate requires, so the real rate is enough.
             let next = (rate * 10.0).ceil() / 10.0;
             self.next_qps = Some(next);
-            let message = format!(
-                "it lasted {} of at least {}: {rate:.1} samples/s is more than expected",
-                time(lasted),
-                time(least)
-            );
-            self.push_reason(
-                "min_duration",
-                message,
-                "raise `target_qps` to what the system does, so that there are more samples".to_owned(),
-            );
-            return;
+            let (lasted, least) = (time(lasted), time(least));
+            let message = format!("it lasted {lasted} of at least {least}: {rate:.1} samples/s is more than expected");
+            let advice = "raise `target_qps` to what the system does, so that there are more samples";
+            return self.push_reason("min_duration", message, advice);
         }
         let message = format!("the run ended before {}", time(least));
         let advice = if scenario == "Server" {
@@ -177,21 +163,17 @@ impl Run<'_> {
         } else {
             "lower `user_conf.target_latency` to what a query really takes, so that there are more of them"
         };
-        self.push_reason("min_duration", message, advice.to_owned());
+        self.push_reason("min_duration", message, advice);
     }
 
     fn queries(&mut self) {
         if self.detail.flag("result_min_queries_met") != Some(false) {
             return;
         }
-        let least = self.detail.count("effective_min_query_count").unwrap_or(0);
-        let issued = self.detail.count("result_query_count").unwrap_or(0);
-        let message = format!(
-            "{} queries were issued; at least {} are needed",
-            grouped(issued as f64, 0),
-            grouped(least as f64, 0)
-        );
-        self.push_reason("min_queries", message, "take `max_query_count` and `max_duration` away".to_owned());
+        let count = |key| grouped(self.detail.count(key).unwrap_or(0) as f64, 0);
+        let (issued, least) = (count("result_query_count"), count("effective_min_query_count"));
+        let message = format!("{issued} queries were issued; at least {least} are needed");
+        self.push_reason("min_queries", message, "take `max_query_count` and `max_duration` away");
     }
 
     /// LoadGen's test whether there were enough queries to be sure of the percentile.
@@ -205,12 +187,10 @@ impl Run<'_> {
             .collect();
         let more = lines.iter().filter_map(|text| number_after(text, "at least ")).max();
         let count = self.detail.count("result_query_count").or_else(|| self.detail.count("generated_query_count"));
-        let (count, needed) = (
-            count.unwrap_or(0),
-            more.map_or_else(String::new, |more| {
-                format!(": {} more would be needed, all of them in time", grouped(more as f64, 0))
-            }),
-        );
+        let count = count.unwrap_or(0);
+        let more_text = more.map(|more| grouped(more as f64, 0));
+        let needed = more_text.map(|more| format!(": {more} more would be needed, all of them in time"));
+        let needed = needed.unwrap_or_default();
         let message =
             format!("{} queries are not enough to be 99 % sure of the percentile{needed}", grouped(count as f64, 0));
         let advice = match (late, more) {

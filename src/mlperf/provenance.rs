@@ -2,6 +2,7 @@
 //! another format.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::path::Path;
 
 use indexmap::IndexMap;
@@ -82,9 +83,9 @@ pub struct ProvenanceStage {
 #[derive(Debug, thiserror::Error)]
 pub enum ProvenanceError {
     #[error("{0}")]
-    Read(#[source] std::io::Error),
+    Read(#[from] std::io::Error),
     #[error("{0}")]
-    Json(#[source] serde_json::Error),
+    Json(#[from] serde_json::Error),
 }
 
 impl PackageProvenance {
@@ -96,11 +97,25 @@ impl PackageProvenance {
         let mut names: Vec<_> = items.filter_map(|item| item.file_name().into_string().ok()).collect();
         names.retain(|name| Self::is_file_name(name));
         names.sort();
-        let read = |name: String| {
-            let text = read_text(folder.join(name)).map_err(ProvenanceError::Read)?;
-            serde_json::from_str(&text).map_err(ProvenanceError::Json)
+        let read = |name: String| -> Result<Self, ProvenanceError> {
+            Ok(serde_json::from_str(&read_text(folder.join(name))?)?)
         };
         names.into_iter().map(read).collect()
+    }
+
+    /// Of results that another tool made: its stages are unknown.
+    pub fn of_another_tool(round: &str, submitter: &Path, system: String, results: Vec<LockedResult>) -> Self {
+        let part = |part: Option<&OsStr>| part.map(|part| part.to_string_lossy().into_owned()).unwrap_or_default();
+        Self {
+            regatta: env!("CARGO_PKG_VERSION").to_owned(),
+            round: round.to_owned(),
+            division: part(submitter.iter().next()),
+            submitter: part(submitter.file_name()),
+            system,
+            rehearsal: false,
+            results,
+            stages: Vec::new(),
+        }
     }
 
     /// The name of its file; that of one of several systems.

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::ops::Range;
 use std::path::Path;
 
 use base::files::{open_regular, sha256_of_file};
@@ -11,7 +12,17 @@ pub const LONGEST: u64 = 10 * 1024;
 /// This many bytes stay at either end.
 const VIEWABLE: u64 = 4096;
 /// Stands where the middle was.
-pub const CUT: &[u8] = b"\n\n...\n\n";
+const CUT: &[u8] = b"\n\n...\n\n";
+/// The same in a log whose line ends Windows rewrote, as in some published results.
+const CUT_ON_WINDOWS: &[u8] = b"\r\n\r\n...\r\n\r\n";
+
+/// Where the middle of a log was taken out.
+pub fn cut(log: &[u8]) -> Option<Range<usize>> {
+    [CUT, CUT_ON_WINDOWS].into_iter().find_map(|cut| {
+        let start = log.windows(cut.len()).position(|part| part == cut)?;
+        Some(start..start + cut.len())
+    })
+}
 
 /// Copies a log, without its middle if it is long; gives the SHA-256 of the whole.
 pub fn truncated(from: &Path, to: &Path) -> io::Result<String> {
@@ -34,7 +45,7 @@ pub fn truncated(from: &Path, to: &Path) -> io::Result<String> {
 pub fn is_truncated(log: &Path) -> io::Result<bool> {
     let mut start = Vec::new();
     open_regular(log)?.0.take(LONGEST + 1).read_to_end(&mut start)?;
-    Ok(start.len() as u64 <= LONGEST && start.windows(CUT.len()).any(|part| part == CUT))
+    Ok(start.len() as u64 <= LONGEST && cut(&start).is_some())
 }
 
 /// All hashes that an `accuracy.txt` names: lines of `hash=` and letters or digits, as the official checker reads them.

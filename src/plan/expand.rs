@@ -27,7 +27,7 @@ use crate::task_builder::{PlanBuilder, TaskDraft};
 use crate::task_part::{TaskPart, UnwritableAction};
 use base::diag::{Diagnostic, Diagnostics};
 use base::event::Endpoint;
-use base::files::{Digest, Hasher, cores};
+use base::files::cores;
 use base::units::unquoted;
 
 /// How much of a long circle is shown at either end.
@@ -108,7 +108,7 @@ fn expand_with(expressions: &Expressions, manifest: &Manifest, traces: bool) -> 
     Ok(Plan {
         name: manifest.name.clone(),
         manifest: String::new(),
-        manifest_digest: digest(manifest),
+        sources: manifest.sources().to_vec(),
         params: params(manifest),
         of_environment: of_environment(manifest),
         at_default: at_default(manifest),
@@ -151,14 +151,6 @@ fn build_all(builder: &PlanBuilder<'_>, all: &[Instance], found: &mut Diagnostic
         }
         built
     })
-}
-
-fn digest(manifest: &Manifest) -> Option<Digest> {
-    let mut hasher = Hasher::new();
-    for (_, digest) in manifest.sources() {
-        hasher.field(digest.bytes());
-    }
-    (!manifest.sources().is_empty()).then(|| hasher.finish())
 }
 
 /// Every stage that was parsed is at least one task by now. One that is not would be missing from the plan without an

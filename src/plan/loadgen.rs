@@ -212,6 +212,10 @@ pub(super) fn package_notes(package: &MlperfPackage, machine: &Path, servers: &[
              the round"
         ));
     }
+    if package.documentation.is_none() && package.division == Division::Closed && !package.rehearse {
+        let text = "it will lack documentation/calibration.md: `documentation` names the folder that has it";
+        notes.push(text.to_owned());
+    }
     for (name, near) in misspelt_fields(&package.system_json) {
         notes.push(format!("`system_json.{name}` is packed as it is: did you mean `{near}`?"));
     }

@@ -18,7 +18,7 @@ use crate::manifest::model::{Bench, Container, HostOn, Mlperf, Serve};
 use crate::task_part::TaskPart;
 use base::diag::{Diagnostic, Diagnostics, did_you_mean};
 use base::event::{Endpoint, TaskId};
-use base::files::Digest;
+use base::files::{Digest, Hasher};
 use base::spec::GpuClocks;
 
 /// Everything a run needs to know of a manifest. Serializable without loss (postcard), so that a fast no-op need not
@@ -29,8 +29,8 @@ pub struct Plan {
     pub name: String,
     /// What `regatta run` was given for it: a name or a path. Empty: nothing was.
     pub manifest: String,
-    /// BLAKE3 of the digests of all files that the manifest was read from, in the order of reading.
-    pub manifest_digest: Option<Digest>,
+    /// The files that the manifest was read from, in the order of reading: path, or `shipped:path`, and digest.
+    pub sources: Vec<(String, Digest)>,
     /// The parameters as they were understood, for display: name → text.
     pub params: BTreeMap<String, String>,
     /// Those of them that a variable of the environment decided: name → variable.
@@ -47,17 +47,26 @@ impl Plan {
     /// A copy without tasks.
     #[must_use]
     pub fn without_tasks(&self) -> Self {
-        let Self { name, manifest, manifest_digest, params, of_environment, at_default, given, tasks: _ } = self;
+        let Self { name, manifest, sources, params, of_environment, at_default, given, tasks: _ } = self;
         Self {
             name: name.clone(),
             manifest: manifest.clone(),
-            manifest_digest: *manifest_digest,
+            sources: sources.clone(),
             params: params.clone(),
             of_environment: of_environment.clone(),
             at_default: at_default.clone(),
             given: given.clone(),
             tasks: Vec::new(),
         }
+    }
+
+    /// BLAKE3 of the digests of all files that the manifest was read from.
+    pub fn manifest_digest(&self) -> Option<Digest> {
+        let mut hasher = Hasher::new();
+        for (_, digest) in &self.sources {
+            hasher.field(digest.bytes());
+        }
+        (!self.sources.is_empty()).then(|| hasher.finish())
     }
 
     /// In the form in which it is kept.

@@ -241,6 +241,12 @@ pub fn time(seconds: f64) -> String {
 const WORDS: usize = 624;
 const APART: usize = 397;
 
+/// Seconds until the last of so many queries arrives, as LoadGen schedules them.
+pub fn last_arrival(seed: u64, per_second: f64, queries: u64) -> f64 {
+    let mut arrivals = ArrivalEstimate::new(seed, per_second);
+    (0..queries).fold(0.0, |seconds, _| arrivals.next_after(seconds))
+}
+
 /// Times of arrival at a rate, from a seed.
 #[derive(Clone, Debug)]
 struct ArrivalEstimate {

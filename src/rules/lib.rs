@@ -23,7 +23,7 @@ pub use description::{
     GivenDescription, MEASUREMENT_FIELDS, PackageDescription, needs_sentences, with_text_flags, written_metric,
     written_name,
 };
-pub use estimate::{Estimate, time};
+pub use estimate::{Estimate, last_arrival, time};
 pub use round::{Accuracy, Audit, Benchmark, LatencyLimits, LoadgenPin, Round, Seeds};
 pub use scenario::MlperfScenario;
 pub use system::{

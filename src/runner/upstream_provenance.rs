@@ -20,6 +20,8 @@ pub struct UpstreamProvenance {
     pub arguments: Vec<String>,
     /// Of the files that it was read from.
     pub manifest_digest: Option<Digest>,
+    /// These files: path, or `shipped:path`, and digest; the manifest itself is the first.
+    pub sources: Vec<(String, Digest)>,
     pub params: BTreeMap<String, String>,
     pub tasks: Vec<UpstreamTask>,
 }
@@ -60,7 +62,8 @@ pub fn upstream_provenance(plan: &Plan, output_cache: &OutputCache, task: &Task)
             .into_iter()
             .chain(plan.settings())
             .collect(),
-        manifest_digest: plan.manifest_digest,
+        manifest_digest: plan.manifest_digest(),
+        sources: plan.sources.clone(),
         params: plan.params.clone(),
         tasks,
     }

@@ -85,16 +85,8 @@ pub(super) fn add(tree: &mut SubmissionTree, logs: &ForeignResult) -> Assembled 
             FileSource::Text("Made by another harness than Regatta.\n".to_owned()),
         )?;
     }
-    let lock = PackageProvenance {
-        regatta: env!("CARGO_PKG_VERSION").to_owned(),
-        round: tree.round.name.clone(),
-        division,
-        submitter,
-        system,
-        rehearsal: false,
-        results: vec![LockedResult { benchmark: logs.benchmark.clone(), scenario, runs }],
-        stages: Vec::new(),
-    };
+    let results = vec![LockedResult { benchmark: logs.benchmark.clone(), scenario, runs }];
+    let lock = PackageProvenance::of_another_tool(&tree.round.name, &below, system, results);
     tree.lock(&below, lock);
     Ok(())
 }

@@ -48,9 +48,9 @@ fn submitted(tree: &mut SubmissionTree, submitter: &Path, below: &Path, request:
             tree.problem(format!("{} is a rehearsal; --rehearse assembles it for practice", submitter.display()));
         }
     }
-    let system = systems(submitter).into_iter().next().unwrap_or_default();
-    let of_others = systems(submitter).into_iter().filter(|system| locks.iter().all(|lock| lock.system != *system));
-    for system in of_others.collect::<Vec<_>>() {
+    let systems = names(&submitter.join("results"));
+    let system = systems.first().cloned().unwrap_or_default();
+    for system in systems.into_iter().filter(|system| locks.iter().all(|lock| lock.system != *system)) {
         let lock = recorded(tree, submitter, below, system)?;
         tree.lock(below, lock);
     }
@@ -100,16 +100,7 @@ fn recorded(tree: &SubmissionTree, submitter: &Path, below: &Path, system: Strin
             results.push(LockedResult { benchmark: benchmark.clone(), scenario, runs });
         }
     }
-    Ok(PackageProvenance {
-        regatta: env!("CARGO_PKG_VERSION").to_owned(),
-        round: tree.round.name.clone(),
-        division: below.iter().next().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
-        submitter: below.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
-        system,
-        rehearsal: false,
-        results,
-        stages: Vec::new(),
-    })
+    Ok(PackageProvenance::of_another_tool(&tree.round.name, below, system, results))
 }
 
 /// The hashes of those files that are there.
@@ -120,11 +111,6 @@ fn hashed(paths: impl IntoIterator<Item = PathBuf>) -> Assembled<LockedRun> {
         run.files.insert(name, sha256_of_file(&path).map_err(AssembleError::io(&path))?);
     }
     Ok(run)
-}
-
-/// Names of the systems that a package has results of.
-fn systems(submitter: &Path) -> Vec<String> {
-    names(&submitter.join("results"))
 }
 
 /// Names of what is in a folder, sorted.

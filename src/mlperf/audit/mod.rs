@@ -367,7 +367,7 @@ pub(crate) struct AuditOutputs {
 
 impl AuditOutputs {
     /// Looks at every answer. `end_ids` are the tokens that end one.
-    fn collect(
+    pub(crate) fn collect(
         answers: impl Iterator<Item = Result<LoggedAnswer, LogError>>,
         scenario: MlperfScenario,
         end_ids: &[i32],
@@ -434,15 +434,6 @@ impl AuditOutputs {
             if passes { "complete" } else { "failed" },
         )
     }
-}
-
-/// Looks at every answer in a log of TEST06. None: it is not there. Err: it is not LoadGen's, or not whole.
-pub(crate) fn test06_answers(
-    log: &Path,
-    scenario: MlperfScenario,
-    end_ids: &[i32],
-) -> Option<Result<AuditOutputs, LogError>> {
-    Some(AuditOutputs::collect(AnswerLog::open(log).ok()?, scenario, end_ids))
 }
 
 /// Compares the reported first token with the beginning of the answer.

@@ -28,10 +28,10 @@ pub struct LengthDistribution {
 const SIGMA: f64 = 0.7;
 
 /// Lengths of inputs and of answers, tokens, where a benchmark's data set is not looked at. `None`: the benchmark is
-/// unknown, or its stand-in has shorter answers than a model gives.
+/// unknown.
 pub fn assumed_lengths(benchmark: &str) -> Option<(LengthDistribution, LengthDistribution)> {
     let shape = DatasetShape::for_method(ScoringMethod::for_benchmark(benchmark)?);
-    shape.answers.is_none().then_some((shape.input, shape.words))
+    Some((shape.input, shape.answers.unwrap_or(shape.words)))
 }
 
 impl LengthDistribution {
@@ -62,85 +62,54 @@ pub(super) struct DatasetShape {
 
 impl DatasetShape {
     pub fn for_method(recipe: ScoringMethod) -> Self {
-        const FEW: LengthDistribution = LengthDistribution::new(1.0, 0.0, 1, 1, "a short answer");
+        let lengths = LengthDistribution::new;
+        let few = || lengths(1.0, 0.0, 1, 1, "a short answer");
         // Means that are not published are a choice, and marked as one.
         let (input, words, ids, tasks): (_, _, _, &[&str]) = match recipe {
             ScoringMethod::OpenOrca => (
-                LengthDistribution::new(
-                    220.0,
-                    SIGMA,
-                    16,
-                    1023,
-                    "limit: processorca.py, --seqlen_limit 1024; mean: a choice",
-                ),
-                LengthDistribution::new(
-                    294.45,
-                    SIGMA,
-                    3,
-                    1023,
-                    "tokens per sample of the reference model, submission rules; at least 3: processorca.py",
-                ),
+                lengths(220.0, SIGMA, 16, 1023, "limit: processorca.py, --seqlen_limit 1024; mean: a choice"),
+                lengths(294.45, SIGMA, 3, 1023, "tokens per sample, submission rules; at least 3: processorca.py"),
                 (259, 32_000),
                 &[],
             ),
             ScoringMethod::CnnDailyMail => (
-                LengthDistribution::new(870.0, 0.4, 64, 2540, "a choice: CNN/DailyMail articles with their prompt"),
-                LengthDistribution::new(
-                    128.0,
-                    0.0,
-                    128,
-                    128,
-                    "the most tokens of output, submission rules; published logs have it in every answer",
-                ),
+                lengths(870.0, 0.4, 64, 2540, "a choice: CNN/DailyMail articles with their prompt"),
+                lengths(128.0, 0.0, 128, 128, "the most tokens of output; every published answer has as many"),
                 (0, 128_000),
                 &[],
             ),
             ScoringMethod::Mixed => (
-                LengthDistribution::new(180.0, SIGMA, 16, 1023, "limit: dataset.py, max_length 1024; mean: a choice"),
-                LengthDistribution::new(
-                    145.4,
-                    SIGMA,
-                    3,
-                    1023,
-                    "tokens per sample of the reference model, submission rules",
-                ),
+                lengths(180.0, SIGMA, 16, 1023, "limit: dataset.py, max_length 1024; mean: a choice"),
+                lengths(145.4, SIGMA, 3, 1023, "tokens per sample of the reference model, submission rules"),
                 (259, 32_000),
                 &["OpenOrca", "GSM8K", "MBXP"],
             ),
             ScoringMethod::LongContext => (
-                LengthDistribution::new(
-                    9_400.0,
-                    0.6,
-                    256,
-                    20_000,
-                    "a choice: long contexts; limit: model_max_length 22000 less 2000 of output",
-                ),
-                LengthDistribution::new(
-                    684.68,
-                    SIGMA,
-                    8,
-                    2_000,
-                    "tokens per sample of the reference model, README of llama3.1-405b",
-                ),
+                lengths(9_400.0, 0.6, 256, 20_000, "a choice; limit: 22,000 of the model less 2,000 of output"),
+                lengths(684.68, SIGMA, 8, 2_000, "tokens per sample of the reference model, README of llama3.1-405b"),
                 (0, 128_000),
                 &["rouge", "niah_em", "qa_em"],
             ),
             ScoringMethod::DeepSeek => (
-                LengthDistribution::new(200.0, 0.6, 32, 3_140, "a choice: questions with their choices"),
-                FEW,
+                lengths(200.0, 0.6, 32, 3_140, "a choice: questions with their choices"),
+                few(),
                 (0, 128_000),
                 &["gpqa", "mmlu_pro", "math500", "aime", "livecodebench"],
             ),
             ScoringMethod::GptOss => (
-                LengthDistribution::new(1_000.0, SIGMA, 64, 8_192, "a choice: texts to summarize"),
-                FEW,
+                lengths(1_000.0, SIGMA, 64, 8_192, "a choice: texts to summarize"),
+                few(),
                 (0, 199_998),
                 &["aime25", "gpqa_diamond", "livecodebench_v6"],
             ),
         };
         // A letter or a number is the end of a long text.
-        let answers = matches!(recipe, ScoringMethod::DeepSeek | ScoringMethod::GptOss)
-            .then_some(LengthDistribution::new(24.0, 0.4, 8, 64, "a choice: short, so that a rehearsal is"));
+        let answers = |mean, max, source| Some(lengths(mean, SIGMA, 16, max, source));
+        let answers = match recipe {
+            ScoringMethod::DeepSeek => answers(3_886.2, 20_000, "tokens per sample of the reference, submission rules"),
+            ScoringMethod::GptOss => answers(1_278.2, 10_240, "mean output tokens of the reference, TEST09"),
+            _ => None,
+        };
         Self { input, words, answers, ids, tasks }
     }
 

@@ -118,17 +118,10 @@ pub(super) fn read_tests(order: &PackageRequest, problems: &mut Vec<String>) -> 
 
 /// A run of an entry: its mode, its folder, and the files that it must have.
 fn runs(entry: &PackageEntry) -> Vec<(TestMode, &Path, &'static [&'static str])> {
-    let mut runs: Vec<(TestMode, &Path, &'static [&'static str])> = vec![
-        (TestMode::Performance, &entry.performance, &[SUMMARY_FILE, DETAIL_FILE, CONF]),
-        (TestMode::Accuracy, &entry.accuracy, &[SUMMARY_FILE, DETAIL_FILE, ACCURACY_FILE]),
-    ];
-    runs.extend(
-        entry
-            .audits
-            .iter()
-            .map(|(mode, folder)| (*mode, folder.as_path(), &[SUMMARY_FILE, DETAIL_FILE, ACCURACY_FILE][..])),
-    );
-    runs
+    const LOGS: &[&str] = &[SUMMARY_FILE, DETAIL_FILE, ACCURACY_FILE];
+    let audits = entry.audits.iter().map(|(mode, folder)| (*mode, folder.as_path(), LOGS));
+    let performance = (TestMode::Performance, &*entry.performance, &[SUMMARY_FILE, DETAIL_FILE, CONF][..]);
+    [performance, (TestMode::Accuracy, &*entry.accuracy, LOGS)].into_iter().chain(audits).collect()
 }
 
 /// Why a run may not be packed there.
@@ -214,11 +207,8 @@ fn accuracy(to: &SubmitterFolder, entry: &PackageEntry, folder: &Path) -> Result
         [] => text = format!("{text}\nhash={hash}\n"),
         hashes if hashes.iter().all(|found| *found == hash) => {}
         _ => {
-            let message = format!(
-                "{} is not of the accuracy run {}: its hash is another",
-                from.display(),
-                entry.accuracy.display()
-            );
+            let (scores, run) = (from.display(), entry.accuracy.display());
+            let message = format!("{scores} is not of the accuracy run {run}: its hash is another");
             return Err(Unpacked::Incomplete { problems: vec![message], snippet: None });
         }
     }

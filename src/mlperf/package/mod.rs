@@ -78,10 +78,12 @@ pub fn pack(order: &PackageRequest, out: &Path) -> Result<WrittenPackage, Unpack
             }
         }
     }
-    if order.source.is_none() {
-        // What was run is source, too: enough to make it again.
-        to.text(&Path::new(to.layout.source()).join("README.md"), &source(order))?;
+    // What was run is source, too: enough to make it again.
+    let world = Path::new(to.layout.source()).join(&order.system);
+    for (path, text) in &order.manifest_files {
+        to.text(&world.join(path), text)?;
     }
+    to.text(&world.join("README.md"), &source(order))?;
     to.json(&Path::new("documentation").join(PACKAGE_LOCK_FILE), &serde_json::to_value(&lock).unwrap_or_default())?;
     if order.rehearse {
         to.text(&Path::new("documentation").join(REHEARSAL_FILE), REHEARSAL)?;
@@ -187,8 +189,10 @@ pub struct PackageRequest {
     pub source: Option<PathBuf>,
     pub documentation: Option<PathBuf>,
     pub rehearse: bool,
-    /// The version of Regatta.
+    /// The version of Regatta, and what identifies that program.
     pub version: String,
+    /// The manifest and what it includes: path in a project, and text.
+    pub manifest_files: Vec<(PathBuf, String)>,
     /// The command that makes it all again: `regatta run … a=b`.
     pub command: String,
     /// Everything that the results were made from.
@@ -267,16 +271,17 @@ fn result(order: &PackageRequest, entry: &PackageEntry, runs: &IndexMap<TestMode
     if order.rehearse {
         text.push_str("**A rehearsal: not for submission.**\n\n");
     }
-    let version = runs.values().find_map(|run| run.test.as_ref()).map(|test| test.loadgen_version.as_str());
+    let (round, regatta) = (&order.round, &order.version);
+    let loadgen = runs.values().find_map(|run| Some(&run.test.as_ref()?.loadgen_version));
+    let loadgen = loadgen.unwrap_or(&round.loadgen.version);
+    let _ = writeln!(text, "MLPerf Inference {}, mlcommons-loadgen {loadgen}, Regatta {regatta}.\n", round.name);
+    let source = SubmissionLayout::for_round(&order.round.name).source();
     let _ = writeln!(
         text,
-        "MLPerf Inference {}, mlcommons-loadgen {}, Regatta {}.\n",
-        order.round.name,
-        version.unwrap_or(&order.round.loadgen.version),
-        order.version
+        "## All of it\n\nIn `{source}/{}` of the submitter's folder, which has the manifest and the files that it \
+         includes:\n\n```\n{}\n```\n\n## One by one\n",
+        order.system, order.command
     );
-    let _ = writeln!(text, "## All of it\n\n```\n{}\n```\n", order.command);
-    text.push_str("## One by one\n\n");
     for (mode, run) in runs {
         let command = match &run.task {
             Some(task) => format!("{} --until {task}", order.command),
@@ -319,10 +324,13 @@ fn official_scripts(benchmark: &str, token_ids: Width, test06: Option<Width>) ->
     text + "\n"
 }
 
-/// Of the source folder, where the manifest is all the source there is.
+/// Of the folder with the manifest.
 fn source(order: &PackageRequest) -> String {
-    let mut text =
-        format!("# What made these results\n\nRegatta {}:\n\n```\n{}\n```\n\n", order.version, order.command);
+    let mut text = format!(
+        "# What made these results\n\nRegatta {}, in this folder:\n\n```\n{}\n```\n\nBelow, each stage has the \
+         digests of its output and of what it read: data, weights, images.\n\n",
+        order.version, order.command
+    );
     for made in &order.upstream_tasks {
         write_stage(&mut text, &made.stage);
     }
@@ -346,8 +354,13 @@ fn write_stage(text: &mut String, stage: &ProvenanceStage) {
     let commit = stage.commit.as_ref().map(|commit| format!(", commit {commit}")).unwrap_or_default();
     let key = stage.key.as_ref().map(|key| format!(", key {}", key.get(..12).unwrap_or(key))).unwrap_or_default();
     let _ = writeln!(text, "### {} ({}{key}{commit})\n", stage.task, stage.kind);
+    let digests = stage.digest.iter().map(|digest| ("output", digest));
+    let named = stage.facts.iter().chain(&stage.inputs).map(|(name, value)| (name.as_str(), value));
+    for (name, value) in digests.chain(named) {
+        let _ = writeln!(text, "- {name}: {value}");
+    }
     let yaml = serde_yaml::to_string(&stage.action).unwrap_or_default();
-    let _ = writeln!(text, "```yaml\n{}\n```\n", yaml.trim_end());
+    let _ = writeln!(text, "\n```yaml\n{}\n```\n", yaml.trim_end());
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ fn scores(to: &mut SubmissionFindings, at: &Path, text: &str, entry: &ResultEntr
     for (name, bounds) in &entry.table.accuracy {
         let values = scores.get(name).map_or(&[][..], Vec::as_slice);
         let Some(last) = values.last() else {
-            // Of a bound above only, the official checker looks where there is a value.
+            // A metric with an upper bound only may be missing: the official checker accepts that.
             if bounds.min.is_some() {
                 let written = written_name(name);
                 let finding = format!("there is no {name} (`'{written}': …`) in it");
@@ -111,7 +111,7 @@ fn scores(to: &mut SubmissionFindings, at: &Path, text: &str, entry: &ResultEntr
     metrics
 }
 
-/// Scores that no answers have, whatever the round's bounds are.
+/// Reports scores that no answers can have, whatever the round's bounds are.
 fn plausibility(
     to: &mut SubmissionFindings,
     at: &Path,
@@ -141,11 +141,18 @@ fn plausibility(
     let scored = written("gen_num").filter(|_| is_of_one_task);
     let samples = benchmark.accuracy_samples.unwrap_or(benchmark.dataset_samples) as f64;
     let mean = scored.and_then(|scored| Some((written("gen_tok_len")? / scored, written("tokens_per_sample")?)));
-    let rouge = metrics.get("ROUGEL").copied().zip(metrics.get("ROUGE1").copied());
+    let rouge = [("rougeL", "rouge1"), ("rouge2", "rouge1"), ("rougeL", "rougeLsum")]
+        .map(|(part, whole)| Some(((part, written(part)?), (whole, written(whole)?))));
+    let rouge = rouge.into_iter().flatten().find(|((_, part), (_, whole))| part > whole);
+    let characters = scored.and_then(|scored| Some(written("gen_len")? / scored));
     findings! { to;
         Review, Plausibility, at,
-            rouge.filter(|(part, whole)| part > whole)
-                .map(|(part, whole)| format!("ROUGE-L is {part}, and never more than ROUGE-1, {whole}")), rule, fix;
+            rouge.map(|((part, less), (whole, more))| format!("{part} is {less}, and never more than {whole}, {more}")),
+            rule, fix;
+        // Published texts have 275 characters and more.
+        Review, Plausibility, at,
+            characters.filter(|characters| *characters < 30.0)
+                .map(|characters| format!("its texts have {characters:.2} characters each")), rule, fix;
         Review, Plausibility, at,
             scored.filter(|scored| (*scored - samples).abs() > 0.5)
                 .map(|scored| format!("it is of {scored} answers, the accuracy run has {samples}")), rule, fix;
@@ -175,7 +182,7 @@ fn written_scores(text: &str, benchmark: &Benchmark) -> IndexMap<String, Vec<f64
     written
 }
 
-/// The accuracy log: there, truncated, and the one that `accuracy.txt` has the hash of.
+/// Checks that the accuracy log is present, truncated, and the one whose hash is in `accuracy.txt`.
 fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<&LockedRun>, samples: Option<u64>) {
     let at = folder.join(ACCURACY_FILE);
     let hashes = truncate_accuracy_log::hashes(scores);

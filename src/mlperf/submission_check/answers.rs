@@ -1,10 +1,10 @@
-//! The answers in an accuracy log, as far as a submission has them: of a truncated log, those of both of its ends.
+//! Checks the answers in an accuracy log. A truncated log has those of its beginning and of its end.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::checks::{Review, SubmissionCheck, SubmissionFindings, finding, findings};
-use crate::truncate_accuracy_log::{CUT, LONGEST};
+use crate::truncate_accuracy_log::{LONGEST, cut};
 use base::files::read_bytes;
 use rules::log::{AnswerLog, LogError, LoggedAnswer};
 
@@ -19,6 +19,11 @@ pub(super) fn check(to: &mut SubmissionFindings, at: &Path, samples: Option<u64>
     let limit = samples.unwrap_or(u64::MAX);
     answers.sort_by_key(|answer| answer.qsl_idx);
     let outside = answers.iter().find(|answer| answer.qsl_idx >= limit || answer.seq_id >= limit);
+    // Four or eight bytes a token.
+    let miscounted = answers.iter().find_map(|answer| {
+        let (tokens, bytes) = (answer.token_count?, answer.data.len() as i64);
+        (bytes != 4 * tokens && bytes != 8 * tokens).then(|| format!("{bytes} bytes are counted as {tokens} tokens"))
+    });
     let twice = answers.windows(2).find(|pair| pair[0].qsl_idx == pair[1].qsl_idx);
     findings! { to;
         Review, Unreadable, at, error.map(|error| error.to_string()),
@@ -30,6 +35,7 @@ pub(super) fn check(to: &mut SubmissionFindings, at: &Path, samples: Option<u64>
             "samples are counted from 0", FIX;
         Review, SampleIndex, at, twice.map(|pair| format!("sample {} is answered twice", pair[0].qsl_idx)),
             "an accuracy run issues each sample once", FIX;
+        Review, Lengths, at, miscounted, "LoadGen logs the ids of an answer and their number", FIX;
     }
     repeated(to, at, answers.len(), answers.iter().map(|answer| &answer.data).collect::<BTreeSet<_>>().len());
 }
@@ -45,8 +51,8 @@ pub(super) fn repeated(to: &mut SubmissionFindings, at: &Path, answers: usize, d
 
 /// The answers at the beginning and at the end, and the first that is not LoadGen's.
 fn read(bytes: &[u8]) -> (Vec<LoggedAnswer>, Option<LogError>) {
-    let cut = bytes.windows(CUT.len()).position(|part| part == CUT).filter(|_| bytes.len() as u64 <= LONGEST);
-    let (head, tail) = cut.map_or((bytes, &bytes[..0]), |at| (&bytes[..at], &bytes[at + CUT.len()..]));
+    let cut = cut(bytes).filter(|_| bytes.len() as u64 <= LONGEST);
+    let (head, tail) = cut.clone().map_or((bytes, &bytes[..0]), |cut| (&bytes[..cut.start], &bytes[cut.end..]));
     // The tail begins in the middle of an answer.
     let tail = tail.iter().position(|byte| *byte == b'{').map(|at| [&b"["[..], &tail[at..]].concat());
     let mut answers = Vec::new();

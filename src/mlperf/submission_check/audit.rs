@@ -6,12 +6,13 @@ use std::path::Path;
 use super::answers;
 use super::checks::{Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::tree::{ResultEntry, Submitter, SystemEntry, folders};
-use crate::audit::{NOT_JUDGED, test06_answers};
+use crate::audit::{AuditOutputs, NOT_JUDGED};
 use crate::layout::{test_folder, verdict_file};
-use crate::{LockedResult, LockedRun, PACKAGE_LOCK_FILE, PackageProvenance};
+use crate::truncate_accuracy_log::is_truncated;
+use crate::{LockedResult, LockedRun, PACKAGE_LOCK_FILE, PackageProvenance, TestRecord};
 use base::files::{read_text, sha256_of_file};
 use base::spec::TestMode;
-use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail};
+use rules::log::{ACCURACY_FILE, AnswerLog, DETAIL_FILE, Detail};
 use rules::{Audit, Benchmark, MlperfScenario, Round};
 
 /// LoadGen draws the 100 of TEST06 by chance; published logs hold 87 to 108.
@@ -121,15 +122,17 @@ fn settings(to: &mut SubmissionFindings, folder: &Path, test: TestMode, audit: &
     }
 }
 
-/// The answers of TEST06: their number, and what the test looks at.
+/// Verifies the logged answers of TEST06 again, and their number.
 fn test06(to: &mut SubmissionFindings, at: &Path, benchmark: &Benchmark, scenario: MlperfScenario) {
     let fix = "run the test with its audit.config and verify it again";
-    let answers = match test06_answers(at, scenario, &benchmark.end_ids) {
-        None => return,
-        Some(Ok(answers)) => answers,
+    let Ok(log) = AnswerLog::open(at) else { return };
+    let answers = match AuditOutputs::collect(log, scenario, &benchmark.end_ids) {
+        Ok(answers) => answers,
         // Published results have a truncated log here.
-        Some(Err(error)) => {
-            return finding!(to; Review, Unreadable, at, format!("its answers cannot be verified again: {error}"),
+        Err(error) => {
+            let is_cut = is_truncated(at).unwrap_or_default();
+            let reason = if is_cut { "the log is truncated".to_owned() } else { error.to_string() };
+            return finding!(to; Review, Unreadable, at, format!("its answers cannot be verified again: {reason}"),
                 "the verification is of the samples that the test logged", fix);
         }
     };
@@ -274,14 +277,9 @@ fn check_test_record(to: &mut SubmissionFindings, entry: &ResultEntry, mode: Tes
     let benchmark = high.unwrap_or(&test.benchmark);
     let is = (test.round.as_str(), benchmark, test.scenario, test.mode);
     if is != (entry.round.name.as_str(), entry.benchmark, entry.titled, mode) {
-        finding!(to; Refused, WrongRun, &at,
-            format!(
-                "the run packed as {name} was {} of {} {} in {}",
-                test_folder(test.mode),
-                test.benchmark,
-                test.scenario.title(),
-                test.round
-            ),
+        let TestRecord { round, benchmark, scenario, mode, .. } = test;
+        let was = format!("{} of {benchmark} {} in {round}", test_folder(*mode), scenario.title());
+        finding!(to; Refused, WrongRun, &at, format!("the run packed as {name} was {was}"),
             format!("here belongs {name} of {} {} in {}", entry.benchmark, entry.titled.title(), entry.round.name),
             "name the right stage under `results`");
     }
@@ -300,13 +298,9 @@ fn one_system(to: &mut SubmissionFindings, entry: &ResultEntry, result: &LockedR
                         digests.into_iter().flatten().map(|digest| digest.get(..12).unwrap_or(digest)).collect();
                     if digests.is_empty() { "none".to_owned() } else { digests.join(", ") }
                 };
+                let (name, a, b) = (test_folder(*mode), short(a), short(b));
                 finding!(to; Refused, TwoSystems, &entry.folder(),
-                    format!(
-                        "the {} run had another `{kind}` ({}) than the performance run ({})",
-                        test_folder(*mode),
-                        short(b),
-                        short(a)
-                    ),
+                    format!("the {name} run had another `{kind}` ({b}) than the performance run ({a})"),
                     "all runs of a result are of one system: the same engine, configuration and server",
                     "let both stages name the same upstream stages, and run again");
             }

@@ -40,7 +40,7 @@ macro_rules! findings {
 }
 pub(super) use findings;
 
-/// One finding, as a row of that table.
+/// Adds one finding, in the columns of that table.
 macro_rules! finding {
     ($to:expr; $weight:expr, $check:ident, $at:expr, $finding:expr, $rule:expr, $fix:expr) => {
         $to.add($weight, SubmissionCheck::$check, $at, $finding, $rule, $fix)
@@ -279,20 +279,14 @@ pub enum FindingWeight {
 }
 
 impl FindingWeight {
-    /// Of what the official checkers until v5.1 refuse, and those since v6.0 no longer look at.
+    /// The weight of what the official checkers refused until v5.1 and have not checked since v6.0.
     pub(super) const fn of_older_checker(layout: SubmissionLayout) -> Self {
-        match layout {
-            SubmissionLayout::Split => Self::Refused,
-            SubmissionLayout::Single => Self::Review,
-        }
+        if matches!(layout, SubmissionLayout::Split) { Self::Refused } else { Self::Review }
     }
 
-    /// Of what the official checkers refuse since v6.0, and those until v5.1 let pass.
+    /// The weight of what the official checkers have refused since v6.0 and accepted until v5.1.
     pub(super) const fn of_newer_checker(layout: SubmissionLayout) -> Self {
-        match layout {
-            SubmissionLayout::Split => Self::Review,
-            SubmissionLayout::Single => Self::Refused,
-        }
+        if matches!(layout, SubmissionLayout::Single) { Self::Refused } else { Self::Review }
     }
 }
 
@@ -333,7 +327,7 @@ impl<'a> SubmissionFindings<'a> {
         }
     }
 
-    /// Takes in a row of a table.
+    /// Adds a finding.
     pub(super) fn add(
         &mut self,
         weight: FindingWeight,

@@ -1,5 +1,5 @@
-//! What several logs of a submission say together: the lengths of answers in a performance run and in the accuracy run,
-//! and that one run is the run of one result.
+//! Checks across logs: answers are as long in the performance run as in the accuracy run, and no run is packed as two
+//! results.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const WHY: &str = "both are of one run; a log is submitted as LoadGen wrote it";
 /// difference is for review, and one of more than 10 % is refused.
 const LENGTH_TOLERANCES: [(f64, FindingWeight); 2] = [(0.1, Refused), (0.024, Review)];
 
-/// The lengths of answers: those of the accuracy run, and no more tokens than the benchmark allows.
+/// Checks the lengths of answers: those of the accuracy run, and no more tokens than the benchmark allows.
 pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, detail: &Detail, scores: &IndexMap<String, f64>) {
     let benchmark = entry.table;
     let keys = match entry.scenario_of_run(detail) {
@@ -54,7 +54,7 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, detail: &D
     }
 }
 
-// One run is the run of one result: LoadGen's logs that are, byte for byte, in two places.
+// Logs that are, byte for byte, in two places: one run must not be packed as two results.
 //
 // A detail log has the process and the time of each event, so no two runs have the same. An accuracy log has neither:
 // with the same engine, two systems may give the same answers in the same order, as in results that MLCommons
@@ -68,7 +68,7 @@ const SHORTEST_ANSWERS: u64 = 16;
 struct PackedRun {
     /// Division, submitter and system.
     system: [String; 3],
-    /// The round's name of it.
+    /// The benchmark's name in the round.
     benchmark: String,
     scenario: MlperfScenario,
     mode: TestMode,
@@ -152,7 +152,7 @@ impl PackedLogs {
             for log in logs {
                 let Ok(digest) = sha256_of_file(&log.path) else { continue };
                 let before = by_digest.entry(digest).or_default();
-                // What it is a copy of was found with the other result of its run.
+                // The copy was already reported for the other result of the same run.
                 let is_found = before.iter().any(|first| log.run.may_be_run_of(&first.run));
                 let is_allowed = |first: &PackedLog| *name == ACCURACY_FILE && log.run.may_answer_like(&first.run);
                 if let Some(first) = before.iter().find(|first| !is_found && !is_allowed(first)) {

@@ -1,4 +1,4 @@
-//! What holds for every LoadGen log, whatever it was for: it is whole, of the round's LoadGen, and without errors.
+//! Checks of every LoadGen log, of any run: it is complete, written by the round's LoadGen, and without errors.
 
 use std::path::Path;
 
@@ -15,11 +15,11 @@ use rules::{Round, Seeds};
 const FILES: [&str; 2] = [SUMMARY_FILE, DETAIL_FILE];
 const RERUN_HINT: &str = "run the test again and pack its logs as LoadGen wrote them";
 
-/// What a log is of. The official checker reads the seeds and the mode of performance runs only.
+/// The kind of run that a log must be of. The official checker looks at seeds and mode of performance runs only.
 pub(super) struct RunKind {
     mode: &'static str,
     weight: FindingWeight,
-    /// The last key of its log, and a key before that without which the run was broken off.
+    /// The last key of such a log, and an earlier one: without the earlier one, the run was broken off.
     ends: [&'static str; 2],
 }
 
@@ -65,7 +65,7 @@ pub(super) fn read(to: &mut SubmissionFindings, folder: &Path, round: &Round, ki
     Some(detail)
 }
 
-/// What LoadGen writes once is there once.
+/// Reports keys with several values that LoadGen writes once.
 fn one_run(to: &mut SubmissionFindings, path: &Path, detail: &Detail) {
     let several = &detail.contradictions;
     let verdict = several.get_key_value("result_validity");
@@ -90,15 +90,16 @@ fn shortened(value: &Value) -> String {
     }
 }
 
-/// The log is of a system and of the mode, and has its end.
+/// Checks that the log is complete, has the expected mode, and is not of a simulated system.
 fn check_log_complete(to: &mut SubmissionFindings, path: &Path, detail: &Detail, kind: &RunKind) {
     let name = detail.text("sut_name").filter(|name| name.contains(SIMULATED_SUT));
     let RunKind { mode, weight, ends: [last, before] } = *kind;
     let logged = detail.text("effective_test_mode");
     let is_cut = detail.get(last).is_none();
     let is_broken_off = is_cut && detail.get(before).is_none();
-    // LoadGen 5 and later write it.
-    let is_older = detail.loadgen_version().is_none_or(|version| version.starts_with("4."));
+    // LoadGen 5.0.16 and later write `num_errors`.
+    let parts = |version: &str| version.split('.').map_while(|part| part.parse().ok()).collect::<Vec<u32>>();
+    let is_older = detail.loadgen_version().is_none_or(|version| parts(version) < vec![5, 0, 16]);
     findings! { to;
         Refused, Simulated, path, name.map(|name| format!("the system under test is called {name:?}")),
             "a result is a measurement; the servers of this run were simulated", "run it on the system";
@@ -126,13 +127,10 @@ fn version(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Ro
                 "LoadGen must be an unaltered tagged revision", "look whether it was one, and not a commit in between");
         }
         found => {
-            finding!(to; Refused, LoadGenVersion, path,
-            format!("LoadGen was {}, {} takes {accepted}", found.unwrap_or("of unknown version"), round.name),
-            "a round pins LoadGen, with its seeds and its rules",
-            format!(
-                "`mlperf: {{ loadgen: {{ round: {} }} }}` gets the right one; run again with it",
-                round.name
-            ));
+            let (name, version) = (&round.name, found.unwrap_or("of unknown version"));
+            finding!(to; Refused, LoadGenVersion, path, format!("LoadGen was {version}, {name} takes {accepted}"),
+                "a round pins LoadGen, with its seeds and its rules",
+                format!("`mlperf: {{ loadgen: {{ round: {name} }} }}` gets the right one; run again with it"));
         }
     }
     // Built outside of a git work tree, it writes NA.

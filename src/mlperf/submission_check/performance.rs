@@ -43,7 +43,11 @@ fn valid(to: &mut SubmissionFindings, folder: &Path, detail: &Detail) {
     let has_result = summary.lines().any(|line| line.starts_with("Result is : "));
     // LoadGen's last lines are those about warnings and errors.
     let has_end = ["encountered during test", "encountered. See detailed log"].iter().any(|end| summary.contains(end));
+    let has_errors = summary.contains("ERRORS encountered") || summary.contains("ERROR encountered");
     findings! { to;
+        Review, LogsDisagree, &at,
+            (has_errors && detail.all_errors() == 0).then_some("it counts errors, and the detail log has none"),
+            "LoadGen counts the errors of its detail log there", REPACK;
         Refused, TornLog, &at, (at.is_file() && !has_result).then_some("it has no line `Result is :`"),
             "the run was broken off", "run the test again";
         Review, TornLog, &at, (has_result && !has_end).then_some("it has no line `No errors encountered during test.`"),
@@ -51,11 +55,11 @@ fn valid(to: &mut SubmissionFindings, folder: &Path, detail: &Detail) {
     }
 }
 
-/// A performance run, and what it was to be.
+/// A performance run, and the result that it is packed as.
 struct Run<'a> {
     detail: &'a Detail,
     entry: &'a ResultEntry<'a>,
-    /// Of its log.
+    /// The scenario that its log is judged in.
     scenario: MlperfScenario,
 }
 
@@ -113,9 +117,12 @@ const WHOLE: &str = "run with the benchmark's whole data set";
 const CONDITIONS: &str = "LoadGen calls a run VALID when all of its conditions are met";
 const NO_AUDIT: &str = "remove audit.config from where the run starts, and run again";
 
-/// What the keys of a performance run's log have to be.
+/// What the rules require of the keys in a performance run's log.
 fn key_rules(to: &mut SubmissionFindings, at: &Path, run: &Run) {
     let (table, is_closed) = (run.entry.table, run.entry.is_closed());
+    // Most builds of LoadGen 4 do not log equal issue.
+    let is_unlogged = run.detail.get("effective_sample_concatenate_permutation").is_none()
+        && run.detail.loadgen_version().is_some_and(|version| version.starts_with("4."));
     findings! { to;
         Refused, Duration, at, run.least("effective_min_duration_ms", SHORTEST_MS),
             "every test of a language model lasts at least 600 s",
@@ -146,7 +153,7 @@ fn key_rules(to: &mut SubmissionFindings, at: &Path, run: &Run) {
             "a result is measured on the benchmark's data set", "look whether the log is of another benchmark";
         // Since v6.0 the official checker does not ask for it, and a published result is without.
         FindingWeight::of_older_checker(run.entry.layout), EqualIssue, at,
-            run.switch("effective_sample_concatenate_permutation", true).filter(|_| is_closed),
+            run.switch("effective_sample_concatenate_permutation", true).filter(|_| is_closed && !is_unlogged),
             "equal issue: in performance runs of language models each sample is issued equally often",
             "take it out of user.conf; audit tests turn it off themselves, results may not";
         // For debugging or for audits, and never for a result.
@@ -163,6 +170,12 @@ fn key_rules(to: &mut SubmissionFindings, at: &Path, run: &Run) {
         Refused, Verdict, at, run.unmet("result_min_queries_met", true), CONDITIONS, REPACK;
         Refused, Verdict, at, run.unmet("result_perf_constraints_met", run.scenario.loadgen() == "Server"),
             CONDITIONS, REPACK;
+        Review, Verdict, at,
+            ["early_stopping_ttft_result", "early_stopping_tpot_result"].into_iter()
+                .find(|key| run.logged(key).contains("unsuccessful") && run.detail.result() == Some("VALID"))
+                .map(|key| format!("`{key}` is {}, and the result VALID", run.logged(key))), CONDITIONS, REPACK;
+        Review, TokenLatencies, at, run.switch("requested_infer_token_latencies", false).filter(|_| is_closed),
+            "TTFT and TPOT are measured of each answer", "take it out, and run again";
         checks::weight(run.entry), TokenLatencies, at, run.switch("requested_use_token_latencies", true),
             "language models are judged by tokens; LoadGen drops the rule for a model name that it does not know",
             format!("LoadGen's name of the model is `{}`", table.loadgen_model);
@@ -204,7 +217,7 @@ fn place(to: &mut SubmissionFindings, at: &Path, detail: &Detail, entry: &Result
     }
 }
 
-/// What the run is worth, by the numbers that the official checker takes. `benchmark` is the round's name of it.
+/// The result of the run, from the keys that the official checker reads. `benchmark` is its name in the round.
 pub(super) fn value(detail: &Detail, benchmark: &str, scenario: MlperfScenario) -> JudgedRun {
     let ms = |key: &str| detail.number(key).map(|ns| ns / 1e6);
     let inferred = scenario == MlperfScenario::Offline
@@ -226,8 +239,7 @@ pub(super) fn value(detail: &Detail, benchmark: &str, scenario: MlperfScenario) 
         errors: detail.all_errors(),
         ttft_p99_ms: ms("result_first_token_99.00_percentile_latency_ns"),
         tpot_p99_ms: ms("result_time_per_output_token_99.00_percentile_ns"),
-        simulated: false,
-        rehearsal: false,
         inferred,
+        ..JudgedRun::default()
     }
 }

@@ -31,14 +31,12 @@ const IN_FORCE: [(&str, &str, f64); 11] = [
 
 pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, performance: Option<&Detail>) {
     let folder = entry.measurements();
-    for name in ["user.conf", "README.md"] {
+    let fix = "pack again; `mlperf: { package: … }` writes it";
+    for (name, rule) in [
+        ("user.conf", "it has the settings that LoadGen received"),
+        ("README.md", "it has the commands to repeat the result"),
+    ] {
         let at = folder.join(name);
-        let rule = if name == "user.conf" {
-            "it has the settings that LoadGen received"
-        } else {
-            "it has the commands to repeat the result"
-        };
-        let fix = "pack again; `mlperf: { package: … }` writes it";
         match std::fs::metadata(&at).map(|meta| meta.len()) {
             Ok(0) => finding!(to; Refused, EmptyFile, &at, "it is empty", rule, fix),
             Ok(_) => {}
@@ -154,7 +152,7 @@ fn conf(to: &mut SubmissionFindings, at: &Path, text: &str, request: &TestReques
         // What the run used is in its log; the official checker asks only that user.conf is there.
         let is_forbidden = request.division == Division::Closed
             && wrong.at.last().is_some_and(|key| conf::is_open_only(key, request.scenario));
-        // What a rehearsal shortens goes by the names that its log's findings have.
+        // Settings that a rehearsal shortens are reported under the same checks as in its log.
         let check = match wrong.at.last().map(String::as_str) {
             Some("min_duration") => SubmissionCheck::Duration,
             Some("min_query_count" | "performance_sample_count_override") => SubmissionCheck::SampleCount,
@@ -183,14 +181,8 @@ fn conf(to: &mut SubmissionFindings, at: &Path, text: &str, request: &TestReques
             && written != 0.0
             && (written * factor - in_force).abs() > 1e-6 * in_force.abs()
         {
-            finding!(to; Review, UserConf, at,
-                format!(
-                    "line {}: it sets {} = {}, but the run used {}",
-                    line.line,
-                    line.key,
-                    line.value,
-                    in_force / factor
-                ),
+            let (conf::ConfLine { line, key, value, .. }, used) = (line, in_force / factor);
+            finding!(to; Review, UserConf, at, format!("line {line}: it sets {key} = {value}, but the run used {used}"),
                 "user.conf is what the run was made with", "pack the user.conf next to the run's logs");
         }
     }

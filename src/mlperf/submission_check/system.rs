@@ -47,11 +47,8 @@ pub(super) fn check(
         let at = folder.join(format!("{}.json", system.name));
         if !described.contains(&system.name) {
             let near = base::diag::nearest(&system.name, described.iter().map(String::as_str));
-            let finding = match near {
-                Some(near) => format!("the system is described by no file; there is {near}.json"),
-                None => "the system is described by no file".to_owned(),
-            };
-            finding!(to; Refused, SystemName, &at, finding,
+            let near = near.map(|near| format!("; there is {near}.json")).unwrap_or_default();
+            finding!(to; Refused, SystemName, &at, format!("the system is described by no file{near}"),
                 "a folder under results/ and its JSON under systems/ have one name, letter by letter",
                 "rename one of them, and `system_json` in the manifest with it");
             continue;
@@ -148,7 +145,11 @@ fn check_description(
     }
     texts(to, at, &fields);
     for wrong in wrong_values(&fields) {
-        finding!(to; Refused, SystemFields, at, wrong.what, wrong.why, wrong.fix);
+        // Since v6.0 the official checker multiplies the numbers; until v5.1 it copies them, and a published system
+        // of v4.1 has `N/A`.
+        let is_number = !["status", "system_type"].contains(&wrong.field);
+        let weight = if is_number { FindingWeight::of_newer_checker(layout) } else { Refused };
+        finding!(to; weight, SystemFields, at, wrong.what, wrong.why, wrong.fix);
     }
     for (name, expected) in [("submitter", &submitter.name), ("division", &submitter.division)] {
         let text = fields.get(name).and_then(Value::as_str).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What is where in a submission folder, by names alone.
+//! Finds submitters, systems and results in a submission folder by the names of its folders.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -60,13 +60,13 @@ pub(super) struct ResultEntry<'a> {
     pub traits: &'a SystemTraits,
     /// The name of its folder.
     pub benchmark: &'a str,
-    /// The round's name of it.
+    /// The benchmark's name in the round.
     pub official: &'a str,
-    /// What the round has of it.
+    /// The round's rules for the benchmark.
     pub table: &'a Benchmark,
     /// The name of its folder.
     pub scenario: &'a str,
-    /// That name's.
+    /// The scenario of that name.
     pub titled: MlperfScenario,
     pub round: &'a Round,
     pub layout: SubmissionLayout,
@@ -172,13 +172,13 @@ fn names(path: &Path, wanted: impl Fn(&fs::Metadata) -> bool) -> Vec<String> {
 
 // Which benchmarks and scenarios the round has, and which of them must be there together.
 
-/// What the folder of a benchmark is to the round.
+/// How the round knows the folder of a benchmark.
 pub(super) enum BenchmarkFolder<'a> {
     /// The round's name of it, and its table.
     Known(&'a str, &'a Benchmark),
     /// A benchmark of the round that is not examined here, and why.
     LeftOut(&'a str),
-    /// None of the round; a finding reports it.
+    /// Not a benchmark of the round; a finding reports it.
     Unknown,
 }
 
@@ -284,7 +284,7 @@ pub(super) fn check(to: &mut SubmissionFindings, submitter: &Submitter, found: &
 /// Folders of a clone that are no part of the submission.
 const BESIDE: [&str; 4] = [".git", ".github", "assets", REPORT_FOLDER];
 
-/// Above the submitters: only divisions, and texts for readers.
+/// Checks that the folder above the submitters holds only divisions and texts for readers.
 pub(super) fn root(to: &mut SubmissionFindings, root: &Path, layout: SubmissionLayout) {
     let older = FindingWeight::of_older_checker(layout);
     let is_text = |name: &str| [".md", ".pdf"].iter().any(|end| name.ends_with(end));
@@ -313,12 +313,12 @@ pub(super) fn no_results(to: &mut SubmissionFindings, submitter: &Submitter, lay
     }
 }
 
-/// Of one submitter with results.
+/// Checks the source, the documentation and stray folders of one submitter with results.
 pub(super) fn submitter(to: &mut SubmissionFindings, submitter: &Submitter, round: &Round) {
     let layout = SubmissionLayout::for_round(&round.name);
     let source = submitter.folder.join(layout.source());
     let documentation = submitter.folder.join("documentation");
-    // What packing puts there explains nothing.
+    // The files that packing writes there explain nothing.
     let is_own = |name: &str| name == REHEARSAL_FILE || PackageProvenance::is_file_name(name);
     let calibrations = ["calibration.md", "documentation/calibration.md"];
     let is_calibrated = calibrations.iter().any(|name| submitter.folder.join(name).is_file());

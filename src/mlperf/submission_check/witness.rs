@@ -1,22 +1,23 @@
-//! Witnesses: what LoadGen writes twice, or writes in parts that follow from one another, as rows of tables, and the
-//! engine that compares them.
+//! Witnesses: numbers that LoadGen writes twice, and numbers that follow from others in the same log. They are rows of
+//! tables; one engine compares them.
 //!
 //! | table | a row | tolerance |
 //! |---|---|---|
-//! | [`printed`] | a line of the summary, and the key of the detail log | none of counts, the printed digits of rates |
+//! | [`printed`] | a line of the summary, and the key of the detail log | none; for rates, the printed digits |
 //! | settings | a `requested_…` and the `effective_…` of its name | none |
-//! | [`ordered`] | two keys, of which the first is at most as large, or as late | none; of dates, time zones |
-//! | [`derived`] | a number, and what it is by others | in the row |
+//! | [`ordered`] | two keys, the first not larger or later than the second | none; for dates, time zones |
+//! | [`derived`] | a number, and the same number computed from others | in the row |
 //!
 //! The outcome of a row is *checked*, *unreadable* or *absent* ([`Witnesses`]). A number that cannot be read, and one
 //! that only one of the two places has, are for review: changing a number must not pay by making it unreadable.
 //!
-//! Refused is what 998 published results of language models never have; for review is what follows from LoadGen's
-//! source alone, since other releases of it may round and name differently.
+//! A finding is *refused* only if none of 998 published results of language models has it. What follows from LoadGen's
+//! source alone is for review, since other releases of it may round and name differently.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use jiff::Timestamp;
 use jiff::civil::DateTime;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -25,6 +26,7 @@ use super::UnreadableText;
 use super::checks::{FindingWeight, REPACK, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use base::files::read_text;
 use base::units::counted;
+use rules::last_arrival;
 use rules::log::{DETAIL_FILE, Detail, LoadgenSummary, SUMMARY_FILE};
 
 const RULE: &str = "LoadGen writes both from one measurement; a log is submitted as LoadGen wrote it";
@@ -40,7 +42,7 @@ pub struct Witnesses {
     pub absent: u64,
 }
 
-/// Compares everything that the logs of a performance run have twice.
+/// Compares the numbers of a performance run's logs with their witnesses.
 pub(super) fn check(to: &mut SubmissionFindings, folder: &Path, detail: &Detail, is_closed: bool) -> Witnesses {
     let summary = LoadgenSummary::parse(&read_text(folder.join(SUMMARY_FILE)).unwrap_or_default());
     let closed = if is_closed { Refused } else { Review };
@@ -70,7 +72,7 @@ const TOKENS: &str = "result_completed_tokens_per_second";
 const SAMPLES: &str = "result_completed_samples_per_sec";
 const SCHEDULED: &str = "result_scheduled_samples_per_sec";
 const OVERHEAD: &str = "result_token_throughput_with_loadgen_overhead";
-/// LoadGen computes it per nanosecond: the mean tokens of an answer by the mean latency.
+/// Mean tokens of an answer divided by the mean latency; LoadGen computes it per nanosecond.
 const THROUGHPUT: &str = "result_token_throughput";
 const MEAN: &str = "result_mean_latency_ns";
 const LONGEST: &str = "result_max_latency_ns";
@@ -79,9 +81,11 @@ const ISSUED: &str = "generated_query_duration";
 /// Seconds between `power_begin` and `power_end`, and until the log's last line: no keys of LoadGen's.
 const WINDOW: &str = "(window)";
 const LAST_LINE: &str = "(last line)";
-/// 1 of a LoadGen that counts samples before it pads them.
-const UNPADDED: &str = "(unpadded)";
-/// Six digits are logged; this is the share that they may be off by, and a little more.
+/// Seconds until the last query, by the seed of the schedule, the rate and the number of queries.
+const SCHEDULE: &str = "(schedule)";
+/// A schedule of more queries is not computed; the longest published one has 7.2 million.
+const MOST_QUERIES: u64 = 50_000_000;
+/// LoadGen logs six digits: the relative error of rounding to them, and a little more.
 const DIGITS: f64 = 2e-5;
 
 /// A line of the summary, and the key of the detail log with its value. Results are ranked by the first four: every
@@ -120,7 +124,7 @@ const PRINTED: [(&str, &str); 18] = [
     ("tpot_latency (ns)", "requested_server_tpot_latency"),
 ];
 
-/// Settings that LoadGen does not take over as it was given them: of Offline it computes them.
+/// Settings that LoadGen computes in Offline, so that the effective value differs from the requested one.
 const COMPUTED: [&str; 2] = ["min_query_count", "max_query_count"];
 
 const PERCENTILES: [&str; 6] = ["50.00", "90.00", "95.00", "97.00", "99.00", "99.90"];
@@ -150,36 +154,41 @@ fn key([before, after]: [&str; 2], part: &str) -> String {
     format!("{before}{part}{after}")
 }
 
-/// The first of two keys is at most as large, or as late. Dates may differ by the hours of time zones, which they do
-/// not have.
+/// Of each two keys, the first must not be larger, or later, than the second. Most dates have no time zone, so they may
+/// differ by some hours.
 fn ordered(engine: &mut Engine) {
     const A_DAY: f64 = 26.0 * 3600.0;
     for [_, extreme, rank] in LATENCIES {
         let keys = PERCENTILES.map(|part| key(rank, part));
-        // Of all published results of Closed.
+        // True of all published results in Closed.
         let weight = engine.closed;
         keys.windows(2).for_each(|pair| engine.ordered(&pair[0], &pair[1], 0.0, weight, SubmissionCheck::Counts));
         let [min, max, mean] = ["min", "max", "mean"].map(|part| key(extreme, part));
-        for (first, second) in [(&min, &keys[0]), (&keys[5], &max), (&mean, &max)] {
+        for (first, second) in [(&min, &keys[0]), (&keys[5], &max), (&min, &mean), (&mean, &max)] {
             engine.ordered(first, second, 0.0, Review, SubmissionCheck::Witness);
         }
     }
-    for part in ["99.00_percentile", "mean", "max"] {
+    for part in ["min", "99.00_percentile", "mean", "max"] {
         let [first, whole] = ["first_token_", ""].map(|kind| format!("result_{kind}{part}_latency_ns"));
         engine.ordered(&first, &whole, 0.0, Review, SubmissionCheck::Witness);
     }
+    let counts = SubmissionCheck::Counts;
+    engine.ordered("result_overlatency_query_count", "result_query_count", 0.0, Review, counts);
+    engine.ordered("effective_performance_sample_count", "qsl_reported_performance_count", 0.0, Review, counts);
     for (first, second, slack) in [
         ("loadgen_git_commit_date", "loadgen_build_date_utc", A_DAY),
+        ("loadgen_build_date_utc", "loadgen_build_date_local", A_DAY),
         ("loadgen_build_date_utc", "test_datetime", A_DAY),
         ("test_datetime", "power_begin", A_DAY),
+        ("power_begin", "test_datetime", A_DAY),
         ("power_begin", "power_end", 0.0),
     ] {
         engine.ordered(first, second, slack, Review, SubmissionCheck::Clock);
     }
 }
 
-/// Makes a function that compares numbers with what they are by others: the names of both, the keys, and of their
-/// values the number, what it should be and the tolerance.
+/// Makes the function that compares numbers with what other numbers imply. A row has the names of both, the keys that
+/// it reads and, computed from their values, the number, the expected number and the tolerance.
 macro_rules! derived {
     ($engine:ident; $($weight:expr, $check:ident, $is:literal $relation:tt $by:literal
         ($($name:ident : $key:expr),*) $number:expr, $expected:expr, $tolerance:expr;)*) => {
@@ -207,17 +216,23 @@ derived! { engine;
     engine.closed, Counts, "queries a second" == "target_qps"
         (queries: QUERIES, lasted: ISSUED, target: "effective_target_qps", samples: SAMPLES)
         queries / lasted * 1e9 + 0.0 * samples, target, target * 0.02_f64.max(4.0 / queries.sqrt());
+    // LoadGen draws the schedule from its seed: of all 611 published logs it is this one to the nanosecond. Another C++
+    // library would draw another one.
+    Review, Counts, "seconds until the last query" == "by target_qps and the seed of the schedule"
+        (samples: SAMPLES, lasted: ISSUED, planned: SCHEDULE)
+        lasted / 1e9 + 0.0 * samples, planned, 1e-6 * planned;
     engine.closed, Counts, "seconds until the last query" <= "until the last answer"
         (queries: QUERIES, lasted: ISSUED, samples: SAMPLES)
         lasted / 1e9, queries / samples, 0.02 * lasted / 1e9;
     engine.closed, Counts, "seconds until the last answer" <= "until the last query, and the longest latency"
         (queries: QUERIES, lasted: ISSUED, samples: SAMPLES, longest: LONGEST)
         queries / samples, (lasted + longest) / 1e9, 0.02 * (lasted + longest) / 1e9;
-    // LoadGen of v4.1 counts samples before it pads them to whole data sets.
+    // LoadGen of v4.1 counts samples before it pads them to whole data sets; later ones, and those without equal issue,
+    // count those that they issue.
     engine.closed, Counts, "seconds of Offline's samples at their rate" == "the longest latency"
         (samples: "generated_samples_per_query", rate: "result_samples_per_second", longest: LONGEST,
-         set: "qsl_reported_performance_count", is_unpadded: UNPADDED)
-        if is_unpadded > 0.0 { (samples / set).ceil() * set / rate } else { samples / rate },
+         set: "qsl_reported_performance_count")
+        if samples / rate < 0.98 * longest / 1e9 { (samples / set).ceil() * set / rate } else { samples / rate },
         longest / 1e9, 0.02 * longest / 1e9;
     Refused, Witness, "tokens/s" <= "until the last query was issued" (tokens: TOKENS, issued: OVERHEAD)
         tokens, issued, DIGITS * issued;
@@ -233,12 +248,18 @@ derived! { engine;
     Review, Witness, "scheduled samples/s" == "by the queries and the time they were issued in"
         (scheduled: SCHEDULED, queries: QUERIES, lasted: ISSUED)
         scheduled, (queries - 1.0) / lasted * 1e9, 0.01 * scheduled;
-    Review, Witness, "scheduled samples/s" == "target_qps"
-        (scheduled: SCHEDULED, target: "effective_target_qps", queries: QUERIES)
-        scheduled, target, target * 0.02_f64.max(4.0 / queries.sqrt());
-    Review, Clock, "seconds from power_begin to power_end" == "by the rate of completion"
+    // The mean of all answers' times per token; in published logs it is 0.995 to 1.21 times what the other means imply.
+    Review, Witness, "time per token by mean latency, TTFT and tokens" <= "its mean"
+        (mean: MEAN, first: "result_first_token_mean_latency_ns", tokens: TOKENS, samples: SAMPLES,
+         each: "result_time_to_output_token_mean")
+        (mean - first) / (tokens / samples - 1.0) / 1e6, each / 1e6, 0.03 * each / 1e6;
+    // The rate of completion is taken until the query issued last is answered; others may be answered after it.
+    Review, Clock, "seconds at the rate of completion" <= "from power_begin to power_end"
         (window: WINDOW, queries: QUERIES, samples: SAMPLES)
-        window, (queries - 1.0) / samples, 5.0 + 0.02 * window;
+        (queries - 1.0) / samples, window, 5.0 + 0.02 * window;
+    Review, Clock, "seconds from power_begin to power_end" <= "at the rate of completion, and the longest latency"
+        (window: WINDOW, queries: QUERIES, samples: SAMPLES, longest: LONGEST)
+        window, (queries - 1.0) / samples + longest / 1e9, 5.0 + 0.02 * window;
     Review, Clock, "seconds from power_begin to power_end" == "by the longest latency of Offline's one query"
         (window: WINDOW, longest: LONGEST, samples: "result_samples_per_second")
         window, longest / 1e9 + 0.0 * samples, 5.0 + 0.02 * window;
@@ -273,7 +294,7 @@ impl Engine<'_> {
         let lines: Vec<&str> = lines.collect();
         let logged = self.detail.get(key).filter(|value| !value.is_null()).map(plain);
         let is_ranked = PRINTED[..RANKED].iter().any(|(_, ranked)| ranked == key);
-        // Of SingleStream the summary prints latencies alone.
+        // In SingleStream the summary prints latencies only.
         let is_needed = (is_ranked && self.detail.text("effective_scenario") != Some("SingleStream")
             || key.ends_with("_rng_seed"))
             && !self.summary.lines.is_empty();
@@ -315,7 +336,7 @@ impl Engine<'_> {
         }
     }
 
-    /// The values of keys, and counts the outcome. None: not all of them are there, or one cannot be read.
+    /// Reads the values of the keys and counts the outcome. None: a key is missing, or its value cannot be read.
     fn values(&mut self, keys: &[&str]) -> Option<Vec<f64>> {
         match keys.iter().map(|key| self.value(key).transpose()).collect::<Option<Result<Vec<f64>, UnreadableText>>>() {
             None => self.outcomes.absent += 1,
@@ -328,12 +349,17 @@ impl Engine<'_> {
         None
     }
 
-    /// Of a key, a time in seconds. Err: what cannot be read.
+    /// The value of a key; a time is in seconds. Err: the value cannot be read.
     fn value(&self, key: &str) -> Result<Option<f64>, UnreadableText> {
         match key {
-            UNPADDED => {
-                let is_unpadded = self.detail.loadgen_version().is_some_and(|version| version.starts_with("4."));
-                return Ok(Some(f64::from(u8::from(is_unpadded))));
+            SCHEDULE => {
+                let seed = self.detail.count("effective_schedule_rng_seed");
+                let queries = self.detail.count(QUERIES).filter(|queries| *queries <= MOST_QUERIES);
+                let rate = self.value("effective_target_qps")?;
+                return Ok(seed
+                    .zip(queries)
+                    .zip(rate)
+                    .map(|((seed, queries), rate)| last_arrival(seed, rate, queries)));
             }
             LAST_LINE => return Ok(self.detail.last_ms.map(|ms| ms / 1e3)),
             WINDOW => {
@@ -354,11 +380,16 @@ impl Engine<'_> {
     }
 }
 
-/// A time of LoadGen's as seconds since 1970, as if it were of UTC.
+/// Seconds since 1970 of a time that LoadGen logged. A time without a zone, as LoadGen writes most, counts as UTC.
 fn seconds(text: &str) -> Option<f64> {
-    let formats = ["%Y-%m-%dT%H:%M:%S%.fZ", "%Y-%m-%dT%H:%M:%S%.f", "%m-%d-%Y %H:%M:%S%.f"];
-    let time = formats.iter().find_map(|format| DateTime::strptime(format, text.trim()).ok())?;
-    Some(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_duration().as_secs_f64())
+    let text = text.trim();
+    let local = || {
+        let formats = ["%Y-%m-%dT%H:%M:%S%.f", "%m-%d-%Y %H:%M:%S%.f"];
+        let time = formats.iter().find_map(|format| DateTime::strptime(format, text).ok())?;
+        Some(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
+    };
+    let time = text.parse::<Timestamp>().ok().or_else(local)?;
+    Some(time.as_duration().as_secs_f64())
 }
 
 /// A value as the summary would print it.
@@ -388,10 +419,10 @@ fn is_within(one: &str, other: &str, share: f64, slack: f64) -> bool {
 
 const UNALTERED: &str = "LoadGen must be an unaltered tagged revision; it logs the SHA-1 of each of its files";
 const REBUILD: &str = "build it unaltered, and run again";
-/// Of the files that LoadGen was built from, the one that computes its results.
+/// The source file of LoadGen that computes the results.
 const RESULTS: &str = "/results.cc";
 
-/// The file of LoadGen that computes results, against that of its release.
+/// Checks that the file that computes the results is that of LoadGen's release.
 pub(super) fn files(to: &mut SubmissionFindings, at: &Path, detail: &Detail, released: &BTreeMap<String, String>) {
     let Some(files) = detail.get("loadgen_file_sha1") else { return };
     let sha1 = files.get(RESULTS).and_then(Value::as_str);
@@ -406,7 +437,7 @@ pub(super) fn files(to: &mut SubmissionFindings, at: &Path, detail: &Detail, rel
     }
 }
 
-/// The files of LoadGen in two runs of one result.
+/// Checks that two runs of one result were made with the same source files of LoadGen.
 pub(super) fn same_files(to: &mut SubmissionFindings, at: &Path, detail: &Detail, other: &Detail) {
     let files = |detail: &Detail| detail.get("loadgen_file_sha1").and_then(Value::as_object).cloned();
     let (Some(files), Some(others)) = (files(detail), files(other)) else { return };

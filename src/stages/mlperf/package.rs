@@ -6,14 +6,14 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde_json::json;
 
 use crate::bench::is_here;
 use crate::task_context::TaskContext;
 use base::event::{Done, Endpoint, Failure, FailureKind};
-use base::files::read_text;
+use base::files::{Digest, read_bytes, read_text, sha256_of_file};
 use base::spec::TestMode;
 use base::units::{counted, run_command};
 use exec::process::PrivateValues;
@@ -22,6 +22,7 @@ use mlperf::{
     SubmissionReport, Unpacked, WrittenPackage,
 };
 use plan::manifest::model::{self, MlperfPackage};
+use plan::manifest::shipped;
 use rules::MlperfScenario;
 use runner::{UpstreamProvenance, UpstreamTask, usable_secret_values};
 
@@ -90,7 +91,8 @@ fn order(context: &TaskContext, step: &MlperfPackage) -> Result<PackageRequest, 
         source: step.source.as_ref().map(|path| context.path(path)),
         documentation: step.documentation.as_ref().map(|path| context.path(path)),
         rehearse: step.rehearse,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        version: program(),
+        manifest_files: manifest_files(context, &origins)?,
         command: command(&origins, &private),
         upstream_tasks: origins.tasks.iter().map(|task| made(task, &private)).collect::<Result<_, _>>()?,
     })
@@ -157,9 +159,49 @@ fn private(context: &TaskContext) -> PrivateValues {
     PrivateValues::new(usable_secret_values(&context.lease.task.secrets), folders)
 }
 
-/// What makes it all again.
+/// The version of this program, and what identifies it: the commit and the address that its build names, if it does
+/// (`REGATTA_COMMIT`, `REGATTA_REPOSITORY`), and its digest.
+fn program() -> String {
+    let build = [option_env!("REGATTA_REPOSITORY"), option_env!("REGATTA_COMMIT")].into_iter().flatten();
+    let program = std::env::current_exe().and_then(|path| sha256_of_file(&path));
+    let digest = program.ok().map(|digest| format!("SHA-256 of the program {digest}"));
+    let origin: Vec<String> = build.map(str::to_owned).chain(digest).collect();
+    format!("{} ({})", env!("CARGO_PKG_VERSION"), origin.join(", "))
+}
+
+/// The path that a file of the manifest has in the package: without the marks of shipped files and of other folders.
+fn packed_path(source: &str) -> PathBuf {
+    let path = Path::new(source.strip_prefix("shipped:").unwrap_or(source));
+    path.components().filter(|part| matches!(part, Component::Normal(_))).collect()
+}
+
+/// The files of the manifest, with the bytes that the run was planned from.
+fn manifest_files(context: &TaskContext, origins: &UpstreamProvenance) -> Result<Vec<(PathBuf, String)>, Failure> {
+    let private = private(context);
+    let file = |(source, digest): &(String, Digest)| {
+        let text = match source.strip_prefix("shipped:") {
+            Some(path) => shipped().find(|(name, _)| name == path).map(|(_, bytes)| bytes.to_vec()),
+            None => read_bytes(context.path(source)).ok(),
+        };
+        let text = text.filter(|bytes| Digest::hash(bytes) == *digest).and_then(|bytes| String::from_utf8(bytes).ok());
+        text.map(|text| (packed_path(source), private.manifest_text(&text))).ok_or_else(|| {
+            Failure::files(format!("{source} was changed or deleted after the run was planned"))
+                .hint("the package holds the manifest that made the results: run the same command again")
+        })
+    };
+    origins.sources.iter().map(file).collect()
+}
+
+/// What makes it all again. A manifest that has no name in the package is named by its path there.
 fn command(origins: &UpstreamProvenance, private: &PrivateValues) -> String {
-    let arguments: Vec<String> = origins.arguments.iter().map(|argument| private.text(argument)).collect();
+    let mut arguments: Vec<String> = origins.arguments.iter().map(|argument| private.text(argument)).collect();
+    if let (Some(name), Some((source, _))) = (arguments.first_mut(), origins.sources.first()) {
+        let path = packed_path(source);
+        let named = [format!("manifests/{name}.yaml"), format!("manifests/{name}/pipeline.yaml")];
+        if !named.iter().any(|named| path == Path::new(named)) {
+            *name = path.display().to_string();
+        }
+    }
     run_command(arguments.iter().map(String::as_str))
 }
 
@@ -281,14 +323,9 @@ fn package_outcome(
             .map(|finding| finding.check.into())
             .collect();
         let findings = counted(examined.refusal_count() - parts.len(), "finding");
-        let kinds: BTreeSet<&str> = parts.iter().copied().collect();
-        let missing = match parts.len() {
-            0 => String::new(),
-            some => {
-                let kinds = kinds.into_iter().collect::<Vec<_>>().join(", ");
-                format!(", {some} that a submission would have, too: {kinds}")
-            }
-        };
+        let kinds: Vec<&str> = parts.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
+        let missing = format!(", {} that a submission would have, too: {}", parts.len(), kinds.join(", "));
+        let missing = if parts.is_empty() { String::new() } else { missing };
         format!("REHEARSAL, not for submission: {results} in {kept}, {findings} because of it{missing}{checker}")
     } else {
         format!("{results} in {kept}, the submission check passes it{for_review}{checker}")
@@ -371,6 +408,7 @@ mod tests {
             documentation: None,
             rehearse: false,
             version: String::new(),
+            manifest_files: Vec::new(),
             command: String::new(),
             upstream_tasks: Vec::new(),
         }

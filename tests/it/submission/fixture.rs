@@ -135,6 +135,24 @@ pub(crate) fn good(root: &Path) -> Submission {
     Submission(root.to_owned())
 }
 
+/// A detail log with the duration that its schedule has by its own seed. Other logs are left as they are.
+pub(crate) fn rescheduled(log: &str) -> String {
+    let value = |key: &str| -> Option<Value> {
+        let line = log.lines().find(|line| line.contains(&format!("\"key\":\"{key}\"")))?;
+        let mut line: Value = serde_json::from_str(line.strip_prefix(":::MLLOG ")?).ok()?;
+        Some(line["value"].take())
+    };
+    let number = |key: &str| value(key)?.as_u64();
+    let replaced = || {
+        let (seed, queries) = (number("effective_schedule_rng_seed")?, number("generated_query_count")?);
+        let rate = value("effective_target_qps")?.as_f64().filter(|_| queries > 1)?;
+        let nanoseconds = (regatta::rules::last_arrival(seed, rate, queries) * 1e9).round() as u64;
+        let old = log.lines().find(|line| line.contains("\"key\":\"generated_query_duration\""))?;
+        Some(log.replace(&format!("{old}\n"), &line("generated_query_duration", &json!(nanoseconds), false)))
+    };
+    replaced().unwrap_or_else(|| log.to_owned())
+}
+
 /// The same for another round: its seeds, its LoadGen, its layout.
 pub(crate) fn good_of(round: &Round, root: &Path) -> Submission {
     let made = good(root);
@@ -152,6 +170,8 @@ pub(crate) fn good_of(round: &Round, root: &Path) -> Submission {
                 }
             }
             made.set(&run, "loadgen_version", &json!(format!("{} @ 0000000000", pin.version)));
+            let log = made.log(&run);
+            write(&log, rescheduled(&fs::read_to_string(&log).unwrap()));
         }
     }
     if SubmissionLayout::for_round(&round.name) == SubmissionLayout::Single {

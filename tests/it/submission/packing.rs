@@ -8,7 +8,7 @@ use regatta::mlperf::{self, PackageEntry, PackageRequest, Unpacked};
 use regatta::rules::{MlperfScenario, Round};
 use serde_json::{Map, Value, json};
 
-use super::fixture::{BENCHMARK, Runs, SCENARIOS, SYSTEM, long_log, measurements, system_json, write};
+use super::fixture::{BENCHMARK, Runs, SCENARIOS, SYSTEM, long_log, measurements, rescheduled, system_json, write};
 use regatta::spec::{Division, TestMode};
 
 fn order(runs: &Runs) -> PackageRequest {
@@ -42,6 +42,7 @@ fn order(runs: &Runs) -> PackageRequest {
         documentation: Some(runs.0.join("documentation")),
         rehearse: false,
         version: "0.1.0".to_owned(),
+        manifest_files: vec![("manifests/llama2-70b/pipeline.yaml".into(), "regatta: 1\n".to_owned())],
         command: "regatta run llama2-70b package=true system=box".to_owned(),
         upstream_tasks: Vec::new(),
     }
@@ -107,7 +108,7 @@ fn older_rounds_have_their_own_layout() {
                 .replace("2085463073848966840", &seeds.qsl.to_string())
                 .replace("2747215439041700203", &seeds.sample_index.to_string())
                 .replace("16159082839903944936", &seeds.schedule.to_string());
-            write(path, text);
+            write(path, rescheduled(&text));
         }
     }
     let out = folder.path().join("out");
@@ -124,7 +125,9 @@ fn older_rounds_have_their_own_layout() {
         files(&submitter.join("compliance").join(&below)),
         ["TEST06/accuracy/mlperf_log_accuracy.json", "TEST06/verify_accuracy.txt"]
     );
-    assert!(submitter.join("code/README.md").is_file() && !submitter.join("src").exists());
+    let made = files(&submitter.join("code").join(SYSTEM));
+    assert_eq!(made, ["README.md", "manifests/llama2-70b/pipeline.yaml"]);
+    assert!(!submitter.join("src").exists());
     if let Some(output) = super::official::check(&out, "v5.1") {
         assert!(output.contains("SUMMARY: submission looks OK"), "{output}");
     }
@@ -247,7 +250,7 @@ fn a_package_has_results_for_99_percent_where_the_round_has_both() {
                 .replace("2085463073848966840", &seeds.qsl.to_string())
                 .replace("2747215439041700203", &seeds.sample_index.to_string())
                 .replace("16159082839903944936", &seeds.schedule.to_string());
-            write(path, text);
+            write(path, rescheduled(&text));
         }
     }
     let out = folder.path().join("out");

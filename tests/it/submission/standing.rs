@@ -56,6 +56,37 @@ fn a_manifest_packs_a_submission_that_the_gate_passes() {
         .shows("3 results for v6.1: MLCommons would accept it, 2 for review");
 }
 
+/// What a package holds is enough to plan its README's line in a bare folder: the manifest, what it includes, and the
+/// submitter's own system. Files that are not in it are named.
+#[test]
+fn a_package_is_planned_again_from_what_it_holds() {
+    let world = World::new();
+    Runs::new(&world.path("runs"), |_| ());
+    let stages = manifest(false).replace("submitter: Example", "submitter: \"{{ organization }}\"");
+    world.file("manifests/parts/stages.yaml", &format!("regatta: 1\nstages:\n{stages}"));
+    let system = "system: { about: the machine, catalog: ., default: mine }";
+    let pipeline = format!("regatta: 1\nname: m\ninclude: [../parts/stages.yaml]\nparams:\n  {system}\n");
+    world.file("manifests/m/pipeline.yaml", &pipeline);
+    world.file("manifests/m/mine.yaml", "regatta: 1\nvars: { organization: Example }\n");
+    world.good(&["run", "m", "system=mine"]);
+
+    let packed = "latest/package/closed/Example";
+    let readme = world.read(format!("{packed}/results/box/{BENCHMARK}/Server/README.md"));
+    assert!(readme.contains("In `src/box` of the submitter's folder"), "{readme}");
+    let line = readme.lines().find_map(|line| line.strip_prefix("regatta run ")).unwrap();
+    assert_eq!(line, "m system=mine");
+    let origin = world.read(format!("{packed}/src/box/README.md"));
+    assert!(origin.contains("SHA-256 of the program ") && origin.contains("- run: "), "{origin}");
+
+    let (bare, above) = (World::new(), world.path(format!("{packed}/src/box")));
+    for item in walkdir::WalkDir::new(&above).into_iter().flatten().filter(|item| item.file_type().is_file()) {
+        let name = item.path().strip_prefix(&above).unwrap();
+        bare.file(name.to_str().unwrap(), &std::fs::read_to_string(item.path()).unwrap());
+    }
+    let planned = bare.good(&[&["plan"], &line.split(' ').collect::<Vec<_>>()[..]].concat());
+    planned.shows("16 to run").shows("interactive_performance  will fail: input run: ").shows("does not exist");
+}
+
 #[test]
 fn a_table_tells_how_far_each_result_is_and_what_brings_it_forward() {
     let world = World::new();

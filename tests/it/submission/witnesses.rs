@@ -12,7 +12,7 @@ use regatta::rules::Round;
 use serde_json::json;
 
 use super::broken::ROUNDS;
-use super::fixture::{Submission, audit_log, good, good_of, sha256, write};
+use super::fixture::{Submission, audit_log, good, good_of, sha256, summary, write};
 use FindingGrade::{Contradiction, FraudLike, Style};
 
 const SERVER: &str = "Server/performance/run_1";
@@ -225,11 +225,127 @@ const MUTATIONS: &[Mutation] = &[
         }
         s.summary("Server", "SUT name", "SIMULATED PySUT");
     }),
+    // Written without looking at the checks, by the rules and by what LoadGen logs.
+    ("Server at twice its rate, in all numbers of both logs and in user.conf", FraudLike, |s| {
+        let numbers: [(&str, &str, f64); 5] = [
+            ("result_scheduled_samples_per_sec", "Scheduled samples per second", 81.627),
+            ("result_completed_samples_per_sec", "Completed samples per second", 81.2226),
+            ("result_completed_tokens_per_second", "Completed tokens per second", 23_880.4),
+            ("effective_target_qps", "target_qps", 81.0),
+            ("requested_server_target_qps", "target_qps", 81.0),
+        ];
+        for (key, name, value) in numbers {
+            s.set(SERVER, key, &json!(value));
+            s.summary("Server", name, &value.to_string());
+        }
+        s.set(SERVER, "result_token_throughput_with_loadgen_overhead", &json!(23_999.4));
+        for key in ["generated_query_count", "result_query_count", "result_overlatency_query_count"] {
+            s.set(SERVER, key, &json!(49_152));
+        }
+        s.replace(&s.of("Server/user.conf"), "= 40.5", "= 81");
+    }),
+    ("Interactive times per output token halved in both logs", FraudLike, |s| {
+        let path = s.log(INTERACTIVE);
+        let keys: Vec<(String, u64)> = fs::read_to_string(&path).unwrap().lines().filter_map(|line| {
+            let line: serde_json::Value = serde_json::from_str(line.strip_prefix(":::MLLOG ")?).unwrap();
+            let key = line["key"].as_str()?;
+            let is_it = key.starts_with("result_time_per_output_token_") || key.starts_with("result_time_to_output_token_");
+            is_it.then(|| Some((key.to_owned(), line["value"].as_u64()? / 2)))?
+        }).collect();
+        assert_eq!(keys.len(), 9);
+        for (key, value) in keys {
+            s.set(INTERACTIVE, &key, &json!(value));
+            let rank = key.trim_start_matches("result_time_per_output_token_").trim_end_matches("_percentile_ns");
+            let name = match key.rsplit('_').next().unwrap() {
+                "min" => "Min Time per Output Token (ns)".to_owned(),
+                "max" => "Max Time per Output Token (ns)".to_owned(),
+                "mean" => "Mean Time per Output Token (ns)".to_owned(),
+                _ => format!("{rank} percentile time to output token (ns)"),
+            };
+            s.summary("Interactive", &name, &value.to_string());
+        }
+    }),
+    ("mean TTFT below the shortest in both logs", FraudLike, |s| both(s, "Server", "result_first_token_mean_latency_ns", "Mean First Token latency (ns)", 40_741_119)),
+    ("shortest latency below the shortest TTFT in both logs", FraudLike, |s| both(s, "Server", "result_min_latency_ns", "Min latency (ns)", 27_501_616)),
+    ("power of the year after", FraudLike, |s| {
+        s.set(SERVER, "power_begin", &json!("11-21-2027 19:35:47.856"));
+        s.set(SERVER, "power_end", &json!("11-21-2027 19:45:52.984"));
+    }),
+    ("summary with 17 errors", FraudLike, |s| {
+        s.replace(&s.of(&format!("{SERVER}/mlperf_log_summary.txt")), "No errors encountered during test.", "17 ERRORS encountered. See detailed log.");
+    }),
+    ("early stopping of TTFT that failed", FraudLike, |s| s.set(SERVER, "early_stopping_ttft_result", &json!(" * Run unsuccessful."))),
+    ("more queries over their latency than queries", FraudLike, |s| s.set(SERVER, "result_overlatency_query_count", &json!(30_000))),
+    ("LoadGen built a month apart by two clocks", FraudLike, |s| s.set(SERVER, "loadgen_build_date_local", &json!("2026-06-24T17:39:47.375441"))),
+    ("errors counted and none written", Contradiction, |s| s.set(SERVER, "num_errors", &json!(3))),
+    ("a library of 1024 samples", FraudLike, |s| s.set(SERVER, "qsl_reported_performance_count", &json!(1024))),
+    ("inferred token latencies", Contradiction, |s| {
+        let log = fs::read_to_string(s.log(SERVER)).unwrap();
+        write(s.log(SERVER), super::fixture::line("requested_infer_token_latencies", &json!(true), false) + &log);
+    }),
+    ("accuracy answer of another length than its count", FraudLike, |s| {
+        accuracy_log(s, "[\n{ \"seq_id\" : 0, \"qsl_idx\" : 4, \"data\" : \"0500000009000000\", \"token_count\" : 200 }\n]\n");
+    }),
+    ("accuracy answers that are empty", FraudLike, |s| {
+        let empty: Vec<(u64, &str)> = (0..16).map(|sample| (sample, "")).collect();
+        answered(s, &empty);
+    }),
+    ("texts of 100 characters in all", FraudLike, |s| s.replace(&s.of("Server/accuracy/accuracy.txt"), "'gen_len': 29579723", "'gen_len': 100")),
+    ("ROUGE-2 above ROUGE-1", FraudLike, |s| s.replace(&s.of("Server/accuracy/accuracy.txt"), "22.0419", "45.0419")),
+    ("ROUGE-Lsum below ROUGE-L", FraudLike, |s| s.replace(&s.of("Server/accuracy/accuracy.txt"), "42.0341", "24.0341")),
+    ("TEST06's log is Interactive's", FraudLike, |s| {
+        let log = "TEST06/accuracy/mlperf_log_accuracy.json";
+        fs::copy(s.of(&format!("Interactive/{log}")), s.of(&format!("Server/{log}"))).unwrap();
+    }),
+    ("user.conf of another model", Contradiction, |s| s.replace(&s.of("Server/user.conf"), "llama2-70b.", "mixtral-8x7b.")),
+    ("user.conf that sets target_qps twice", Contradiction, |s| {
+        s.replace(&s.of("Server/user.conf"), "llama2-70b.Server.target_qps = 40.5\n", "llama2-70b.Server.target_qps = 80\nllama2-70b.Server.target_qps = 40.5\n");
+    }),
+    ("no nodes", Style, |s| s.field(&s.system(), "number_of_nodes", Some(json!(0)))),
     // Style.
     ("a name with a space", Style, |s| write(s.at("documentation/cali bration.md"), "x\n")),
     ("cooling to be done", Style, |s| s.field(&s.system(), "cooling", Some(json!("TODO")))),
     ("no README", Style, |s| fs::remove_file(s.of("Server/README.md")).unwrap()),
     ("a file beside closed/", Style, |s| write(s.0.join("results.csv"), "x\n")),
+];
+
+/// Mutations that no check finds today, each with the grade that it would have.
+#[rustfmt::skip]
+const HOLES: &[Mutation] = &[
+    ("Interactive is Server's run with other limits", FraudLike, |s| {
+        let limits = [("requested_server_ttft_latency", "ttft_latency (ns)", 450_000_000_u64), ("requested_server_tpot_latency", "tpot_latency (ns)", 40_000_000)];
+        for name in ["mlperf_log_detail.txt", "mlperf_log_summary.txt"] {
+            fs::copy(s.of(SERVER).join(name), s.of(INTERACTIVE).join(name)).unwrap();
+        }
+        for (key, name, limit) in limits {
+            both(s, "Interactive", key, name, limit);
+        }
+        s.replace(&s.of("Interactive/user.conf"), "40.2", "40.5");
+    }),
+    ("a log of two processes", FraudLike, |s| {
+        let text = fs::read_to_string(s.log(SERVER)).unwrap();
+        let (first, second) = text.split_at(text.find(":::MLLOG {\"event_type\":\"POINT_IN_TIME\",\"key\":\"power_begin\"").unwrap_or(text.len() / 2));
+        write(s.log(SERVER), format!("{first}{}", second.replace("\"pid\":1", "\"pid\":2")));
+    }),
+    ("accuracy run of half its queries", FraudLike, |s| s.set("Server/accuracy", "generated_query_count", &json!(12_288))),
+    ("summary of the performance run in the accuracy run", FraudLike, |s| {
+        let name = "mlperf_log_summary.txt";
+        fs::copy(s.of(SERVER).join(name), s.of("Server/accuracy").join(name)).unwrap();
+    }),
+    ("accuracy answers of one query twice", FraudLike, |s| {
+        let entry = |sample: u64| format!("{{ \"seq_id\" : 7, \"qsl_idx\" : {sample}, \"data\" : \"05000000{sample:02X}000000\", \"token_count\" : 2 }}");
+        accuracy_log(s, &format!("[\n{},\n{}\n]\n", entry(4), entry(5)));
+    }),
+    ("TEST06 with an answer of 2,000 tokens", FraudLike, |s| {
+        let long = "05000000".repeat(2000);
+        s.replace(&s.of("Server/TEST06/accuracy/mlperf_log_accuracy.json"), "\"0500000009000000\", \"token_data\" : \"05000000\", \"token_count\" : 2", &format!("\"{long}\", \"token_data\" : \"05000000\", \"token_count\" : 2000"));
+    }),
+    ("TEST06 with a token that no vocabulary has", FraudLike, |s| {
+        s.replace(&s.of("Server/TEST06/accuracy/mlperf_log_accuracy.json"), "\"0500000009000000\"", "\"05000000FFFFFF7F\"");
+    }),
+    ("an empty calibration.md", Style, |s| write(s.at("documentation/calibration.md"), "")),
+    ("a second run beside run_1", Style, |s| write(s.of("Server/performance/run_2/mlperf_log_summary.txt"), summary("server_performance"))),
+    ("a backup beside the logs", Style, |s| write(s.of(&format!("{SERVER}/mlperf_log_summary.txt.bak")), "x\n")),
 ];
 
 /// The gravest grade among the findings of each mutation in each round.
@@ -255,6 +371,18 @@ fn every_mutation_has_the_grade_that_a_reviewer_would_give_it() {
         }
     }
     assert_eq!(wrong, "");
+}
+
+/// A hole that is closed belongs into the table.
+#[test]
+fn the_holes_are_those_that_are_listed() {
+    let round = Round::named("v6.1").unwrap();
+    for (name, grade, spoil) in HOLES {
+        let folder = tempfile::tempdir().unwrap();
+        let submission = good_of(&round, folder.path());
+        spoil(&submission);
+        assert_eq!(mlperf::examine(&submission.0, &round).findings, [], "{name}: {grade}");
+    }
 }
 
 /// The table is what the issue asks for: mutations × rounds, most of them of the gravest kind.
