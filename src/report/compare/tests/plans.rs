@@ -99,7 +99,7 @@ fn plans_that_both_sides_have_are_pairs_of_their_means() {
     assert!(delta.paired && delta.percent.is_some_and(|percent| (percent - 5.0).abs() < 0.01), "{delta:?}");
     assert_eq!(delta.judgement, Some(Judgement::Worse));
     let shown = document(&[], &[comparison], &[]).terminal(crate::Styler::OFF);
-    assert!(shown.contains("arrivals make the noise: 3 pairs of means over runs, each with"), "{shown}");
+    assert!(shown.contains("requests make the noise: 3 pairs of means over runs, each with"), "{shown}");
     assert!(
         shown.contains(
             "means over 6 runs of 3 plans and 5 runs of 3 plans, where runs with the same arrivals and \
