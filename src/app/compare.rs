@@ -280,7 +280,7 @@ fn check(condition: &FailCondition, comparison: &Comparison, as_tool: Option<Too
             let bound = bound(delta).map_or_else(String::new, |bound| format!(" ({bound})"));
             let more = match (&comparison.too_few_plans, delta.runs_needed) {
                 (Some(why), _) => format!(": {why}"),
-                (None, Some(runs)) => format!("; about {runs} runs each could tell"),
+                (None, Some(runs)) => format!("; about {runs} runs each would find a change of 5 %"),
                 (None, None) => String::new(),
             };
             print_error(&format!(

@@ -1,5 +1,5 @@
 //! How often a comparison calls two identical servers different (A/A), and how often it finds one that is 5 % slower:
-//! on six loads, with 3 and 5 runs on each side, for each family of rows and each primary row.
+//! on 13 loads, with 3 and 5 runs on each side, for each family of rows and each primary row.
 //!
 //! A run is the numbers of 1,000 requests as result.json has them, from an empty server on. What its seed fixes are the
 //! arrivals and the length of each answer. The server's own noise is a factor for the whole run, the same for all its
@@ -51,14 +51,25 @@ enum Server {
     Steps,
 }
 
-pub const LAWS: [Law; 6] = [
-    Law { name: "Poisson, M/4 at 0.8", load: Load::Poisson(0.8), lengths: exponential, server: Server::Slots(4) },
-    Law { name: "Poisson, D/8 at 0.8", load: Load::Poisson(0.8), lengths: |_| 1.0, server: Server::Slots(8) },
-    Law { name: "Poisson, lognormal/4 at 0.5", load: Load::Poisson(0.5), lengths: lognormal, server: Server::Slots(4) },
+pub const LAWS: [Law; 13] = [
+    poisson("Poisson, M/4 at 0.5", 0.5, exponential, Server::Slots(4)),
+    poisson("Poisson, M/4 at 0.8", 0.8, exponential, Server::Slots(4)),
+    poisson("Poisson, M/4 at 0.9", 0.9, exponential, Server::Slots(4)),
+    poisson("Poisson, D/8 at 0.8", 0.8, |_| 1.0, Server::Slots(8)),
+    poisson("Poisson, D/8 at 0.9", 0.9, |_| 1.0, Server::Slots(8)),
+    poisson("Poisson, lognormal/4 at 0.5", 0.5, lognormal, Server::Slots(4)),
+    poisson("Poisson, lognormal/4 at 0.8", 0.8, lognormal, Server::Slots(4)),
     Law { name: "bursts, M/4 at 0.5", load: Load::Bursts(0.5), lengths: exponential, server: Server::Slots(4) },
-    Law { name: "Poisson, batching at 0.8", load: Load::Poisson(0.8), lengths: exponential, server: Server::Steps },
+    Law { name: "bursts, M/4 at 0.8", load: Load::Bursts(0.8), lengths: exponential, server: Server::Slots(4) },
+    poisson("Poisson, batching at 0.5", 0.5, exponential, Server::Steps),
+    poisson("Poisson, batching at 0.8", 0.8, exponential, Server::Steps),
+    poisson("Poisson, batching at 0.9", 0.9, exponential, Server::Steps),
     Law { name: "8 users, M/4", load: Load::Users(8), lengths: exponential, server: Server::Slots(4) },
 ];
+
+const fn poisson(name: &'static str, load: f64, lengths: fn(&mut Pcg64) -> f64, server: Server) -> Law {
+    Law { name, load: Load::Poisson(load), lengths, server }
+}
 
 /// Makes the runs of one server.
 #[derive(Clone, Copy)]

@@ -28,7 +28,8 @@ pub use latency_trend::{LatencyTrend, VisitsInOrder, rank_errors_in_order};
 pub use level::{LatencyShift, Observation, SHIFT_ERRORS, SHIFT_SHARE};
 pub use rate_search::{MOST_TRIES, ProbeOutcome, RateEstimate, RateSearcher, RateStep};
 pub use replicate::{
-    ComparedSamples, Conclusion, JudgedRow, Percents, RunValues, beyond_bound, compare_rows, is_beyond, mean_interval,
+    COMMON_CHANGE, ComparedSamples, Conclusion, JudgedRow, Percents, RunValues, beyond_bound, compare_rows, is_beyond,
+    mean_interval,
 };
 pub use student::binomial_tail;
 pub use within_run::{FEWEST_VALUES, IntervalBounds, NoInterval, RunSeries};

@@ -5,7 +5,7 @@
 //!   effect of the arrivals cancels out.
 //!
 //! Equivalence is two one-sided tests (Schuirmann 1987). Differences and equivalences are corrected by Holm over all
-//! rows of a family, each for itself.
+//! rows of a family, each for itself; a row of more weight needs less evidence.
 
 use serde::Serialize;
 
@@ -32,9 +32,8 @@ pub enum Conclusion {
     Different,
     /// They differ by less than that.
     Equivalent,
-    /// Neither is shown; with this many runs on each side a difference as large as this one, or as the smallest that
-    /// matters, would be shown in nine of ten cases. `None`: not with a thousand.
-    CannotTell { runs: Option<u32> },
+    /// Neither is shown.
+    CannotTell,
     /// Fewer than two runs on a side: how much runs vary is not known.
     OneRun,
 }
@@ -50,13 +49,21 @@ pub struct JudgedRow {
     /// The smallest change, percent of the first side, that runs like these show in nine of ten cases, if no other row
     /// shows one; absent without a test.
     pub detectable_percent: Option<f64>,
+    /// Runs on each side that show a change of [`COMMON_CHANGE`] in nine of ten cases; absent where these runs do, where
+    /// a thousand do not, and where so small a change does not matter.
+    pub runs_needed: Option<u32>,
 }
+
+/// A change that is often looked for, as a share of the first side.
+pub const COMMON_CHANGE: f64 = 0.05;
 
 /// One number of the runs of both sides.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ComparedSamples {
     pub a: RunValues,
     pub b: RunValues,
+    /// The share of the error probability that its row gets, in that of the family.
+    pub weight: f64,
     /// ln(b / a) of each pair of runs.
     log_ratios: Option<RunValues>,
 }
@@ -64,7 +71,7 @@ pub struct ComparedSamples {
 impl ComparedSamples {
     /// Runs that have nothing to do with each other. `None` without values, and where one is not a number.
     pub fn unpaired(a: &[f64], b: &[f64]) -> Option<Self> {
-        Some(Self { a: RunValues::new(a)?, b: RunValues::new(b)?, log_ratios: None })
+        Some(Self { a: RunValues::new(a)?, b: RunValues::new(b)?, weight: 1.0, log_ratios: None })
     }
 
     /// The k-th of one side belongs to the k-th of the other. A ratio needs values above 0: with others the sides are
@@ -148,13 +155,15 @@ pub fn beyond_bound(sides: &ComparedSamples, is_upper: bool) -> Option<f64> {
 /// All rows of a family together: more rows need stronger evidence in each. `smallest_percent`: the smallest effect
 /// that matters.
 pub fn compare_rows(rows: &[ComparedSamples], smallest_percent: f64) -> Vec<JudgedRow> {
-    let tested: Vec<_> = rows.iter().filter(|row| row.is_replicated()).map(ComparedSamples::test).collect();
+    let (tested, weights): (Vec<_>, Vec<f64>) =
+        rows.iter().filter(|row| row.is_replicated()).map(|row| (row.test(), row.weight)).unzip();
     let margin = smallest_percent / 100.0;
-    let differ = student::holm_adjusted(&tested.iter().map(|test| test.p_same()).collect::<Vec<_>>());
-    let alike = student::holm_adjusted(&tested.iter().map(|test| test.p_apart(margin)).collect::<Vec<_>>());
-    let level = ALPHA / tested.len().max(1) as f64;
+    let differ = student::holm_adjusted(&tested.iter().map(|test| test.p_same()).collect::<Vec<_>>(), &weights);
+    let alike = student::holm_adjusted(&tested.iter().map(|test| test.p_apart(margin)).collect::<Vec<_>>(), &weights);
+    let levels = weights.iter().map(|weight| ALPHA * weight / weights.iter().sum::<f64>());
     let percent = |ratio: f64| (ratio - 1.0) * 100.0;
-    let mut verdicts = tested.iter().zip(differ.iter().zip(&alike)).map(|(test, (differ, alike))| JudgedRow {
+    let judged = tested.iter().zip(levels).zip(differ.iter().zip(&alike));
+    let mut verdicts = judged.map(|((test, level), (differ, alike))| JudgedRow {
         interval: test.interval().map(|(low, high)| Percents { low: percent(low), high: percent(high) }),
         p: Some(*differ),
         conclusion: if *alike <= ALPHA {
@@ -162,18 +171,19 @@ pub fn compare_rows(rows: &[ComparedSamples], smallest_percent: f64) -> Vec<Judg
         } else if *differ <= ALPHA && (test.ratio() - 1.0).abs() >= margin {
             Conclusion::Different
         } else {
-            Conclusion::CannotTell { runs: test.runs_needed(margin, level) }
+            Conclusion::CannotTell
         },
         detectable_percent: Some(test.smallest_seen(test.runs() as u32, level).max(margin) * 100.0),
+        runs_needed: if margin <= COMMON_CHANGE { test.runs_needed(COMMON_CHANGE, level) } else { None },
     });
     let untested = |ComparedSamples { a, b, .. }: &ComparedSamples| {
         // Of zero there are no percent; two zeros are the same.
         let conclusion = match () {
             () if a.n < 2 || b.n < 2 => Conclusion::OneRun,
             () if a.mean == 0.0 && b.mean == 0.0 => Conclusion::Equivalent,
-            () => Conclusion::CannotTell { runs: None },
+            () => Conclusion::CannotTell,
         };
-        JudgedRow { interval: None, p: None, conclusion, detectable_percent: None }
+        JudgedRow { interval: None, p: None, conclusion, detectable_percent: None, runs_needed: None }
     };
     rows.iter()
         .map(|row| if row.is_replicated() { verdicts.next() } else { None }.unwrap_or_else(|| untested(row)))
@@ -219,24 +229,13 @@ trait RatioTest {
         student::upper_tail(low, low_dof).max(student::upper_tail(-high, high_dof))
     }
 
-    /// Runs on each side with which the larger of this difference and the margin would be seen at this level.
-    fn runs_needed(&self, margin: f64, level: f64) -> Option<u32> {
-        let effect = (self.ratio() - 1.0).abs().max(margin);
-        if self.smallest_seen(MOST_RUNS, level) > effect {
-            return None;
-        }
+    /// Runs on each side with which a change of this share would be seen at this level, if these do not show it.
+    fn runs_needed(&self, effect: f64, level: f64) -> Option<u32> {
+        let runs: Vec<u32> = (self.runs() as u32..=MOST_RUNS).collect();
         // More runs never show less.
-        let fewest = self.runs() as u32 + 1;
-        let (mut low, mut high) = (fewest, MOST_RUNS.max(fewest));
-        while low < high {
-            let middle = low.midpoint(high);
-            if self.smallest_seen(middle, level) <= effect {
-                high = middle;
-            } else {
-                low = middle + 1;
-            }
-        }
-        Some(low)
+        runs.get(runs.partition_point(|runs| self.smallest_seen(*runs, level) > effect))
+            .copied()
+            .filter(|more| *more > runs[0])
     }
 }
 
@@ -263,10 +262,6 @@ impl PairedTest {
     fn error(&self) -> f64 {
         (self.variance() / self.0.n as f64).sqrt()
     }
-
-    fn dof(&self) -> f64 {
-        (self.0.n - 1) as f64
-    }
 }
 
 impl RatioTest for PairedTest {
@@ -275,11 +270,11 @@ impl RatioTest for PairedTest {
     }
 
     fn at(&self, ratio: f64) -> (f64, f64) {
-        ((self.0.mean - ratio.ln()) / self.error(), self.dof())
+        ((self.0.mean - ratio.ln()) / self.error(), (self.0.n - 1) as f64)
     }
 
     fn interval(&self) -> Option<(f64, f64)> {
-        let half = student::critical(ALPHA / 2.0, self.dof()) * self.error();
+        let half = student::critical(ALPHA / 2.0, (self.0.n - 1) as f64) * self.error();
         Some(((self.0.mean - half).exp(), (self.0.mean + half).exp()))
     }
 
@@ -410,11 +405,9 @@ mod tests {
         assert_eq!(one(&a, &times(0.95)).conclusion, Conclusion::Different);
         assert_eq!(one(&a, &times(1.001)).conclusion, Conclusion::Equivalent);
         let noisy = [90.0, 112.0, 97.0, 104.0, 99.0];
-        let Conclusion::CannotTell { runs: Some(runs) } = one(&noisy, &noisy.map(|value| value + 3.0)).conclusion
-        else {
-            panic!("neither is shown");
-        };
-        assert!((50..500).contains(&runs), "three percent in eight needs many runs: {runs}");
+        let judged = one(&noisy, &noisy.map(|value| value + 3.0));
+        assert_eq!(judged.conclusion, Conclusion::CannotTell);
+        assert!(judged.runs_needed.is_some_and(|runs| (25..250).contains(&runs)), "5 % in 8: {judged:?}");
     }
 
     /// 5 and 5 runs that vary by 1 %, in pairs and not: the change that is detectable on average is found in 83 % and
@@ -466,16 +459,25 @@ mod tests {
     fn the_same_number_is_equivalent_and_zero_has_no_percent() {
         assert_eq!(one(&[5.0, 5.0, 5.0], &[5.0, 5.0, 5.0]).conclusion, Conclusion::Equivalent);
         assert_eq!(one(&[0.0, 0.0], &[0.0, 0.0]).conclusion, Conclusion::Equivalent);
-        assert_eq!(one(&[0.0, 0.0], &[1.0, 1.0]).conclusion, Conclusion::CannotTell { runs: None });
+        assert_eq!(one(&[0.0, 0.0], &[1.0, 1.0]).conclusion, Conclusion::CannotTell);
     }
 
     #[test]
     fn more_rows_need_stronger_evidence() {
         let row = ComparedSamples::unpaired(&[10.0, 10.2, 9.8], &[10.8, 11.0, 10.6]).unwrap();
         let alone = compare_rows(std::slice::from_ref(&row), 1.0)[0];
-        let among = compare_rows(&vec![row; 40], 1.0)[0];
+        let among = compare_rows(&vec![row.clone(); 40], 1.0)[0];
         assert_eq!(alone.conclusion, Conclusion::Different);
-        assert!(matches!(among.conclusion, Conclusion::CannotTell { runs: Some(4..) }), "{among:?}");
+        assert_eq!(among.conclusion, Conclusion::CannotTell);
+        assert!(
+            among.runs_needed > alone.runs_needed && among.detectable_percent > alone.detectable_percent,
+            "{among:?}"
+        );
+        // In a family of 40 a row that weighs as much as all others together has half of the error probability.
+        let mut weighted = vec![row; 40];
+        weighted[0].weight = 39.0;
+        let [first, second] = [0, 1].map(|place| compare_rows(&weighted, 1.0)[place]);
+        assert_eq!((first.conclusion, second.conclusion), (Conclusion::Different, Conclusion::CannotTell));
     }
 
     fn pairs(a: &[f64], b: &[f64]) -> JudgedRow {
@@ -503,7 +505,7 @@ mod tests {
         assert!((low - expected[0]).abs() < 1e-3 && (high - expected[1]).abs() < 1e-3, "{low} … {high}, {expected:?}");
         assert_eq!(judged.conclusion, Conclusion::Different);
         // Unpaired, runs that differ by a factor of three hide it.
-        assert!(matches!(one(&a, &b).conclusion, Conclusion::CannotTell { .. }));
+        assert_eq!(one(&a, &b).conclusion, Conclusion::CannotTell);
         let sides = ComparedSamples::paired(&a, &b).unwrap();
         assert!((sides.percent().unwrap() - 0.04_f64.exp_m1() * 100.0).abs() < 1e-9);
         assert!(is_beyond(&sides, 2.0, true) && !is_beyond(&sides, 4.0, true) && !is_beyond(&sides, -2.0, false));
@@ -526,11 +528,14 @@ mod tests {
         let a = [100.0, 180.0, 60.0, 130.0, 90.0];
         assert_eq!(pairs(&a, &a.map(|value| value * 1.001)).conclusion, Conclusion::Equivalent);
         let b = [104.0, 182.0, 60.0, 140.0, 91.0];
-        let Conclusion::CannotTell { runs: Some(paired) } = pairs(&a, &b).conclusion else {
-            panic!("neither is shown")
-        };
-        let Conclusion::CannotTell { runs } = one(&a, &b).conclusion else { panic!("neither is shown") };
-        assert!(paired > 5 && runs.is_none_or(|runs| paired < runs / 4), "{paired} {runs:?}");
+        let judged = [pairs(&a, &b), one(&a, &b)];
+        assert!(judged.iter().all(|row| row.conclusion == Conclusion::CannotTell), "{judged:?}");
+        let [paired, unpaired] = judged.map(|row| row.runs_needed);
+        assert!(paired > Some(5) && unpaired.is_none_or(|runs| paired < Some(runs / 4)), "{paired:?} {unpaired:?}");
+        // As many runs of the same scatter show it, and one less does not.
+        let test = PairedTest(RunValues::new(&a.iter().zip(b).map(|(a, b)| (b / a).ln()).collect::<Vec<_>>()).unwrap());
+        let seen = |runs: u32| test.smallest_seen(runs, ALPHA) <= COMMON_CHANGE;
+        assert!(seen(paired.unwrap()) && !seen(paired.unwrap() - 1));
     }
 
     #[test]

@@ -75,18 +75,21 @@ fn fraction(a: f64, b: f64, x: f64) -> f64 {
     result
 }
 
-// Holm's correction for several tests at once: S. Holm, "A simple sequentially rejective multiple test procedure",
-// Scandinavian Journal of Statistics 6 (1979). No assumption on how the tests depend on each other.
+// Holm's correction for several tests at once, with weights: S. Holm, "A simple sequentially rejective multiple test
+// procedure", Scandinavian Journal of Statistics 6 (1979). No assumption on how the tests depend on each other; the
+// weights must not depend on the values.
 
 /// Adjusted p-values in the order given. Rejecting what is at most α makes a false rejection anywhere at most α likely.
-pub(super) fn holm_adjusted(p: &[f64]) -> Vec<f64> {
+/// A test gets its weight's share of α; what is rejected leaves its share to the others.
+pub(super) fn holm_adjusted(p: &[f64], weights: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
-    order.sort_by(|one, other| p[*one].total_cmp(&p[*other]));
+    order.sort_by(|one, other| (p[*one] / weights[*one]).total_cmp(&(p[*other] / weights[*other])));
     let mut adjusted = vec![1.0; p.len()];
-    let mut largest: f64 = 0.0;
-    for (rank, index) in order.into_iter().enumerate() {
-        largest = largest.max((p.len() - rank) as f64 * p[index]).min(1.0);
+    let (mut largest, mut remaining) = (0.0_f64, weights.iter().sum::<f64>());
+    for index in order {
+        largest = largest.max(remaining * p[index] / weights[index]).min(1.0);
         adjusted[index] = largest;
+        remaining -= weights[index];
     }
     adjusted
 }
@@ -134,11 +137,14 @@ mod tests {
     /// `p.adjust(c(0.01, 0.04, 0.03, 0.005), "holm")` of R: 0.03 0.06 0.06 0.02.
     #[test]
     fn values_are_those_of_r() {
-        let p_values = holm_adjusted(&[0.01, 0.04, 0.03, 0.005]);
+        let p_values = holm_adjusted(&[0.01, 0.04, 0.03, 0.005], &[1.0; 4]);
         for (value, expected) in p_values.iter().zip([0.03, 0.06, 0.06, 0.02]) {
             assert!((value - expected).abs() < 1e-12, "{value} {expected}");
         }
-        assert_eq!(holm_adjusted(&[0.6, 0.9]), [1.0, 1.0]);
-        assert!(holm_adjusted(&[]).is_empty());
+        assert_eq!(holm_adjusted(&[0.6, 0.9], &[1.0; 2]), [1.0, 1.0]);
+        assert!(holm_adjusted(&[], &[]).is_empty());
+        // 0.03 · 4 / 3 comes before 0.02 · 4 / 1, which then has all that remains, and is not below its predecessor.
+        let weighted = holm_adjusted(&[0.02, 0.03], &[1.0, 3.0]);
+        assert!(weighted.iter().all(|p| (p - 0.04).abs() < 1e-12), "{weighted:?}");
     }
 }

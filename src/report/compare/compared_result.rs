@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::explain;
 use base::diag::ErrorText;
 use base::event::Verdict;
-use base::spec::Statistic;
+use base::spec::{Length, Statistic};
 use base::units::four_digits;
 use harness::gpu::GpusUsage;
 use harness::{
@@ -78,6 +78,8 @@ pub struct ComparedResult {
     is_ended_by_time: bool,
     /// Requests came at times that do not depend on answers; also of another tool, whose plan is not known.
     pub(super) has_arrivals: bool,
+    /// Prompts or answers of other seeds may have other lengths.
+    pub(super) has_lengths: bool,
     load: BTreeMap<String, String>,
     /// The other requested settings.
     settings: BTreeMap<String, String>,
@@ -332,6 +334,10 @@ impl ComparedResult {
                 matches!(requested.scenario, LoadPattern::Concurrency { .. }) && requested.stop_requests.is_none()
             }),
             has_arrivals: result.own().is_none_or(|own| own.requested.scenario.is_open_loop()),
+            has_lengths: result.own().is_none_or(|own| {
+                let lengths = [&own.requested.input_len, &own.requested.output_len];
+                !lengths.iter().all(|length| matches!(length, Length::Fixed(_)))
+            }),
             load,
             settings,
             lengths: result.tokens().map(mean),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::compared_result::{ComparedResult, FOUND_RATE, SearchedRate};
+use super::compared_result::{FOUND_RATE, SearchedRate};
 use super::run_set::{self, Pairing, PlanGroups, RunSet, RunSetRow};
 use base::stats::{self, ComparedSamples, Conclusion, Percents, RunValues};
 use harness::IdentityDifference;
@@ -37,7 +37,7 @@ impl Judgement {
             Conclusion::Different if is_better => Self::Better,
             Conclusion::Different => Self::Worse,
             Conclusion::Equivalent => Self::Equivalent,
-            Conclusion::CannotTell { .. } => Self::CannotTell,
+            Conclusion::CannotTell => Self::CannotTell,
             Conclusion::OneRun => Self::NotJudged,
         }
     }
@@ -57,39 +57,40 @@ pub enum RowFamily {
 
 /// How the rows of a metric are tested. What the metric is decides, not its values: a rule that looked at them first
 /// would find differences that are not there.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct MetricRule {
     metric: &'static str,
-    /// Its statistics in the primary family; that of a rate has no name.
-    primary: &'static [&'static str],
-    /// Runs differ in it mostly because requests meet in a queue, or because the arrivals set it. In runs with the same
-    /// arrivals and prompts that part is the same, so these are tested in pairs. Where the noise is the server's own,
-    /// pairs would only halve the degrees of freedom.
-    paired: bool,
+    /// Its statistics in the primary family, that of a rate without a name; and their weights where requests arrive at
+    /// times of their own, and where users wait for answers. Arrivals set the rates, and make TTFT vary most.
+    primary: &'static [(&'static str, [f64; 2])],
+    /// Where requests arrive, and where users wait: runs differ in it mostly by what their seeds draw, because requests
+    /// meet in a queue, or because arrivals or lengths set it. In runs with the same arrivals and prompts that part is
+    /// the same, so these are tested in pairs. Where the noise is the server's own, pairs would only halve the degrees
+    /// of freedom.
+    paired: [bool; 2],
 }
 
-const METRIC_RULES: [MetricRule; 11] = [
-    MetricRule { metric: "ttft", primary: &["mean", "p99"], paired: true },
-    MetricRule { metric: "tpot", primary: &["mean"], paired: false },
-    MetricRule { metric: "output_tokens", primary: &[""], paired: true },
-    MetricRule { metric: "requests_full", primary: &[""], paired: true },
-    MetricRule { metric: FOUND_RATE, primary: &[""], paired: false },
-    MetricRule { metric: "ttft_sent", primary: &[], paired: true },
-    MetricRule { metric: "ttft_adjusted", primary: &[], paired: true },
-    MetricRule { metric: "e2e", primary: &[], paired: true },
-    MetricRule { metric: "e2e_sent", primary: &[], paired: true },
-    MetricRule { metric: "e2e_adjusted", primary: &[], paired: true },
-    MetricRule { metric: "requests_loadgen_completed", primary: &[], paired: true },
+const METRIC_RULES: [MetricRule; 5] = [
+    MetricRule { metric: "ttft", primary: &[("mean", [6.0, 3.0]), ("p99", [2.0, 2.0])], paired: [true, true] },
+    MetricRule { metric: "tpot", primary: &[("mean", [3.0, 3.0])], paired: [false, false] },
+    MetricRule { metric: "output_tokens", primary: &[("", [0.5, 3.0])], paired: [true, false] },
+    MetricRule { metric: "requests_full", primary: &[("", [0.5, 1.0])], paired: [true, true] },
+    MetricRule { metric: FOUND_RATE, primary: &[("", [3.0, 3.0])], paired: [false, false] },
 ];
 
+/// Exploratory metrics that are tested in pairs.
+const PAIRED: [&str; 6] =
+    ["ttft_sent", "ttft_adjusted", "e2e", "e2e_sent", "e2e_adjusted", "requests_loadgen_completed"];
+
 impl MetricRule {
-    /// A metric without a row of its own is exploratory and tested unpaired.
     fn find(metric: &str) -> Self {
-        METRIC_RULES.into_iter().find(|rule| rule.metric == metric).unwrap_or_default()
+        let exploratory = Self { metric: "", primary: &[], paired: [PAIRED.contains(&metric); 2] };
+        METRIC_RULES.into_iter().find(|rule| rule.metric == metric).unwrap_or(exploratory)
     }
 
-    fn family(&self, stat: &str) -> RowFamily {
-        if self.primary.contains(&stat) { RowFamily::Primary } else { RowFamily::Exploratory }
+    /// With arrivals, and without; `None`: the statistic is exploratory.
+    fn weights(&self, stat: &str) -> Option<[f64; 2]> {
+        self.primary.iter().find(|(primary, _)| *primary == stat).map(|(_, weights)| *weights)
     }
 }
 
@@ -117,8 +118,8 @@ pub struct Delta {
     /// Of no difference, after Holm's correction for all rows of its family.
     pub p: Option<f64>,
     pub judgement: Option<Judgement>,
-    /// With `cannot_tell`: this many runs on each side, each with a plan of its own, could; absent where a thousand
-    /// could not.
+    /// This many runs on each side, each with a plan of its own, would show a change of 5 % in nine of ten cases; absent
+    /// where these runs do, and where a thousand do not.
     pub runs_needed: Option<u32>,
     /// The smallest change, percent, that runs like these show in nine of ten cases; absent where no row is judged.
     pub detectable_percent: Option<f64>,
@@ -184,7 +185,10 @@ impl Comparison {
     pub fn new(a: &RunSet, b: &RunSet, rules: CompareRules) -> Self {
         let (mut unlike_load, mut notes) = a.first().unlike_load(b.first());
         notes.extend(cached_shares(a, b));
-        unlike_load.extend(run_set::simulated_and_real(a.first(), b.first()));
+        let is_simulated = run_set::simulated_and_real(a.first(), b.first());
+        // Also where `--force` subtracts them, nothing is claimed of one that was simulated and one that was not.
+        let is_claimed = is_simulated.is_none();
+        unlike_load.extend(is_simulated);
         let pairing = Pairing::new(a, b, &unlike_load);
         // The rate of a search is what it found, and no load.
         let is_load = |difference: &&String| !difference.starts_with("load: request_rate ");
@@ -209,8 +213,9 @@ impl Comparison {
         }
         let are_single = a.runs().len() == 1 && b.runs().len() == 1;
         let found_rates = a.first().searched.zip(b.first().searched).filter(|_| are_single).map(<[_; 2]>::from);
-        for delta in deltas.iter_mut().filter(|delta| delta.metric == FOUND_RATE && delta.percent.is_some()) {
-            delta.judgement = found_rates.and_then(judge_found_rates).or(delta.judgement);
+        for delta in deltas.iter_mut().filter(|delta| delta.percent.is_some()) {
+            let searched = found_rates.filter(|_| delta.metric == FOUND_RATE).and_then(judge_found_rates);
+            delta.judgement = searched.or(delta.judgement).filter(|_| is_claimed);
         }
         Self {
             a: a.name.clone(),
@@ -223,24 +228,14 @@ impl Comparison {
             smallest_effect: rules.smallest_percent,
             unlike_load,
             notes,
-            same_plan: have_same_plan(a, b),
+            same_plan: a.runs().len() == b.runs().len()
+                && a.runs().iter().zip(b.runs()).all(|(a, b)| a.digest.is_some() && a.digest == b.digest),
             pairing,
             identity: run_set::differences(a.first(), b.first()).into_iter().chain(seed_difference(a, b)).collect(),
             deltas,
             found_rates,
             gate_deltas,
         }
-        .without_claims(a.first(), b.first())
-    }
-
-    /// Takes every judgement back where one was simulated and the other was not, also where `--force` subtracts them.
-    fn without_claims(mut self, a: &ComparedResult, b: &ComparedResult) -> Self {
-        if run_set::simulated_and_real(a, b).is_some() {
-            for delta in &mut self.deltas {
-                delta.judgement = None;
-            }
-        }
-        self
     }
 
     /// Whether anything was subtracted.
@@ -261,12 +256,6 @@ impl Comparison {
     pub(super) fn checkable(&self) -> impl Iterator<Item = &Delta> {
         self.deltas.iter().chain(&self.gate_deltas)
     }
-}
-
-fn have_same_plan(a: &RunSet, b: &RunSet) -> bool {
-    let pairs = a.runs().iter().zip(b.runs());
-    a.runs().len() == b.runs().len()
-        && pairs.into_iter().all(|(one, other)| one.digest.is_some() && one.digest == other.digest)
 }
 
 /// `None`: both sides have the plans that a judgement needs, or too few runs for one anyway.
@@ -350,7 +339,9 @@ fn difference(
     }
     let is_subtracted = unlike.is_empty() || force;
     let rule = MetricRule::find(&a.measure.key);
-    let (metric, family) = (a.measure.key.clone(), rule.family(a.stat));
+    let (metric, weights) = (a.measure.key.clone(), rule.weights(a.stat));
+    let family = weights.map_or(RowFamily::Exploratory, |_| RowFamily::Primary);
+    let is_closed = usize::from(!pairing.has_arrivals);
     let row = Delta { metric, stat: a.stat, unit: a.measure.unit, family, unlike, ..Delta::default() };
     if a.values.iter().chain(&b.values).any(|value| value.is_infinite()) {
         let [a, b] = [a, b].map(|row| row.values.iter().sum::<f64>() / row.values.len() as f64);
@@ -358,9 +349,11 @@ fn difference(
         return Some(Delta { a: Some(a), b: Some(b), percent, ..row });
     }
     let [of_a, of_b] = pairing.values(&a.values, &b.values);
-    let is_paired = pairing.is_paired() && rule.paired;
+    let is_paired = pairing.is_paired() && rule.paired[is_closed];
     let samples = if is_paired { ComparedSamples::paired } else { ComparedSamples::unpaired };
-    let sides = samples(&of_a, &of_b)?;
+    let weight = weights.map_or(1.0, |weights| weights[is_closed]);
+    let mut sides = samples(&of_a, &of_b)?;
+    sides.weight = weight;
     let percent = sides.percent().filter(|_| is_subtracted);
     let stddev = |values: &RunValues| (values.n > 1).then(|| values.variance.sqrt());
     Some(Delta {
@@ -397,10 +390,8 @@ fn set_judgements(deltas: &mut [Delta], a: &RunSet, smallest_percent: f64) {
             delta.interval = judged.interval;
             delta.p = judged.p;
             delta.detectable_percent = judged.detectable_percent;
+            delta.runs_needed = judged.runs_needed;
             delta.judgement = Some(Judgement::new(judged.conclusion, is_better));
-            if let Conclusion::CannotTell { runs } = judged.conclusion {
-                delta.runs_needed = runs;
-            }
         }
     }
 }

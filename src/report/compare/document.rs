@@ -9,6 +9,7 @@ use crate::result_page::second_series;
 use crate::styler::{TextRole, clean, signed_percent, to_the_second};
 use crate::what_if::distinct;
 use base::event::Verdict;
+use base::stats::COMMON_CHANGE;
 use base::units::counted;
 use harness::{RunIdentity, TimeSlice};
 use interop::{MeasuredRun, MetricMeaning};
@@ -403,14 +404,18 @@ pub fn run_counts(comparison: &Comparison) -> String {
     format!("{a} and {b}{count}")
 }
 
-/// `better (detectable: 1.5 %)`, `worse, exploratory`, `cannot tell (detectable: 12.1 %), 9 runs each could`; nothing
-/// where one run shows nothing.
+/// `better (detectable: 1.5 %)`, `worse, exploratory`, `cannot tell (detectable: 12.1 %; 23 runs each would find 5 %)`;
+/// nothing where one run shows nothing.
 fn judgement_text(delta: &Delta) -> String {
     let Some(judged) = delta.judgement.filter(|judged| *judged != Judgement::NotJudged) else { return String::new() };
-    let runs = delta.runs_needed.map(|runs| format!(", {runs} runs each could")).unwrap_or_default();
-    let seen = delta.detectable_percent.map(|percent| format!(" (detectable: {percent:.1} %)")).unwrap_or_default();
-    let (seen, family) = if delta.family == RowFamily::Primary { (seen, "") } else { (String::new(), ", exploratory") };
-    format!("{}{seen}{runs}{family}", judged.as_text())
+    if delta.family == RowFamily::Exploratory {
+        return format!("{}, exploratory", judged.as_text());
+    }
+    let common = COMMON_CHANGE * 100.0;
+    let runs = delta.runs_needed.map(|runs| format!("; {runs} runs each would find {common} %"));
+    let runs = runs.unwrap_or_default();
+    let seen = delta.detectable_percent.map(|percent| format!(" (detectable: {percent:.1} %{runs})"));
+    format!("{}{}", judged.as_text(), seen.unwrap_or_default())
 }
 
 /// The pictures, and how each result was measured.

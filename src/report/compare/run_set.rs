@@ -180,6 +180,9 @@ pub struct Pairing {
     pub pairs: usize,
     /// Why they are paired, or why not.
     pub why: String,
+    /// Requests come at times that do not depend on answers.
+    #[serde(skip)]
+    pub(super) has_arrivals: bool,
     /// For each plan of the first side, its partner on the other.
     #[serde(skip)]
     partners: Vec<usize>,
@@ -198,7 +201,7 @@ impl Pairing {
             Err(reason @ NotPaired::OnePlan) => (Vec::new(), reason.to_string(), [None, None]),
             Err(reason) => (Vec::new(), reason.to_string(), [of_a, of_b]),
         };
-        Self { pairs: partners.len(), why, partners, groups }
+        Self { pairs: partners.len(), why, has_arrivals: a.first().has_arrivals, partners, groups }
     }
 
     /// A tested value is the mean of several runs.
@@ -210,13 +213,13 @@ impl Pairing {
         self.pairs > 0
     }
 
-    /// `paired by seed where arrivals make the noise: 5 pairs of runs, each with the same arrivals and prompts`
+    /// `paired by seed where requests make the noise: 5 pairs of runs, each with the same arrivals and prompts`
     pub fn describe(&self) -> String {
         let values = if self.has_means() { "means over runs" } else { "runs" };
         let Self { pairs, why, .. } = self;
         match pairs {
             0 => format!("not paired: {why}"),
-            _ => format!("paired by seed where arrivals make the noise: {pairs} pairs of {values}, each with {why}"),
+            _ => format!("paired by seed where requests make the noise: {pairs} pairs of {values}, each with {why}"),
         }
     }
 
@@ -256,8 +259,8 @@ enum NotPaired {
     #[error("all runs of both sides had the same arrivals and prompts")]
     OnePlan,
     /// Runs of a closed loop, or with all requests at once, differ by the server's noise.
-    #[error("the load has no arrivals")]
-    NoArrivals,
+    #[error("the load has no arrivals, and its requests are of one length")]
+    AllAlike,
     #[error("the seeds are the same, and arrivals or prompts differ")]
     Plans,
     #[error("the seeds differ")]
@@ -283,8 +286,8 @@ fn partners(
     };
     match of_a.partners(of_b) {
         Some(partners) if partners.len() == 1 => Err(NotPaired::OnePlan),
-        Some(partners) if a[0].has_arrivals => Ok(partners),
-        Some(_) => Err(NotPaired::NoArrivals),
+        Some(partners) if a[0].has_arrivals || a[0].has_lengths => Ok(partners),
+        Some(_) => Err(NotPaired::AllAlike),
         None if of_a.count() != of_b.count() => {
             let of = if of_a.has_repeated() || of_b.has_repeated() { "plans" } else { "runs" };
             Err(NotPaired::Counts(of_a.count(), of_b.count(), of))

@@ -129,7 +129,7 @@ fn runs_of_the_same_arrivals_are_judged_in_pairs() {
     assert_eq!(judgement_of(&paired, "mean"), Some(Judgement::Worse), "{:?}", paired.find("ttft", "mean"));
     let page = document(&[], std::slice::from_ref(&paired), &[]).terminal(crate::Styler::OFF);
     let paired_by =
-        "paired by seed where arrivals make the noise: 5 pairs of runs, each with the same arrivals and prompts";
+        "paired by seed where requests make the noise: 5 pairs of runs, each with the same arrivals and prompts";
     assert!(page.contains(paired_by), "{page}");
     let tests = "ttft, e2e, requests_full: paired t test, differences are geometric means of the pairs' ratios; \
         tpot, itl: Welch's test, unpaired";
@@ -161,15 +161,30 @@ fn why_runs_are_not_paired_is_said() {
         file["requested"]["scenario"] = json!({ "concurrency": { "users": 4.0 } });
         file["requested"]["stop_requests"] = json!(400);
     };
-    let users = ["a", "b"].map(|name| side(name, &["1", "2", "3"], 0, closed_loop));
-    assert_eq!(compare(&users[0], &users[1]).pairing.describe(), "not paired: the load has no arrivals");
+    let alike: fn(&mut Value) = |file| {
+        file["requested"]["scenario"] = json!({ "concurrency": { "users": 4.0 } });
+        file["requested"]["stop_requests"] = json!(400);
+        file["requested"]["input_len"] = json!({ "fixed": 32 });
+        file["requested"]["output_len"] = json!({ "fixed": 128 });
+    };
+    let users = ["a", "b"].map(|name| side(name, &["1", "2", "3"], 0, alike));
+    assert_eq!(
+        compare(&users[0], &users[1]).pairing.describe(),
+        "not paired: the load has no arrivals, and its requests are of one length"
+    );
+    // Which lengths a seed draws makes TTFT of a closed loop, and hardly its tokens per second.
+    let lengths = ["a", "b"].map(|name| side(name, &["1", "2", "3"], 0, closed_loop));
+    let comparison = compare(&lengths[0], &lengths[1]);
+    let is_paired = ["ttft", "output_tokens", "tpot"]
+        .map(|metric| comparison.deltas.iter().any(|delta| delta.metric == metric && delta.paired));
+    assert_eq!(is_paired, [true, false, false], "{:?}", comparison.pairing);
     let a = side("a", &["1", "2", "3"], 0, as_it_is);
     let one_plan = compare(&side("a", &["1", "1"], 0, as_it_is), &side("b", &["1", "1"], 0, as_it_is));
     assert_eq!(one_plan.pairing.describe(), "not paired: all runs of both sides had the same arrivals and prompts");
     let reason = |b: &[MeasuredRun]| compare(&a, b).pairing.describe();
     assert!(
         reason(&side("b", &["1", "2", "3"], 0, as_it_is))
-            .starts_with("paired by seed where arrivals make the noise: 3 pairs")
+            .starts_with("paired by seed where requests make the noise: 3 pairs")
     );
     for (b, expected) in [
         (side("b", &["4", "5", "6"], 3, as_it_is), "the seeds differ"),
@@ -274,7 +289,8 @@ fn the_number_of_runs_that_could_tell_is_given() {
     let text = document(&[], std::slice::from_ref(&comparison), &[]).terminal(crate::Styler::OFF);
     let detectable = delta.detectable_percent.unwrap();
     assert!(detectable > delta.percent.unwrap().abs(), "{delta:?}");
-    let row = format!("cannot tell (detectable: {detectable:.1} %), {} runs each could", delta.runs_needed.unwrap());
+    let row =
+        format!("cannot tell (detectable: {detectable:.1} %; {} runs each would find 5 %)", delta.runs_needed.unwrap());
     assert!(text.contains(&row) && text.contains("means over 3 and 3 runs"), "{row}: {text}");
 }
 

@@ -100,7 +100,7 @@ fn plans_that_both_sides_have_are_pairs_of_their_means() {
     assert!(delta.paired && delta.percent.is_some_and(|percent| (percent - 5.0).abs() < 0.01), "{delta:?}");
     assert_eq!(delta.judgement, Some(Judgement::Worse));
     let shown = document(&[], &[comparison], &[]).terminal(crate::Styler::OFF);
-    assert!(shown.contains("arrivals make the noise: 3 pairs of means over runs, each with"), "{shown}");
+    assert!(shown.contains("requests make the noise: 3 pairs of means over runs, each with"), "{shown}");
     assert!(
         shown.contains(
             "means over 6 runs of 3 plans and 5 runs of 3 plans, where runs with the same arrivals and \
@@ -219,8 +219,8 @@ fn each_family_is_corrected_for_itself() {
     let comparison = compare_numbers(&side("a", 1.0), &side("b", 1.02));
     let row = |metric: &str| comparison.find(metric, "mean").unwrap();
     let (primary, exploratory) = (row("ttft").p.unwrap(), row("e2e").p.unwrap());
-    // Of the same numbers: four rows of the primary family, 16 of the other.
-    assert!((exploratory / primary - 4.0).abs() < 1e-9, "{primary} {exploratory}");
+    // Of the same numbers: 16 rows of the exploratory family, and TTFT mean weighs 6 of the 9 of the four primary rows.
+    assert!((exploratory / primary - 16.0 * 6.0 / 9.0).abs() < 1e-9, "{primary} {exploratory}");
 }
 
 /// A campaign of `cargo bench --bench stats -- power`, which has more comparisons and other loads.
@@ -231,8 +231,8 @@ fn a_slower_server_is_found_and_an_identical_one_is_not() {
         return power::tables(pairs);
     }
     let campaign =
-        |slower| power::Campaign { law: power::LAWS[0], runs: 5, slower, between_runs: 0.01, has_same_seeds: true };
+        |slower| power::Campaign { law: power::LAWS[1], runs: 5, slower, between_runs: 0.01, has_same_seeds: true };
     let [same, slower] = [1.0, 1.05].map(|slower| campaign(slower).count(40));
     assert!(same.families.iter().all(|claims| *claims <= 4), "{same:?} of 40");
-    assert!(slower.worse[2] >= 36 && slower.any_worse >= 36, "{slower:?} of 40");
+    assert!(slower.worse[0] >= 34 && slower.worse[2] >= 36 && slower.any_worse >= 36, "{slower:?} of 40");
 }
