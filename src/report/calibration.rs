@@ -86,7 +86,7 @@ fn percent(share: f64) -> String {
 }
 
 /// What each setting means.
-const MEANINGS: [(&str, &str); 18] = [
+const MEANINGS: [(&str, &str); 19] = [
     ("scheduler", "whose scheduler and KV cache rules"),
     ("weights_bandwidth", "of the memory bandwidth, reading weights"),
     ("kv_bandwidth", "of the memory bandwidth, reading the KV cache"),
@@ -105,6 +105,7 @@ const MEANINGS: [(&str, &str); 18] = [
     ("prompt_us", "each prompt in a step"),
     ("all_reduce_us", "each all-reduce of tensor parallelism"),
     ("frontend_ms", "between a request's arrival and the scheduler"),
+    ("chunk_us", "each chunk that the HTTP server sends"),
 ];
 
 /// Name, value and meaning of each setting.

@@ -65,12 +65,10 @@ pub(super) fn limits(config: &EngineConfig, rank: &RankFile, serving: &EngineSer
         speculation: rank.speculation.clone(),
         lora: rank.lora,
     };
-    match limits.policy {
-        SchedulerPolicy::Vllm => {
-            with_graphs(limits, rank.calibration.cuda_graph_tokens, rank.max_cudagraph_capture_size)
-        }
-        _ => limits,
+    if limits.policy != SchedulerPolicy::Vllm {
+        return limits;
     }
+    with_graphs(limits, rank.calibration.cuda_graph_tokens, rank.max_cudagraph_capture_size)
 }
 
 /// The largest step with a CUDA graph as vLLM 0.24 has it (`_set_cudagraph_sizes` in `vllm/config/vllm.py`): what is
