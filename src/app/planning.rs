@@ -171,6 +171,7 @@ struct EstimatedTime {
     requests: f64,
     tokens: f64,
     falls_behind: bool,
+    sustained: f64,
 }
 
 /// Servers that are alike, and how their time passes.
@@ -204,8 +205,15 @@ impl<'a> PlanEstimates<'a> {
         let limits = sim::served_limits(&spec, &serving).ok()?;
         let (gpus, count) = servers.sizes();
         let speed = servers.speed.filter(|_| is_simulated).unwrap_or(1.0);
-        let estimate = self.estimate(bench, &Servers { limits, count, speed })?;
-        let estimate = BenchEstimate { gpus: if is_simulated { 0 } else { gpus }, ..estimate };
+        let mut estimate = self.estimate(bench, &Servers { limits, count, speed })?;
+        estimate.gpus = if is_simulated { 0 } else { gpus };
+        // The rate of a simulated system is small on purpose.
+        let target = bench.loadgen.as_ref().map_or(bench.rate, |test| test.target_qps);
+        let target = target.filter(|_| !is_simulated && self.plan.params.contains_key("target_qps"));
+        if let (Some(target), Some(load)) = (target, &mut estimate.load) {
+            let (low, high) = spec.basis().band();
+            load.doubtful_target = Some(target).filter(|_| !(low..=high).contains(&(target / load.sustained)));
+        }
         self.basis.servers.insert((spec.model.name.clone(), spec.gpu.name.clone(), spec.basis()));
         if !is_simulated {
             self.basis.twin = self.twin.get().and_then(Option::as_ref).map(|(name, _)| name.clone());
@@ -255,6 +263,7 @@ impl<'a> PlanEstimates<'a> {
             sum.requests += estimate.requests;
             sum.tokens += estimate.tokens;
             sum.falls_behind |= estimate.falls_behind;
+            sum.sustained = estimate.sustained;
         }
         // The runs of `turn` are tasks of their own.
         let runs = if bench.turn.is_some() { 1.0 } else { f64::from(bench.repeat.max(1)) };
@@ -263,6 +272,8 @@ impl<'a> PlanEstimates<'a> {
             requests_per_second: sum.requests / sum.seconds.max(f64::MIN_POSITIVE),
             tokens_per_second: sum.tokens / sum.seconds.max(f64::MIN_POSITIVE),
             falls_behind: sum.falls_behind,
+            sustained: sum.sustained,
+            doubtful_target: None,
         };
         Some(BenchEstimate { seconds: sum.seconds * runs, is_at_most: false, gpus: 0, load: Some(load) })
     }
@@ -310,6 +321,7 @@ impl Servers {
             requests,
             tokens: result.output_tokens as f64 / result.requests.max(1) as f64 * requests,
             falls_behind: false,
+            sustained: requests / seconds * self.speed,
         };
         let paced = |result: &VirtualResult, requests: f64| result.seconds * requests / result.requests.max(1) as f64;
         let benchmark = VirtualBenchmark::new(&self.limits, self.count, workload);
@@ -325,9 +337,11 @@ impl Servers {
                 let answer =
                     result.statistic(LimitedMetric::E2e, Statistic::Mean).ok().flatten().unwrap_or_default() / 1e3;
                 let full = benchmark.served(most, None).ok()?;
-                let falls_behind = rate * paced(&full, 1.0) > BEHIND;
+                let sustained = 1.0 / paced(&full, 1.0);
+                let falls_behind = rate > BEHIND * sustained;
                 let seconds = if falls_behind { paced(&full, count) } else { count / rate + answer };
-                (EstimatedTime { falls_behind, ..estimated(&result, count, seconds) }, count > SAMPLE as f64)
+                let estimated = estimated(&result, count, seconds);
+                (EstimatedTime { falls_behind, sustained, ..estimated }, count > SAMPLE as f64)
             }
             SentLoad::Users { users, count, seconds } => {
                 let most = simulated;

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 
 use crate::document::{Block, Cell, Document, Section, Table, TableColumn};
 use crate::styler::TextRole;
-use crate::what_if::{WhatIfProblem, distinct, latency, latency_columns, setting_cells, setting_columns};
+use crate::what_if::{
+    WhatIfProblem, distinct, latency, latency_columns, setting_cells, setting_columns, settings_json, settings_text,
+};
 use base::spec::{LatencyLimit, LimitedMetric};
 use base::units::{grouped, three_digits};
 use sim::{FleetHour, FleetResult};
@@ -122,7 +124,6 @@ fn latency_cells<'h>(ttft: &'h Histogram<u64>, tpot: &'h Histogram<u64>) -> impl
 
 fn hours_of(row: &FleetRow, result: &FleetResult) -> Section {
     let scale = row.scale(result);
-    let settings: Vec<String> = row.settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let mut lines = Vec::new();
     if result.replicas < row.replicas {
         let [simulated, replicas] = [result.replicas, row.replicas].map(|count| grouped(count as f64, 0));
@@ -152,7 +153,7 @@ fn hours_of(row: &FleetRow, result: &FleetResult) -> Section {
         table.row(cells);
     }
     let lines = lines.into_iter().map(|line| Block::text(TextRole::Plain, line));
-    let heading = format!("{} {} {}", settings.join(" "), row.task, row.balancer);
+    let heading = format!("{} {} {}", settings_text(&row.settings), row.task, row.balancer);
     Section::new(heading.trim()).with(lines.chain([Block::table(table)]))
 }
 
@@ -165,9 +166,7 @@ pub fn fleet_json(rows: &[FleetRow]) -> Value {
     let fleets: Vec<Value> = rows
         .iter()
         .map(|row| {
-            let settings: serde_json::Map<_, _> =
-                row.settings.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
-            let mut fleet = json!({"settings": settings, "task": row.task, "balancer": row.balancer,
+            let mut fleet = json!({"settings": settings_json(&row.settings), "task": row.task, "balancer": row.balancer,
                 "balancers": row.balancers, "replicas": row.replicas, "gpus": row.gpus, "seconds": row.seconds});
             match &row.result {
                 Ok(result) => {

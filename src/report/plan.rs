@@ -90,6 +90,10 @@ pub struct EstimatedLoad {
     pub tokens_per_second: f64,
     /// Requests come faster than the servers answer them.
     pub falls_behind: bool,
+    /// Requests per second that full servers answer.
+    pub sustained: f64,
+    /// `target_qps`, where it differs from that by more than the band.
+    pub doubtful_target: Option<f64>,
 }
 
 impl BenchEstimate {
@@ -107,6 +111,7 @@ impl Serialize for BenchEstimate {
             value["requests_per_second"] = json!(load.requests_per_second);
             value["output_tokens_per_second"] = json!(load.tokens_per_second);
             value["falls_behind"] = json!(load.falls_behind);
+            value["doubtful_target_qps"] = json!(load.doubtful_target);
         }
         value.serialize(to)
     }
@@ -125,6 +130,10 @@ impl fmt::Display for BenchEstimate {
         write!(f, ": {requests} requests, {} req/s, {tokens} tok/s", three_digits(load.requests_per_second))?;
         if load.falls_behind {
             write!(f, "; requests come faster than the servers answer them")?;
+        }
+        if let Some(target) = load.doubtful_target {
+            let (target, full) = (three_digits(target), three_digits(load.sustained));
+            write!(f, "; target_qps is {target}, full servers answer {full} req/s: one of them is doubtful")?;
         }
         Ok(())
     }
@@ -328,6 +337,8 @@ mod tests {
             requests_per_second: 114.2,
             tokens_per_second: 33_680.4,
             falls_behind: false,
+            sustained: 118.2,
+            doubtful_target: None,
         };
         BenchEstimate { seconds: 216.0, is_at_most: false, gpus: 8, load: Some(load) }
     }
@@ -341,6 +352,9 @@ mod tests {
         let mut late = offline();
         late.load.as_mut().unwrap().falls_behind = true;
         assert!(late.to_string().ends_with("; requests come faster than the servers answer them"));
+        late.load.as_mut().unwrap().doubtful_target = Some(300.0);
+        let doubt = "; target_qps is 300, full servers answer 118 req/s: one of them is doubtful";
+        assert!(late.to_string().ends_with(doubt), "{late}");
     }
 
     #[test]

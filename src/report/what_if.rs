@@ -3,11 +3,12 @@
 
 use std::fmt::{self, Write as _};
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::chart::{Chart, ChartPoint, ChartSeries, PointKind, color, number};
 use crate::document::{Badge, Block, Cell, Document, Fact, Section, Table, TableColumn};
-use crate::styler::TextRole;
+use crate::styler::{TextRole, cut};
 use base::spec::{LatencyLimit, Length, LimitedMetric};
 use base::units::three_digits;
 use sim::StepTimeBasis;
@@ -31,6 +32,8 @@ pub struct WhatIfRow {
     pub is_best: bool,
     /// The same at several rates, up to a little more than the highest one; empty where they were not asked for.
     pub curve: Vec<WhatIfNumbers>,
+    /// TTFT near its rate. `None`: it has none.
+    pub nearby: Option<NearbyTtft>,
     /// What its step times rest on. `None`: nothing was simulated.
     pub basis: Option<StepTimeBasis>,
     /// What would measure it. Empty: no command would.
@@ -40,13 +43,22 @@ pub struct WhatIfRow {
 impl WhatIfRow {
     /// Its settings and its benchmark.
     pub(super) fn name(&self) -> String {
-        let settings: Vec<String> = self.settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        [settings.join(" "), self.task.clone()].join(" ").trim().to_owned()
+        [settings_text(&self.settings), self.task.clone()].join(" ").trim().to_owned()
     }
 
     pub(super) fn tokens_per_gpu(&self, numbers: &WhatIfNumbers) -> f64 {
         numbers.tokens_per_second / f64::from(self.gpus.max(1))
     }
+}
+
+/// `system=sim-h200-x8 rate=5`
+pub(super) fn settings_text(settings: &[(String, String)]) -> String {
+    settings.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+}
+
+/// Each value under its key.
+pub(super) fn settings_json(settings: &[(String, String)]) -> Value {
+    settings.iter().map(|(key, value)| (key.clone(), json!(value))).collect()
 }
 
 /// The values of `items`, each once, in order.
@@ -67,13 +79,15 @@ pub(super) fn setting_columns(keys: &[&String]) -> impl Iterator<Item = TableCol
 
 /// The values of a row in those columns.
 pub(super) fn setting_cells(keys: &[&String], settings: &[(String, String)]) -> Vec<Cell> {
-    let value = |key: &&String| settings.iter().find(|(name, _)| name == *key).map(|(_, value)| value.clone());
+    // A value may be a whole file.
+    let value = |key: &&String| settings.iter().find(|(name, _)| name == *key).map(|(_, text)| cut(text, 40));
     keys.iter().map(|key| Cell::from(value(key).unwrap_or_default())).collect()
 }
 
 /// The columns of TTFT and TPOT, of which [`latency`] are the cells.
 pub(super) fn latency_columns() -> impl Iterator<Item = TableColumn> {
-    ["TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99"].into_iter().map(TableColumn::number)
+    let columns = [("TTFT p50", 6), ("TTFT p99", 0), ("TPOT p50", 5), ("TPOT p99", 0)];
+    columns.into_iter().map(|(title, priority)| TableColumn::number(title).priority(priority))
 }
 
 /// The lengths in tokens that the numbers are for: the shipped benchmark of a simulated system is shorter than that
@@ -120,6 +134,17 @@ pub struct WhatIfNumbers {
     pub pauses: u64,
 }
 
+/// The median and the 99th percentile of TTFT near the rate of a point, ms. `None`: the servers fall behind.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct NearbyTtft {
+    /// With 1 % more requests per second.
+    pub one_percent_more_requests: Option<(f64, f64)>,
+    /// On servers that are as fast as the upper end of the band.
+    pub upper_end_of_band: Option<(f64, f64)>,
+    /// On servers that are as slow as its lower end.
+    pub lower_end_of_band: Option<(f64, f64)>,
+}
+
 /// The points, the fronts and the commands. `goal` is the text of the limits, `command` the one that asks this.
 pub fn what_if(rows: &[WhatIfRow], goal: &str, limits: &[LatencyLimit], command: &str) -> Document {
     let model = if goal.is_empty() {
@@ -132,6 +157,7 @@ pub fn what_if(rows: &[WhatIfRow], goal: &str, limits: &[LatencyLimit], command:
         Block::table(points(rows)),
         Block::text(TextRole::Plain, "* Pareto-optimal: most tok/s of the benchmark for its number of GPUs"),
     ];
+    points.extend(nearby(rows).map(Block::table));
     let lengths = distinct(answered().map(|row| &row.lengths));
     points.extend(lengths.into_iter().map(|lengths| Block::text(TextRole::Plain, lengths.to_string())));
     points.extend(bases(rows).into_iter().map(|line| Block::text(TextRole::Plain, line)));
@@ -160,7 +186,7 @@ pub fn what_if(rows: &[WhatIfRow], goal: &str, limits: &[LatencyLimit], command:
 /// What the step times of each GPU rest on, and where the winner is open.
 fn bases(rows: &[WhatIfRow]) -> Vec<String> {
     let answered = || rows.iter().filter_map(|row| Some((row, row.outcome.as_ref().ok()?, row.basis.as_ref()?)));
-    let mut lines: Vec<String> = distinct(answered().map(|(.., basis)| format!("step times: {basis}")));
+    let mut lines = distinct(answered().map(|(.., basis)| format!("step times, {}: {basis}", basis.with_band())));
     let range = |numbers: &WhatIfNumbers, basis: &StepTimeBasis| {
         let (low, high) = basis.band();
         (numbers.tokens_per_second * low, numbers.tokens_per_second * high)
@@ -184,10 +210,13 @@ fn points(rows: &[WhatIfRow]) -> Table {
     let keys = distinct(rows.iter().flat_map(|row| &row.settings).map(|(key, _)| key));
     let mut columns = vec![TableColumn::new("no.")];
     columns.extend(setting_columns(&keys));
-    columns.push(TableColumn::new("benchmark"));
-    columns.extend(["GPUs", "req/s", "tok/s", "tok/s/GPU"].map(TableColumn::number));
+    let benchmarks = distinct(rows.iter().map(|row| &row.task)).len();
+    columns.push(TableColumn::new("benchmark").priority(u8::from(benchmarks == 1)));
+    let numbers = [("GPUs", 2), ("req/s", 0), ("tok/s", 0), ("tok/s/GPU", 4)];
+    columns.extend(numbers.map(|(title, priority)| TableColumn::number(title).priority(priority)));
     columns.extend(latency_columns());
-    columns.push(TableColumn::new("step times"));
+    // The lines below the table say it, too.
+    columns.push(TableColumn::new("step times").priority(3));
     let mut table = Table::new("numbers of each point", columns);
     for (at, row) in rows.iter().enumerate() {
         let mut cells = vec![Cell::new(TextRole::Name, format!("{}{}", at + 1, if row.is_best { " *" } else { "" }))];
@@ -208,6 +237,30 @@ fn points(rows: &[WhatIfRow]) -> Table {
         table.row(cells);
     }
     table
+}
+
+/// TTFT at the ends of the band, and how much it depends on the rate: near saturation a queue is.
+fn nearby(rows: &[WhatIfRow]) -> Option<Table> {
+    let heads = ["no.", "TTFT p50 in the band", "TTFT p99 in the band", "1 % more req/s: p50", "p99"];
+    let bound = |ms: Option<f64>| ms.map_or_else(|| "overloaded".to_owned(), |ms| latency(Some(ms)));
+    let range = |fast, slow| Cell::from(format!("{} to {}", bound(fast), bound(slow)));
+    let more = |ms: Option<f64>, now: Option<f64>| {
+        Cell::from(ms.zip(now).map_or_else(|| bound(None), |(ms, now)| format!("{:+.1} ms", ms - now)))
+    };
+    let cells = |(at, row): (usize, &WhatIfRow)| {
+        let (near, now) = (row.nearby?, row.outcome.as_ref().ok()?);
+        let [above, fast, slow] = [near.one_percent_more_requests, near.upper_end_of_band, near.lower_end_of_band];
+        let [p50, p99]: [fn((f64, f64)) -> f64; 2] = [|ttft| ttft.0, |ttft| ttft.1];
+        Some([
+            Cell::name((at + 1).to_string()),
+            range(fast.map(p50), slow.map(p50)),
+            range(fast.map(p99), slow.map(p99)),
+            more(above.map(p50), now.ttft_p50),
+            more(above.map(p99), now.ttft_p99),
+        ])
+    };
+    let rows: Vec<_> = rows.iter().enumerate().filter_map(cells).collect();
+    (!rows.is_empty()).then(|| Table::list(heads, rows))
 }
 
 /// The best points.
@@ -350,9 +403,7 @@ pub fn what_if_json(rows: &[WhatIfRow], goal: &str) -> Value {
     let points: Vec<_> = rows
         .iter()
         .map(|row| {
-            let settings: serde_json::Map<_, _> =
-                row.settings.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
-            let mut point = json!({"settings": settings, "task": row.task,
+            let mut point = json!({"settings": settings_json(&row.settings), "task": row.task,
                 "input_tokens": row.lengths.input, "output_tokens": row.lengths.output,
                 "gpus": row.gpus, "servers": row.servers, "pareto": row.is_best, "command": row.command});
             if let Some(basis) = &row.basis {
@@ -366,6 +417,9 @@ pub fn what_if_json(rows: &[WhatIfRow], goal: &str) -> Value {
                     point["ttft_ms"] = json!({"p50": n.ttft_p50, "p99": n.ttft_p99});
                     point["tpot_ms"] = json!({"p50": n.tpot_p50, "p99": n.tpot_p99});
                     point["preemptions"] = json!(n.pauses);
+                    if let Some(nearby) = &row.nearby {
+                        point["nearby_ttft_ms"] = json!(nearby);
+                    }
                 }
                 Err(problem) => point["error"] = json!(problem.to_string()),
             }
@@ -416,6 +470,11 @@ mod tests {
             outcome: Ok(numbers(rate, tpot)),
             is_best: true,
             curve: [0.5, 1.0, 1.1].map(|share| numbers(share * rate, tpot)).to_vec(),
+            nearby: Some(NearbyTtft {
+                one_percent_more_requests: Some((51.0, 95.0 * rate)),
+                upper_end_of_band: Some((40.0, 70.0)),
+                lower_end_of_band: None,
+            }),
             basis: Some(StepTimeBasis::Assumed),
             command: format!("regatta run m system={system} rate={rate}"),
         }
@@ -460,15 +519,17 @@ mod tests {
         let mut offline = row("b", 2, 6.0, 8.0);
         offline.outcome =
             Ok(WhatIfNumbers { rate: None, ttft_p99: Some(32_280.0), tpot_p99: None, ..numbers(6.0, 8.0) });
-        let rows = [row("a", 1, 4.0, 9.0), WhatIfRow { command: String::new(), ..offline }];
+        let rows = [row("a", 1, 4.0, 9.0), WhatIfRow { command: String::new(), nearby: None, ..offline }];
         insta::assert_snapshot!(what_if(&rows, "ttft_p99<450ms", &[], "").terminal(Styler::OFF), @r"
         A model, not a measurement: the highest rate with ttft_p99<450ms; Offline without limits
         no.  system  benchmark  GPUs        req/s  tok/s  tok/s/GPU  TTFT p50     p99  TPOT p50      p99  step times
         1 *  a       benchmark     1         4.00    400        400   50.0 ms  360 ms   9.00 ms  18.0 ms  assumed ±35 %
         2 *  b       benchmark     2  all at once    600        300   50.0 ms  32.3 s   8.00 ms      n/a  assumed ±35 %
         * Pareto-optimal: most tok/s of the benchmark for its number of GPUs
+        no.  TTFT p50 in the band   TTFT p99 in the band   1 % more req/s: p50  p99
+        1    40.0 ms to overloaded  70.0 ms to overloaded  +1.0 ms              +20.0 ms
         tokens: prompts 128, answers 64: answers as in this benchmark
-        step times: assumed from the data sheet, fitted to nothing
+        step times, assumed ±35 %: assumed from the data sheet, fitted to nothing
         nine of ten published MLPerf results were within the band of the simulated tok/s
 
         To measure it

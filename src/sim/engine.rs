@@ -251,7 +251,7 @@ pub(super) fn config(
             intermediate_size: Some(model.intermediate_size),
             vocab_size: Some(model.vocab_size),
             max_position_embeddings: Some(model.max_position_embeddings),
-            mapping: Mapping { world_size: world, tp_size: tp, pp_size: pp, rest: object(mapping) },
+            mapping: Mapping { world_size: world, tp_size: tp, pp_size: pp, rest: object(&mapping) },
             quantization: Quantization {
                 quant_algo,
                 kv_cache_quant_algo: kv_algo.map(str::to_owned),
@@ -260,28 +260,21 @@ pub(super) fn config(
             rest: Map::new(),
         },
         build_config: build,
-        rest: object(json!({"simulated": true})),
+        rest: object(&json!({"simulated": true})),
     })
 }
 
-fn object(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(map) => map,
-        _ => Map::new(),
-    }
+fn object(value: &Value) -> Map<String, Value> {
+    value.as_object().cloned().unwrap_or_default()
 }
 
 /// Takes a whole number from 1 on out of the flags.
 fn take(flags: &mut Map<String, Value>, flag: &str) -> Result<Option<u32>, SimEngineError> {
     let Some(value) = flags.shift_remove(flag).filter(|value| !value.is_null()) else { return Ok(None) };
     let number = value.as_u64().or_else(|| value.as_str().and_then(|text| text.parse().ok()));
-    match number.and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0) {
-        Some(number) => Ok(Some(number)),
-        None => Err(SimEngineError::Flag {
-            flag: flag.to_owned(),
-            message: format!("{value} is not a whole number from 1 on"),
-        }),
-    }
+    let number = number.and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
+    let message = || format!("{value} is not a whole number from 1 on");
+    number.map(Some).ok_or_else(|| SimEngineError::Flag { flag: flag.to_owned(), message: message() })
 }
 
 /// trtllm-build writes switches of plugins as `enable` and `disable`.
@@ -396,9 +389,9 @@ pub(super) mod tests {
             precision: "fp8".into(),
             tensor_parallelism: 2,
             pipeline_parallelism: 1,
-            checkpoint_flags: object(json!({"kv_cache_dtype": "fp8"})),
+            checkpoint_flags: object(&json!({"kv_cache_dtype": "fp8"})),
             build_flags: object(
-                json!({"max_batch_size": 64, "max_input_len": 2048, "max_seq_len": 4096, "max_num_tokens": 8192,
+                &json!({"max_batch_size": 64, "max_input_len": 2048, "max_seq_len": 4096, "max_num_tokens": 8192,
                 "tokens_per_block": 64, "gemm_plugin": "fp8", "use_paged_context_fmha": "enable"}),
             ),
             drafting: None,

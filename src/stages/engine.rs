@@ -101,9 +101,8 @@ pub fn twin_serving(repository: Option<&Repository>) -> EngineServing {
             (true, _) => Chunking::FirstComeFirstServed,
         },
         kv_fraction: number("kvcache_free_gpu_mem_frac").unwrap_or(0.9),
-        kv_tokens: None,
-        max_batch_size: None,
         max_num_tokens: number("max_num_tokens").map(|tokens| tokens as u32),
+        ..EngineServing::default()
     }
 }
 
@@ -123,6 +122,7 @@ pub fn decoder_model(model: &ModelShape) -> sim::DecoderModel {
         intermediate_size: model.intermediate_size,
         num_attention_heads: model.num_attention_heads,
         num_key_value_heads: model.num_key_value_heads,
+        head_dim: model.head_dim,
         vocab_size: model.vocab_size,
         max_position_embeddings: model.max_position_embeddings,
     }

@@ -47,6 +47,7 @@ fn spec(tensor_parallelism: u32) -> EngineSpec {
             intermediate_size: 28672,
             num_attention_heads: 64,
             num_key_value_heads: 8,
+            head_dim: None,
             vocab_size: 32000,
             max_position_embeddings: 4096,
         },

@@ -4,9 +4,8 @@ mod disaggregated;
 mod fleet;
 mod question;
 
-use std::thread;
-
 use clap::ValueEnum as _;
+use rayon::prelude::*;
 use serde_json::json;
 
 use super::compare::write_page;
@@ -15,7 +14,7 @@ use crate::cli::{CliExit, Global, KeyValueArg, Select, WhatIfRequest};
 use crate::console::{print, print_as};
 use crate::error::CommandError;
 use crate::simulate::ServedTwin;
-use base::files::cores;
+use base::files::shared_pool;
 use base::spec::{LatencyLimit, Length, Limits, Scenario};
 use base::units::shell_word;
 use plan::manifest::ManifestLibrary;
@@ -28,10 +27,8 @@ use sim::{UnknownMetric, VirtualWorkload, is_in_virtual_time};
 pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;
     let goal = request.goal.as_deref().map(limits).transpose()?;
-    let lengths = Lengths {
-        input: request.input_tokens.as_deref().map(length).transpose()?,
-        output: request.output_tokens.as_deref().map(length).transpose()?,
-    };
+    let given = |text: &Option<String>| text.as_deref().map(length).transpose();
+    let lengths = [given(&request.input_tokens)?, given(&request.output_tokens)?];
     let mut questions = Vec::new();
     for point in grid(&request.settings)? {
         let plan = project.plan(&request.manifest, &point, &Select::default())?;
@@ -110,20 +107,11 @@ fn own_command(request: &WhatIfRequest) -> String {
 
 /// Simulates all of them, on every core.
 fn answer(questions: &[Question], requests: usize, has_curves: bool) -> Vec<WhatIfRow> {
-    let threads = cores().min(questions.len());
-    let mut rows: Vec<(usize, WhatIfRow)> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads)
-            .map(|worker| {
-                scope.spawn(move || {
-                    let share = questions.iter().enumerate().skip(worker).step_by(threads);
-                    share.map(|(at, question)| (at, question.answer(requests, has_curves))).collect::<Vec<_>>()
-                })
-            })
-            .collect();
-        workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect()
-    });
-    rows.sort_by_key(|(at, _)| *at);
-    rows.into_iter().map(|(_, row)| row).collect()
+    let answer = |question: &Question| question.answer(requests, has_curves);
+    match shared_pool() {
+        Some(pool) => pool.install(|| questions.par_iter().map(answer).collect()),
+        None => questions.iter().map(answer).collect(),
+    }
 }
 
 /// Points of one benchmark that no other one beats in tokens per second with as many GPUs or fewer.
@@ -155,16 +143,11 @@ fn grid(settings: &[KeyValueArg]) -> Result<Vec<Vec<KeyValueArg>>, CommandError>
         } else {
             setting.value.split(',').collect()
         };
-        points = points
-            .iter()
-            .flat_map(|point: &Vec<KeyValueArg>| {
-                values.iter().map(|value| {
-                    let mut point = point.clone();
-                    point.push(KeyValueArg { key: setting.key.clone(), value: (*value).to_owned() });
-                    point
-                })
-            })
-            .collect();
+        let with = |value: &&str| KeyValueArg { key: setting.key.clone(), value: (*value).to_owned() };
+        let extended = |point: &Vec<KeyValueArg>| -> Vec<_> {
+            values.iter().map(|value| [&point[..], &[with(value)]].concat()).collect()
+        };
+        points = points.iter().flat_map(extended).collect();
         if points.len() > MOST_POINTS {
             return Err(CommandError::usage(format!("the grid has more than {MOST_POINTS} points")));
         }
@@ -211,12 +194,6 @@ fn length(text: &str) -> Result<Length, CommandError> {
 
 // The benchmarks of a plan as questions to the twin, each with the command that measures it.
 
-/// Lengths in place of those of the benchmarks.
-struct Lengths {
-    pub input: Option<Length>,
-    pub output: Option<Length>,
-}
-
 /// The benchmarks of a plan.
 fn questions_of(
     library: &ManifestLibrary,
@@ -224,7 +201,7 @@ fn questions_of(
     request: &WhatIfRequest,
     point: &[KeyValueArg],
     goal: Option<&[LatencyLimit]>,
-    lengths: &Lengths,
+    [input, output]: &[Option<Length>; 2],
 ) -> Vec<Question> {
     let mut questions = Vec::new();
     for task in &plan.tasks {
@@ -237,8 +214,8 @@ fn questions_of(
         let servers = ServedTwin::served(plan, task);
         let given = |length: &Length| *length == Length::Given;
         let workload = VirtualWorkload {
-            input_tokens: lengths.input.clone().unwrap_or_else(|| bench.input_tokens.clone()),
-            output_tokens: lengths.output.clone().unwrap_or_else(|| bench.output_tokens.clone()),
+            input_tokens: input.clone().unwrap_or_else(|| bench.input_tokens.clone()),
+            output_tokens: output.clone().unwrap_or_else(|| bench.output_tokens.clone()),
             adapters: request
                 .adapters
                 .map_or_else(|| bench.request.lora_task_id.clone(), |adapters| (1..=u64::from(adapters)).collect()),
@@ -269,14 +246,15 @@ fn questions_of(
                 lengths: WhatIfLengths {
                     input: workload.input_tokens.clone(),
                     output: workload.output_tokens.clone(),
-                    is_input_given: lengths.input.is_some(),
-                    is_output_given: lengths.output.is_some(),
+                    is_input_given: input.is_some(),
+                    is_output_given: output.is_some(),
                 },
                 gpus,
                 servers: copies,
                 outcome: Err(WhatIfProblem(problem.unwrap_or_default().to_owned())),
                 is_best: false,
                 curve: Vec::new(),
+                nearby: None,
                 basis: servers.simulated().map(|(spec, _)| spec.basis()),
                 command,
             },
@@ -308,7 +286,7 @@ fn command(
             "system" => real_system(library, &request.manifest, &setting.value),
             _ => &setting.value,
         };
-        words.push(format!("{}={value}", setting.key));
+        words.push(shell_word(&format!("{}={value}", setting.key)));
     }
     if plan.params.contains_key("scenarios") && !point.iter().any(|one| one.key == "scenarios") {
         let word = serde_json::to_value(bench.scenario).ok();

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use super::disaggregated::{BENCH_RATE, ServerSplit, bench_command};
 use base::spec::{LatencyLimit, LimitedMetric, Statistic};
-use report::{WhatIfNumbers, WhatIfProblem, WhatIfRow};
+use report::{NearbyTtft, WhatIfNumbers, WhatIfProblem, WhatIfRow};
 use sim::{
     Disaggregation, EngineLimits, EngineServing, ServerArrangement, VirtualBenchmark, VirtualResult, VirtualWorkload,
 };
@@ -53,10 +53,13 @@ impl Question {
         if let Some((spec, serving)) = &self.twin {
             let server = sim::served_limits(spec, serving).map_err(problem);
             row.outcome = server.clone().and_then(|server| self.numbers(&server, requests));
-            if let (Ok(server), Ok(WhatIfNumbers { rate: Some(highest), .. }), true) =
-                (&server, &row.outcome, has_curve)
-            {
-                row.curve = self.curve(server, requests, *highest);
+            if let (Ok(server), Ok(WhatIfNumbers { rate: Some(rate), .. })) = (&server, &row.outcome) {
+                let at = |share: f64| self.at(server, requests, share * rate);
+                row.nearby = Some(nearby(at, spec.basis().band()));
+                if has_curve {
+                    let numbers = |share| Some(numbers_of(Some(share * rate), &at(share)?));
+                    row.curve = CURVE.into_iter().filter_map(numbers).collect();
+                }
             }
         }
         if let Ok(WhatIfNumbers { rate: Some(rate), .. }) = row.outcome
@@ -95,14 +98,28 @@ impl Question {
         self.requests.unwrap_or_else(|| requests.max(self.row.servers * server.max_batch_size * fillings))
     }
 
-    /// The same load at rates up to a little more than the highest one.
-    fn curve(&self, server: &EngineLimits, requests: usize, highest: f64) -> Vec<WhatIfNumbers> {
+    /// The same load at another rate.
+    fn at(&self, server: &EngineLimits, requests: usize, rate: f64) -> Option<VirtualResult> {
         let (benchmark, count) = (self.benchmark(server), self.count(server, requests));
-        let at = |share: f64| {
-            let rate = share * highest;
-            Some(numbers_of(Some(rate), &benchmark.judged_at(count, &self.limits, rate).ok()?))
+        let result = match &self.limits[..] {
+            [] => benchmark.served(count, Some(rate)),
+            limits => benchmark.judged_at(count, limits, rate),
         };
-        CURVE.into_iter().filter_map(at).collect()
+        result.ok()
+    }
+}
+
+/// TTFT near a rate, with the result at a multiple of it. Servers that are slower by a share are as full at the rate as
+/// the simulated ones at a higher one.
+fn nearby(at: impl Fn(f64) -> Option<VirtualResult>, (low, high): (f64, f64)) -> NearbyTtft {
+    let ttft = |share: f64| {
+        let numbers = numbers_of(None, &at(share).filter(VirtualResult::keeps_up)?);
+        numbers.ttft_p50.zip(numbers.ttft_p99)
+    };
+    NearbyTtft {
+        one_percent_more_requests: ttft(1.01),
+        upper_end_of_band: ttft(1.0 / high),
+        lower_end_of_band: if low > 0.0 { ttft(1.0 / low) } else { None },
     }
 }
 

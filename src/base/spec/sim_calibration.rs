@@ -85,6 +85,11 @@ pub struct SimCalibration {
     /// Between a request's arrival and the scheduler, ms.
     #[schemars(range(min = 0))]
     pub frontend_ms: f64,
+    /// For each chunk of a streamed answer, µs: the HTTP server sends one after another while the next steps run. In
+    /// virtual time only. [default: nothing]
+    #[schemars(range(min = 0))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chunk_us: Option<f64>,
 }
 
 impl SimCalibration {
@@ -121,6 +126,7 @@ impl Default for SimCalibration {
             prompt_us: 0.0,
             all_reduce_us: 5.0,
             frontend_ms: 0.0,
+            chunk_us: None,
         }
     }
 }

@@ -140,6 +140,9 @@ pub struct ModelShape {
     pub num_attention_heads: u32,
     #[schemars(range(max = LARGEST_SHAPE))]
     pub num_key_value_heads: u32,
+    /// Numbers of a head, where they are not those of `hidden_size` shared out.
+    #[schemars(range(max = LARGEST_SHAPE))]
+    pub head_dim: Option<u32>,
     #[schemars(range(max = LARGEST_SHAPE))]
     pub vocab_size: u32,
     #[schemars(range(max = LONGEST_LENGTH))]

@@ -161,16 +161,11 @@ impl Linear {
         let (defaults, _) = derive(&target.with(&SimCalibration::default()));
         let graph_tokens =
             (target.scheduler == SimScheduler::Vllm).then_some(u64::from(target.max_cudagraph_capture_size));
+        let (zeros, assumed_pair) = ([0.0; COLUMNS], defaults.pair);
         let best = |pairs_are_assumed: bool| {
             let mut best: Option<(f64, Self)> = None;
             for free_tokens in (0..=MOST_FREE).step_by(FREE_GRID) {
-                let mut candidate = Self {
-                    free_tokens,
-                    found: [0.0; COLUMNS],
-                    assumed_pair: defaults.pair,
-                    pairs_are_assumed,
-                    graph_tokens,
-                };
+                let mut candidate = Self { free_tokens, found: zeros, assumed_pair, pairs_are_assumed, graph_tokens };
                 let rows: Vec<_> = observed
                     .iter()
                     .map(|time| {
@@ -188,13 +183,8 @@ impl Linear {
             best.map(|(_, one)| one)
         };
         // Nothing hides: always possible.
-        let free = best(false).unwrap_or(Self {
-            free_tokens: 0,
-            found: [0.0; COLUMNS],
-            assumed_pair: defaults.pair,
-            pairs_are_assumed: false,
-            graph_tokens,
-        });
+        let nothing = Self { free_tokens: 0, found: zeros, assumed_pair, pairs_are_assumed: false, graph_tokens };
+        let free = best(false).unwrap_or(nothing);
         if free.found[PAIRS] > 0.0 {
             return free;
         }
@@ -296,16 +286,12 @@ impl Linear {
         let thousandths = |value: f64| (1e3 * value).round() / 1e3;
         let calibration = SimCalibration {
             source: target.source.clone(),
-            carried_from: None,
             scheduler: target.scheduler,
             weights_bandwidth,
             kv_bandwidth,
             compute,
             compute_fp4,
             attention,
-            experts: defaults.experts,
-            link: defaults.link,
-            pipeline: defaults.pipeline,
             overlap: thousandths(overlap),
             step_ms: thousandths(step * 1e3),
             layer_us: thousandths(launch * 1e6 / f64::from(target.model.num_hidden_layers.max(1))),
@@ -313,8 +299,8 @@ impl Linear {
             context_ms: thousandths(context * 1e3),
             request_us: thousandths(request * 1e6),
             prompt_us: thousandths(prompt * 1e6),
-            all_reduce_us: defaults.all_reduce_us,
             frontend_ms: thousandths(turn * 1e3),
+            ..defaults
         };
         (calibration, assumed)
     }
@@ -327,11 +313,7 @@ fn pairs(step: &LoggedStep) -> f64 {
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
-    let (mut sum, mut count) = (0.0, 0_u32);
-    for value in values {
-        sum += value;
-        count += 1;
-    }
+    let (sum, count) = values.fold((0.0, 0_u32), |(sum, count), value| (sum + value, count + 1));
     sum / f64::from(count.max(1))
 }
 

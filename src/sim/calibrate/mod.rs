@@ -112,32 +112,28 @@ pub fn read_step_log(text: &str) -> Result<Vec<LoggedStep>, StepLogError> {
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let wrong = |error: serde_json::Error| StepLogError::Line { line: at + 1, message: error.to_string() };
         let value: Value = serde_json::from_str(line).map_err(wrong)?;
-        steps.push(if value.is_array() {
+        let (step, prefill, decode, period_ms) = if value.is_array() {
             let (step, _, prefill, decode, _, period) = serde_json::from_value::<ArrayLine>(value).map_err(wrong)?;
-            LoggedStep {
-                step,
-                prefill_requests: prefill[0],
-                prefill_tokens: prefill[1],
-                prefill_kv: prefill[2],
-                decode_requests: decode[0],
-                decode_tokens: decode[1],
-                decode_kv: decode[2],
-                // The hook has no step before the first, and takes the clock's whole time.
-                period: (step > 0).then_some(period / 1e3),
-            }
+            // The hook has no step before the first, and takes the clock's whole time.
+            (step, prefill, decode, (step > 0).then_some(period))
         } else {
             let line: NamedLine = serde_json::from_value(value).map_err(wrong)?;
-            let only_prefill = line.decode_requests == 0;
-            LoggedStep {
-                step: line.step,
-                prefill_requests: line.prefill_requests,
-                prefill_tokens: line.prefill_tokens,
-                prefill_kv: if only_prefill { line.kv_tokens } else { 0 },
-                decode_requests: line.decode_requests,
-                decode_tokens: line.decode_tokens,
-                decode_kv: if only_prefill { 0 } else { line.kv_tokens },
-                period: line.period_ms.map(|ms| ms / 1e3),
-            }
+            let [of_prefill, of_decode] =
+                if line.decode_requests == 0 { [line.kv_tokens, 0] } else { [0, line.kv_tokens] };
+            let prefill = [line.prefill_requests, line.prefill_tokens, of_prefill];
+            (line.step, prefill, [line.decode_requests, line.decode_tokens, of_decode], line.period_ms)
+        };
+        let [prefill_requests, prefill_tokens, prefill_kv] = prefill;
+        let [decode_requests, decode_tokens, decode_kv] = decode;
+        steps.push(LoggedStep {
+            step,
+            prefill_requests,
+            prefill_tokens,
+            prefill_kv,
+            decode_requests,
+            decode_tokens,
+            decode_kv,
+            period: period_ms.map(|ms| ms / 1e3),
         });
     }
     if steps.iter().all(|step| step.period.is_none()) {
@@ -192,22 +188,10 @@ fn observe(steps: &[LoggedStep]) -> Vec<TimedSteps> {
             at += 1;
             continue;
         };
-        if is_alone(&step) && at > 0 && is_alone(&steps[at - 1]) && is_next(steps, at) {
-            observed.push(TimedSteps {
-                first_step: step.step,
-                steps: vec![step],
-                seconds,
-                kind: ObservationKind::Prefill,
-                load,
-            });
-        } else if is_settled(steps, at) {
-            observed.push(TimedSteps {
-                first_step: step.step,
-                steps: vec![step],
-                seconds,
-                kind: ObservationKind::Decode,
-                load,
-            });
+        let follows_alone = is_alone(&step) && is_next(steps, at) && is_alone(&steps[at - 1]);
+        let kind = if follows_alone { ObservationKind::Prefill } else { ObservationKind::Decode };
+        if follows_alone || is_settled(steps, at) {
+            observed.push(TimedSteps { first_step: step.step, steps: vec![step], seconds, kind, load });
         } else if let Some(end) = mixed(steps, at) {
             let steps = steps[at..end].to_vec();
             let seconds = steps.iter().filter_map(|step| step.period).sum();

@@ -375,6 +375,9 @@ impl Core {
         self.requests.unseen = 0;
         self.steps += count;
         self.peak_blocks = self.peak_blocks.max(self.used_blocks());
+        // Each step is a little longer than the one before: the chunks wait for each other in all of them or in none.
+        let chunks_ns = self.limits.timing.chunks_ns(steps.generating);
+        self.sent = (self.sent + count * chunks_ns).max(end + chunks_ns);
         end
     }
 

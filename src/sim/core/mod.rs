@@ -66,6 +66,8 @@ pub struct CoreTokens {
 pub struct CoreStep {
     /// When it ends; its tokens appear then.
     pub end: u64,
+    /// When the HTTP server has sent its tokens.
+    pub sent: u64,
     pub context_tokens: u64,
     pub generating: usize,
     /// Paused by this step's capacity scheduler.
@@ -104,6 +106,8 @@ pub struct Core {
     adapters: LoadedAdapters,
     /// Requests that entered so far.
     entered: u64,
+    /// When the HTTP server has sent the chunks of all steps.
+    sent: u64,
     pub(crate) steps: u64,
     pub(crate) peak_blocks: u64,
     pauses: u64,
@@ -120,6 +124,7 @@ impl Core {
             is_repeating: false,
             adapters: LoadedAdapters::default(),
             entered: 0,
+            sent: 0,
             steps: 0,
             peak_blocks: 0,
             pauses: 0,
@@ -208,16 +213,20 @@ impl Core {
             kv_tokens: self.requests.generating.kv,
             ..StepWork::default()
         };
+        let mut chunks = work.generating;
         for &(at, tokens) in &flight.contexts {
             let request = &mut self.requests.computing[at];
             request.scheduled.get_or_insert(now);
+            chunks += u64::from(request.left() == tokens);
             work.context_tokens += tokens;
             work.pairs += tokens * request.pos + tokens * tokens / 2;
         }
         let took = self.limits.step_ns(&work) + self.adapters.use_in(&self.limits, &self.requests, &flight);
         self.in_flight = Some(flight);
-        let generating = self.requests.generating.len();
-        Some(CoreStep { end: now + took, context_tokens: work.context_tokens, generating, paused })
+        let end = now + took;
+        self.sent = self.sent.max(end) + self.limits.timing.chunks_ns(chunks);
+        let (context_tokens, generating) = (work.context_tokens, work.generating as usize);
+        Some(CoreStep { end, sent: self.sent, context_tokens, generating, paused })
     }
 
     /// How many of those that wait the next step's scheduler looks at.
@@ -244,16 +253,8 @@ impl Core {
     }
 
     /// Ends the step in flight and hands out its tokens: those of finished contexts first, then the generated ones.
-    pub fn finish(&mut self, emit: impl FnMut(CoreTokens)) {
-        self.end_step(true, emit);
-    }
-
-    /// Like `finish`; hands out the first and the last tokens of requests; others or not.
-    pub fn finish_with_ends(&mut self, emit: impl FnMut(CoreTokens)) {
-        self.end_step(false, emit);
-    }
-
-    fn end_step(&mut self, each: bool, mut emit: impl FnMut(CoreTokens)) {
+    /// Without `each`, first and last tokens of requests are handed out, and others or not.
+    pub fn finish(&mut self, each: bool, mut emit: impl FnMut(CoreTokens)) {
         let Some(flight) = self.in_flight.take() else { return };
         self.steps += 1;
         let Requests { generating, computing, .. } = &mut self.requests;

@@ -27,6 +27,7 @@ pub(crate) const GOLDEN: Coefficients = Coefficients {
     prompt: 0.0,
     all_reduce: 0.0,
     frontend: 0.0,
+    chunk: 0.0,
 };
 
 fn golden() -> EngineLimits {
@@ -155,7 +156,7 @@ fn a_cancelled_request_gives_its_blocks_back_and_makes_no_token() {
     core.begin(0).unwrap();
     core.cancel(7);
     let mut tokens = Vec::new();
-    core.finish(|token| tokens.push(token));
+    core.finish(true, |token| tokens.push(token));
     assert_eq!((tokens.len(), core.is_idle()), (0, true));
 }
 
@@ -246,12 +247,12 @@ pub(super) fn one_by_one(limits: &EngineLimits, load: &[SimulatedRequest]) -> (V
         };
         steps.push(step);
         now = step.end;
-        core.finish(|token| {
+        core.finish(true, |token| {
             let served = &mut run.requests[token.id as usize];
             if token.index == 0 {
-                served.first = now;
+                served.first = step.sent;
             }
-            *served = Served { last: now, tokens: served.tokens + token.count, pauses: token.pauses, ..*served };
+            *served = Served { last: step.sent, tokens: served.tokens + token.count, pauses: token.pauses, ..*served };
         });
     }
     let run = VirtualRun { end: now, steps: core.steps, peak_blocks: core.peak_blocks, ..run };
@@ -311,8 +312,24 @@ proptest! {
 
     /// Steps that are run at once and steps one by one: the same tokens at the same times.
     #[test]
-    fn equal_steps_at_once_are_the_same_as_one_by_one(limits in limits(), load in loads()) {
+    fn equal_steps_at_once_are_the_same_as_one_by_one(limits in limits(), load in loads(), chunk in 0_u32..4) {
+        let timing = Coefficients { chunk: f64::from(chunk) * 4e-4, ..limits.timing };
+        let limits = EngineLimits { timing, ..limits };
         prop_assert_eq!(simulate(&limits, &load).unwrap(), one_by_one(&limits, &load).0);
+    }
+
+    /// The HTTP server sends one chunk after another; the engine does not wait for it, and users do.
+    #[test]
+    fn chunks_that_take_longer_than_steps_delay_answers_and_not_steps(users in 20_usize..60) {
+        let slow = EngineLimits { timing: Coefficients { chunk: 1e-3, ..GOLDEN }, ..golden() };
+        let load = vec![SimulatedRequest::new(0, 100, 50); users];
+        let (fast, late) = (simulate(&golden(), &load).unwrap(), simulate(&slow, &load).unwrap());
+        prop_assert_eq!((fast.end, fast.steps), (late.end, late.steps));
+        let last = |run: &VirtualRun| run.requests.iter().map(|served| served.last).max().unwrap();
+        let sending = 1_000_000 * 50 * users as u64;
+        prop_assert!((sending..sending + fast.end).contains(&last(&late)), "{} {}", last(&late), last(&fast));
+        let (sent, _) = simulate_users(&slow, &vec![SimulatedRequest::new(0, 100, 50); 2 * users], users).unwrap();
+        prop_assert!(sent[users..].iter().all(|request| request.at >= sending - 1_000_000 * users as u64));
     }
 
     /// Users wait for their answers: no more requests are under way than there are users, and none is forgotten.
@@ -364,7 +381,7 @@ proptest! {
                 let has_no_tokens = limits.max_num_tokens - tokens < limits.tokens_per_block.min(first.left());
                 prop_assert!(is_full || has_no_blocks || has_no_tokens);
             }
-            core.finish(|_| {});
+            core.finish(true, |_| {});
         }
     }
 
@@ -386,7 +403,7 @@ proptest! {
                 core.cancel(who as u64);
             }
             now = step.end;
-            core.finish(|token| made[token.id as usize] += token.count);
+            core.finish(true, |token| made[token.id as usize] += token.count);
         }
         for (id, arrival) in load.iter().enumerate() {
             prop_assert!(made[id] == arrival.osl || id == who);

@@ -64,26 +64,7 @@ pub struct VirtualRun {
 pub fn simulate(limits: &EngineLimits, load: &[SimulatedRequest]) -> Result<VirtualRun, NeverFits> {
     let mut order: Vec<usize> = (0..load.len()).collect();
     order.sort_by_key(|&at| (load[at].at, at));
-    let mut core = Core::new(limits.clone());
-    let mut requests = vec![Served::default(); load.len()];
-    let mut now = 0;
-    let mut next = 0;
-    let enters = |at: usize| load[at].at + limits.timing.frontend_ns();
-    loop {
-        while let Some(&at) = order.get(next).filter(|&&at| enters(at) <= now) {
-            core.arrive(load[at].with_id(at as u64))?;
-            next += 1;
-        }
-        let Some(step) = core.begin(now) else {
-            let Some(&at) = order.get(next) else { break };
-            now = enters(at);
-            continue;
-        };
-        now = step.end;
-        core.finish_with_ends(|token| requests[token.id as usize].take(&token, now));
-        now = core.run_equal_steps(now, order.get(next).map_or(u64::MAX, |&at| enters(at)));
-    }
-    Ok(VirtualRun { requests, end: now, steps: core.steps, peak_blocks: core.peak_blocks })
+    Ok(run(limits, load, load.to_vec(), order.into(), 0)?.1)
 }
 
 /// These requests in turn, whatever their arrivals. Each of the users sends its next one when its answer has ended.
@@ -93,38 +74,46 @@ pub fn simulate_users(
     requests: &[SimulatedRequest],
     users: usize,
 ) -> Result<(Vec<SimulatedRequest>, VirtualRun), NeverFits> {
+    run(limits, requests, Vec::with_capacity(requests.len()), VecDeque::new(), users.max(1))
+}
+
+/// `sent` are the first of the requests, `entering` their places in the order in which they enter; users send the
+/// others.
+fn run(
+    limits: &EngineLimits,
+    requests: &[SimulatedRequest],
+    mut sent: Vec<SimulatedRequest>,
+    mut entering: VecDeque<usize>,
+    mut free_users: usize,
+) -> Result<(Vec<SimulatedRequest>, VirtualRun), NeverFits> {
     let mut core = Core::new(limits.clone());
     let frontend = limits.timing.frontend_ns();
-    let mut sent: Vec<SimulatedRequest> = Vec::with_capacity(requests.len());
     let mut served = vec![Served::default(); requests.len()];
-    // Answers end in the order of time, so requests enter in the order in which they were sent.
-    let mut entering: VecDeque<usize> = VecDeque::new();
-    let mut now = 0;
-    let mut free_users = users.max(1);
+    let (mut now, mut free_since) = (0, 0);
     loop {
+        // Answers end in the order of time, so requests enter in the order in which they were sent.
         while free_users > 0 && sent.len() < requests.len() {
-            let request = requests[sent.len()];
             entering.push_back(sent.len());
-            sent.push(SimulatedRequest { at: now, ..request });
+            sent.push(SimulatedRequest { at: free_since, ..requests[sent.len()] });
             free_users -= 1;
         }
-        while let Some(&id) = entering.front().filter(|&&id| sent[id].at + frontend <= now) {
+        while let Some(id) = entering.pop_front_if(|id| sent[*id].at + frontend <= now) {
             core.arrive(sent[id].with_id(id as u64))?;
-            entering.pop_front();
         }
+        let next = entering.front().map(|id| sent[*id].at + frontend);
         let Some(step) = core.begin(now) else {
-            let Some(&id) = entering.front() else { break };
-            now = sent[id].at + frontend;
+            let Some(next) = next else { break };
+            now = next;
             continue;
         };
-        now = step.end;
-        core.finish_with_ends(|token| {
-            served[token.id as usize].take(&token, now);
+        (now, free_since) = (step.end, step.sent);
+        core.finish(false, |token| {
+            served[token.id as usize].take(&token, step.sent);
             free_users += usize::from(token.is_last);
         });
         // A user that is free sends at once.
         if free_users == 0 || sent.len() == requests.len() {
-            now = core.run_equal_steps(now, entering.front().map_or(u64::MAX, |&id| sent[id].at + frontend));
+            now = core.run_equal_steps(now, next.unwrap_or(u64::MAX));
         }
     }
     Ok((sent, VirtualRun { requests: served, end: now, steps: core.steps, peak_blocks: core.peak_blocks }))

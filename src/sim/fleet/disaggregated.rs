@@ -49,8 +49,7 @@ pub(crate) struct DisaggregatedAnswer {
 /// What the servers did.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DisaggregatedWork {
-    /// Of the context servers and of the generation servers.
-    pub busy_ns: [u64; 2],
+    pub busy_ns: u64,
     pub steps: u64,
     pub prefix_hits: u64,
     /// Failures of servers, and requests that began again because of them.
@@ -151,8 +150,9 @@ pub(crate) fn run_disaggregated(
         servers.generate(at, u64::MAX, &mut answered)?;
     }
     let mut work = servers.work;
-    work.busy_ns = [&servers.contexts, &servers.generations].map(|all| all.iter().map(Replica::busy).sum());
-    work.steps = servers.contexts.iter().chain(&servers.generations).map(Replica::steps).sum();
+    let both = || servers.contexts.iter().chain(&servers.generations);
+    work.busy_ns = both().map(Replica::busy).sum();
+    work.steps = both().map(Replica::steps).sum();
     Ok(work)
 }
 

@@ -85,7 +85,7 @@ fn one(fleet: &Fleet, place: usize) -> Result<FleetResult, NeverFits> {
             result.arrived(answer.arrival.at);
             result.answered(answer.arrival.at, answer.first, answer.last, answer.arrival.osl);
         })?;
-        result.served_by(servers, work.busy_ns.iter().sum(), work.steps);
+        result.served_by(servers, work.busy_ns, work.steps);
         result.prefix_hits = work.prefix_hits;
         (result.failures, result.retried) = (work.failures, work.retried);
         return Ok(result);
@@ -169,7 +169,7 @@ mod tests {
                     return;
                 }
                 (one.end, one.now) = (None, end);
-                one.core.finish(|token| {
+                one.core.finish(true, |token| {
                     let request = load[token.id as usize];
                     if token.index == 0 {
                         first[token.id as usize] = end;

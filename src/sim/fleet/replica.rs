@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::arrivals::{Balancer, FailureTimes, FleetArrival, FleetArrivals, PrefixCache};
 use super::result::FleetResult;
-use crate::core::{Core, CoreRequest, CoreTokens, EngineLimits, NeverFits};
+use crate::core::{Core, CoreRequest, CoreStep, CoreTokens, EngineLimits, NeverFits};
 
 /// A request on its way into the core.
 struct Entering {
@@ -21,8 +21,8 @@ pub(super) struct Replica {
     entering: VecDeque<Entering>,
     /// The end of the last step, or when it became idle.
     now: u64,
-    /// Of the step that runs.
-    step_end: Option<u64>,
+    /// The one that runs.
+    step: Option<CoreStep>,
     /// Before this time its requests stay what they are.
     event: u64,
     requests: usize,
@@ -40,7 +40,7 @@ impl Replica {
             prefixes,
             entering: VecDeque::new(),
             now: 0,
-            step_end: None,
+            step: None,
             event: u64::MAX,
             requests: 0,
             is_up: true,
@@ -97,17 +97,17 @@ impl Replica {
     /// Ends the steps that end until `until` and begins those before it. Reports first and last tokens, and their time.
     pub(super) fn advance(&mut self, until: u64, mut emit: impl FnMut(u64, CoreTokens)) -> Result<(), NeverFits> {
         loop {
-            if let Some(end) = self.step_end {
-                if end > until {
+            if let Some(step) = self.step {
+                if step.end > until {
                     break;
                 }
-                self.step_end = None;
-                self.now = end;
+                self.step = None;
+                self.now = step.end;
                 let requests = &mut self.requests;
-                self.core.finish_with_ends(|token| {
+                self.core.finish(false, |token| {
                     *requests -= usize::from(token.is_last);
                     if token.index == 0 || token.is_last {
-                        emit(end, token);
+                        emit(step.sent, token);
                     }
                 });
             }
@@ -123,7 +123,7 @@ impl Replica {
             }
             if let Some(step) = self.core.begin(self.now) {
                 self.busy += step.end - self.now;
-                self.step_end = Some(step.end);
+                self.step = Some(step);
             } else if let Some(entering) = self.entering.front().filter(|entering| entering.at < until) {
                 self.now = entering.at;
             } else {
@@ -136,8 +136,8 @@ impl Replica {
 
     fn next_event(&self) -> u64 {
         let enters = self.entering.front().map_or(u64::MAX, |entering| entering.at);
-        if let Some(end) = self.step_end {
-            end
+        if let Some(step) = self.step {
+            step.end
         } else if self.core.is_idle() {
             enters
         } else {
@@ -151,7 +151,7 @@ impl Replica {
         self.core = Core::new(self.limits.clone());
         self.entering.clear();
         self.prefixes.clear();
-        self.step_end = None;
+        self.step = None;
         self.event = u64::MAX;
         self.requests = 0;
         self.is_up = false;
@@ -242,7 +242,7 @@ impl Balanced {
             self.advance(at, u64::MAX)?;
         }
         for replica in &self.replicas {
-            self.result.served(replica.busy(), replica.steps());
+            self.result.served_by(1, replica.busy(), replica.steps());
         }
         Ok(self.result)
     }

@@ -107,12 +107,7 @@ impl FleetResult {
         self.retried += requests;
     }
 
-    /// One replica's part.
-    pub(super) fn served(&mut self, busy_ns: u64, steps: u64) {
-        self.served_by(1, busy_ns, steps);
-    }
-
-    /// That of several.
+    /// The part of some replicas.
     pub(super) fn served_by(&mut self, replicas: usize, busy_ns: u64, steps: u64) {
         self.replicas += replicas as u64;
         self.busy_ns += busy_ns;

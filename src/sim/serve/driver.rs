@@ -331,7 +331,7 @@ impl Running {
         let Self { core, requests, shared, inside, frontend, counts, .. } = self;
         let mut counts = counts.as_ref().map(|counts| counts.lock());
         let mut gone = Vec::new();
-        core.finish(|token| {
+        core.finish(true, |token| {
             shared.tokens.fetch_add(token.count, Ordering::Relaxed);
             let served = if token.is_last { shared.served.fetch_add(1, Ordering::Relaxed) + 1 } else { 0 };
             let Some(request) = requests.get_mut(&token.id) else { return };

@@ -31,8 +31,19 @@ pub struct DecoderModel {
     pub intermediate_size: u32,
     pub num_attention_heads: u32,
     pub num_key_value_heads: u32,
+    /// Numbers of a head, where they are not those of `hidden_size` shared out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head_dim: Option<u32>,
     pub vocab_size: u32,
     pub max_position_embeddings: u32,
+}
+
+impl DecoderModel {
+    /// Numbers of an attention head.
+    fn head(&self) -> f64 {
+        let shared_out = f64::from(self.hidden_size) / f64::from(self.num_attention_heads.max(1));
+        self.head_dim.map_or(shared_out, f64::from)
+    }
 }
 
 /// The experts of a mixture of experts.
@@ -61,22 +72,19 @@ pub struct GpuTiming {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Precision {
+    #[serde(alias = "float16")]
     Fp16,
+    #[serde(alias = "bfloat16")]
     Bf16,
     Fp8,
+    #[serde(alias = "nvfp4")]
     Fp4,
 }
 
 impl Precision {
     /// Reads `fp16, bf16, fp8, fp4` (`nvfp4` too).
     pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "fp16" | "float16" => Some(Self::Fp16),
-            "bf16" | "bfloat16" => Some(Self::Bf16),
-            "fp8" => Some(Self::Fp8),
-            "fp4" | "nvfp4" => Some(Self::Fp4),
-            _ => None,
-        }
+        serde_json::from_value(text.into()).ok()
     }
 
     /// Bytes of one value.
@@ -117,6 +125,7 @@ pub(super) mod tests {
             intermediate_size: 14336,
             num_attention_heads: 32,
             num_key_value_heads: 8,
+            head_dim: None,
             vocab_size: 128_256,
             max_position_embeddings: 131_072,
         }
@@ -242,8 +251,8 @@ impl LoraCost {
 /// feed-forward network.
 fn adapter_parameters(lora: &LoraConfig, model: &DecoderModel) -> f64 {
     let hidden = f64::from(model.hidden_size);
-    let kv = hidden / f64::from(model.num_attention_heads.max(1)) * f64::from(model.num_key_value_heads);
-    let attention = 4.0 * hidden + 2.0 * (hidden + kv);
+    let (queries, kv) = (f64::from(model.num_attention_heads), f64::from(model.num_key_value_heads));
+    let attention = 2.0 * (hidden + model.head() * queries) + 2.0 * (hidden + model.head() * kv);
     let network = if model.experts.is_some() { 0.0 } else { 3.0 * (hidden + f64::from(model.intermediate_size)) };
     f64::from(lora.max_lora_rank) * f64::from(model.num_hidden_layers) * (attention + network)
 }
@@ -259,25 +268,21 @@ fn adapter_parameters(lora: &LoraConfig, model: &DecoderModel) -> f64 {
 ///
 /// with P context tokens of R requests and B generating requests, and W = weights + `expert_weights` · (the share of
 /// experts that P+B tokens touch).
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Coefficients {
     pub overhead: f64,
     /// Launching the kernels of all layers, in a step without a CUDA graph.
-    #[serde(default)]
     pub launch: f64,
     /// Steps of up to this many tokens have a CUDA graph.
-    #[serde(default)]
     pub graph_tokens: u64,
     /// Reading the weights that every token needs.
     pub weights: f64,
     /// Reading all experts.
-    #[serde(default)]
     pub expert_weights: f64,
     /// The share of a layer's experts that one token touches.
-    #[serde(default)]
     pub expert_share: f64,
     /// The share of reading the weights that hides the linear layers' work.
-    #[serde(default = "all")]
     pub overlap: f64,
     /// Linear layers, for each token.
     pub token: f64,
@@ -289,13 +294,13 @@ pub struct Coefficients {
     /// Once for a step that has context.
     pub context: f64,
     /// For each request that computes context.
-    #[serde(default)]
     pub prompt: f64,
     /// For each token.
     pub all_reduce: f64,
     /// Between a request's arrival and the scheduler.
-    #[serde(default)]
     pub frontend: f64,
+    /// Sending one chunk, after the step and beside the next ones.
+    pub chunk: f64,
 }
 
 /// What a step computes: this many tokens of the context of this many requests, with pairs of a new and an older token;
@@ -307,10 +312,6 @@ pub(crate) struct StepWork {
     pub pairs: u64,
     pub generating: u64,
     pub kv_tokens: u64,
-}
-
-const fn all() -> f64 {
-    1.0
 }
 
 /// From this many tokens on every expert is taken as touched.
@@ -362,6 +363,11 @@ impl Coefficients {
     /// Between a request's arrival and the scheduler, nanoseconds.
     pub fn frontend_ns(&self) -> u64 {
         (1e9 * self.frontend) as u64
+    }
+
+    /// Sending this many chunks one after another, nanoseconds.
+    pub(crate) fn chunks_ns(&self, chunks: u64) -> u64 {
+        (1e9 * self.chunk * chunks as f64) as u64
     }
 }
 

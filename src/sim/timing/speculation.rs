@@ -144,7 +144,7 @@ pub fn derive(of: &ModelOnGpus<'_>) -> (Coefficients, GpuMemory) {
     let attention = calibration.attention * peak * precision.rate().min(2.0);
     let layers = f64::from(model.num_hidden_layers);
     let hidden = f64::from(model.hidden_size);
-    let head = hidden / f64::from(model.num_attention_heads.max(1));
+    let head = model.head();
     // More GPUs than KV heads: heads are copied.
     let heads = (f64::from(model.num_key_value_heads) / tp).ceil();
     let kv_layer = 2.0 * heads * head * kv.bytes();
@@ -165,7 +165,7 @@ pub fn derive(of: &ModelOnGpus<'_>) -> (Coefficients, GpuMemory) {
         overlap: calibration.overlap,
         token: linear_flops(model, calibration) / tp / pp / linear
             + activation_bytes(model, tp) / pp / (calibration.weights_bandwidth * bandwidth),
-        pair: 4.0 * hidden * layers / tp / pp / attention,
+        pair: 4.0 * f64::from(model.num_attention_heads) * head * layers / tp / pp / attention,
         request: calibration.request_us * 1e-6,
         kv_token: kv_layer * layers / pp / (calibration.kv_bandwidth * bandwidth),
         context: calibration.context_ms * 1e-3,
@@ -173,6 +173,7 @@ pub fn derive(of: &ModelOnGpus<'_>) -> (Coefficients, GpuMemory) {
         // Two ring all-reduces of 16-bit activations in each layer.
         all_reduce: if is_split { 2.0 * layers * hidden * 2.0 * 2.0 * (tp - 1.0) / tp / link / pp } else { 0.0 },
         frontend: calibration.frontend_ms * 1e-3,
+        chunk: calibration.chunk_us.unwrap_or_default() * 1e-6,
     };
     let memory = GpuMemory {
         gpu_bytes: gpu.memory_gb * 1e9,

@@ -152,6 +152,8 @@ fn run_apart(
     load: &[SimulatedRequest],
 ) -> Result<VirtualResult, NeverFits> {
     let mut served = vec![Served::default(); load.len()];
+    let arrival =
+        |&SimulatedRequest { at, isl, osl, adapter }: &_| FleetArrival { at, isl, osl, prefix: None, adapter };
     let arrivals = load.iter().map(arrival);
     let work = run_disaggregated(server, setup, None, ServerFailures::default(), arrivals, |answer| {
         let DisaggregatedAnswer { number, arrival, first, last, pauses } = answer;
@@ -161,11 +163,6 @@ fn run_apart(
     result.add(load, &served, work.steps);
     result.sort();
     Ok(result)
-}
-
-const fn arrival(request: &SimulatedRequest) -> FleetArrival {
-    let SimulatedRequest { at, isl, osl, adapter } = *request;
-    FleetArrival { at, isl, osl, prefix: None, adapter }
 }
 
 #[cfg(test)]

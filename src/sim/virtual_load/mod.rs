@@ -212,7 +212,7 @@ impl VirtualResult {
     }
 
     /// Whether the servers kept up: they end not much later than the last request would alone.
-    fn keeps_up(&self) -> bool {
+    pub fn keeps_up(&self) -> bool {
         self.seconds - self.last_arrival <= self.longest_answer + BEHIND * self.last_arrival
     }
 

@@ -89,6 +89,7 @@ pub fn engine_spec() -> EngineSpec {
             intermediate_size: 14336,
             num_attention_heads: 32,
             num_key_value_heads: 8,
+            head_dim: None,
             vocab_size: 128_256,
             max_position_embeddings: 131_072,
         },

@@ -25,6 +25,7 @@ fn deepseek_r1(drafts: &[f64]) -> EngineSpec {
             intermediate_size: 18_432,
             num_attention_heads: 128,
             num_key_value_heads: 8,
+            head_dim: None,
             vocab_size: 129_280,
             max_position_embeddings: 163_840,
         },
