@@ -9,10 +9,8 @@
 //! It reads any submission folder, also from other tools. Of Regatta's own packages it knows more, from `regatta.lock`.
 
 mod accuracy;
-mod answers;
 mod audit;
 mod checks;
-mod consistency;
 mod loadgen;
 mod performance;
 mod power;
@@ -27,14 +25,14 @@ use std::path::Path;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use super::endpoints::{NOT_SUPPORTED, endpoints_result, is_endpoints_result};
+use super::layout::{NOT_SUPPORTED, endpoints_result, is_endpoints_result};
 use super::test_record::is_simulated;
 use super::{PackageProvenance, SubmissionLayout, TestRecord};
 use crate::layout::scenario_titled;
 use base::spec::TestMode;
 pub use checks::{FindingGrade, FindingWeight, SubmissionCheck, SubmissionFinding};
 use checks::{Refused, SubmissionFindings, finding};
-use consistency::PackedLogs;
+use performance::PackedLogs;
 pub use power::MeasuredPower;
 use rules::log::{DETAIL_FILE, Detail};
 use rules::{MlperfScenario, Round};
@@ -297,7 +295,7 @@ fn result(to: &mut SubmissionFindings, entry: &ResultEntry, lock: Option<&Packag
             accuracy::same_system(to, entry, performance, accurate);
         }
         if entry.is_closed() {
-            consistency::check(to, entry, performance, &accuracy.metrics);
+            performance::check_consistency(to, entry, performance, &accuracy.metrics);
         }
     }
     let value = |detail| performance::value(detail, entry.official, entry.titled);

@@ -1,12 +1,19 @@
 //! A performance run: valid by LoadGen's own result, long enough, and with the limits of its folder.
+//!
+//! What several logs of a submission say together: the lengths of answers in a performance run and in the accuracy run,
+//! and that one run is the run of one result.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use indexmap::IndexMap;
 
 use super::checks::{FindingWeight, REPACK, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::tree::ResultEntry;
 use super::{JudgedRun, checks, loadgen};
-use base::files::read_text;
-use rules::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
+use base::files::{read_text, sha256_of_file};
+use base::spec::TestMode;
+use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail, SUMMARY_FILE};
 use rules::{LatencyLimits, MlperfScenario};
 
 const SHORTEST_MS: f64 = 600_000.0;
@@ -230,4 +237,172 @@ pub(super) fn value(detail: &Detail, benchmark: &str, scenario: MlperfScenario) 
         rehearsal: false,
         inferred,
     }
+}
+
+const WHY: &str = "both are of one run; a log is submitted as LoadGen wrote it";
+/// Answers of a performance run and of the accuracy run, in tokens; published results differ by 2.3 % at most. A larger
+/// difference is for review, and one of more than 10 % is refused.
+const LENGTH_TOLERANCES: [(f64, FindingWeight); 2] = [(0.1, Refused), (0.024, Review)];
+
+/// The lengths of answers: those of the accuracy run, and no more tokens than the benchmark allows.
+pub(super) fn check_consistency(
+    to: &mut SubmissionFindings,
+    entry: &ResultEntry,
+    detail: &Detail,
+    scores: &IndexMap<String, f64>,
+) {
+    let benchmark = entry.table;
+    let keys = match entry.scenario_of_run(detail) {
+        MlperfScenario::Offline => ["result_tokens_per_second", "result_samples_per_second"],
+        MlperfScenario::Server | MlperfScenario::Interactive => {
+            ["result_completed_tokens_per_second", "result_completed_samples_per_sec"]
+        }
+        MlperfScenario::SingleStream => return,
+    };
+    let at = entry.performance().join(DETAIL_FILE);
+    let [tokens, samples] = keys.map(|key| detail.number(key).filter(|rate| *rate > 0.0));
+    let mean = tokens.zip(samples).map(|(tokens, samples)| tokens / samples);
+    // Some servers count the end of an answer, too.
+    let most = f64::from(benchmark.max_output_tokens) * 1.02;
+    // A benchmark whose accuracy run has another data set has other lengths there.
+    let scored = scores.get("TOKENS_PER_SAMPLE").filter(|_| benchmark.accuracy_samples.is_none());
+    let apart = mean.zip(scored.copied()).map(|(mean, scored)| (mean, scored, (mean / scored - 1.0).abs()));
+    let weight = apart.and_then(|(.., share)| LENGTH_TOLERANCES.iter().find(|(most, _)| share > *most));
+    findings! { to;
+        Refused, Counts, &at,
+            (mean.is_none() && detail.result() == Some("VALID"))
+                .then(|| format!("{} or {} is not logged, or 0, and the result VALID", keys[0], keys[1])), WHY, REPACK;
+        Refused, Lengths, &at,
+            mean.filter(|mean| *mean > most).map(|mean| {
+                let most = benchmark.max_output_tokens;
+                format!("tokens/s by samples/s are {mean:.1} tokens an answer, at most {most} are requested")
+            }), WHY, REPACK;
+        weight.map_or(Review, |(_, weight)| *weight), Lengths, &at,
+            apart.filter(|_| weight.is_some()).map(|(mean, scored, _)| {
+                format!("tokens/s by samples/s are {mean:.1} tokens an answer, accuracy.txt has {scored}")
+            }),
+            "performance and accuracy are measured with the same answers", REPACK;
+    }
+}
+
+// One run is the run of one result: LoadGen's logs that are, byte for byte, in two places.
+//
+// A detail log has the process and the time of each event, so no two runs have the same. An accuracy log has neither:
+// with the same engine, two systems may give the same answers in the same order, as in results that MLCommons
+// published. Runs of another scenario, benchmark or test do not.
+
+/// A shorter accuracy log has no answer in it.
+const SHORTEST_ANSWERS: u64 = 16;
+
+/// What a log was packed as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct PackedRun {
+    /// Division, submitter and system.
+    system: [String; 3],
+    /// The round's name of it.
+    benchmark: String,
+    scenario: MlperfScenario,
+    mode: TestMode,
+    /// An Offline result of a run in SingleStream.
+    inferred: bool,
+}
+
+impl PackedRun {
+    /// The benchmark without its accuracy target.
+    fn workload(&self) -> &str {
+        let name = self.benchmark.as_str();
+        name.strip_suffix("-99.9").or_else(|| name.strip_suffix("-99")).unwrap_or(name)
+    }
+
+    /// Whether one run may be both: a result for 99 % and for 99.9 %, or one in SingleStream and the Offline inferred
+    /// from it.
+    fn may_be_run_of(&self, other: &Self) -> bool {
+        let is_both_targets = self.benchmark != other.benchmark && self.scenario == other.scenario;
+        let is_inferred = self.benchmark == other.benchmark && self.inferred != other.inferred;
+        self.system == other.system
+            && self.mode == other.mode
+            && self.workload() == other.workload()
+            && (is_both_targets || is_inferred)
+    }
+
+    /// Whether two runs may give the same answers in the same order.
+    fn may_answer_like(&self, other: &Self) -> bool {
+        (self.workload(), self.scenario, self.mode) == (other.workload(), other.scenario, other.mode)
+    }
+}
+
+#[derive(Debug)]
+struct PackedLog {
+    path: PathBuf,
+    run: PackedRun,
+}
+
+/// The logs of a submission, in the order in which its results were examined.
+#[derive(Debug, Default)]
+pub(super) struct PackedLogs {
+    /// By name and size: only logs of the same size are compared.
+    by_size: BTreeMap<(&'static str, u64), Vec<PackedLog>>,
+}
+
+impl PackedLogs {
+    /// Takes in the logs of a result.
+    pub(super) fn add(&mut self, entry: &ResultEntry, inferred: bool) {
+        let audits = entry.table.tests.iter().map(|test| {
+            let folder = entry.audit(*test);
+            (*test, folder.join("performance/run_1"), folder.join("accuracy"))
+        });
+        let result_runs = [
+            (TestMode::Performance, entry.performance(), entry.performance()),
+            (TestMode::Accuracy, entry.accuracy(), entry.accuracy()),
+        ];
+        for (mode, detail, answers) in result_runs.into_iter().chain(audits) {
+            let run = PackedRun {
+                system: [&entry.submitter.division, &entry.submitter.name, entry.system].map(str::to_owned),
+                benchmark: entry.official.to_owned(),
+                scenario: entry.titled,
+                mode,
+                inferred,
+            };
+            self.put(DETAIL_FILE, 1, &detail, &run);
+            self.put(ACCURACY_FILE, SHORTEST_ANSWERS, &answers, &run);
+        }
+    }
+
+    fn put(&mut self, name: &'static str, shortest: u64, folder: &Path, run: &PackedRun) {
+        let path = folder.join(name);
+        let size = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file).map(|meta| meta.len());
+        if let Some(size) = size.filter(|size| *size >= shortest) {
+            self.by_size.entry((name, size)).or_default().push(PackedLog { path, run: run.clone() });
+        }
+    }
+
+    /// Compares them. Each log is named once, with the first that it is a copy of.
+    pub(super) fn check(&self, to: &mut SubmissionFindings, root: &Path) {
+        for ((name, _), logs) in self.by_size.iter().filter(|(_, logs)| logs.len() > 1) {
+            let mut by_digest: BTreeMap<String, Vec<&PackedLog>> = BTreeMap::new();
+            for log in logs {
+                let Ok(digest) = sha256_of_file(&log.path) else { continue };
+                let before = by_digest.entry(digest).or_default();
+                // What it is a copy of was found with the other result of its run.
+                let is_found = before.iter().any(|first| log.run.may_be_run_of(&first.run));
+                let is_allowed = |first: &PackedLog| *name == ACCURACY_FILE && log.run.may_answer_like(&first.run);
+                if let Some(first) = before.iter().find(|first| !is_found && !is_allowed(first)) {
+                    reused(to, root, name, &first.path, &log.path);
+                }
+                before.push(log);
+            }
+        }
+    }
+}
+
+fn reused(to: &mut SubmissionFindings, root: &Path, name: &str, first: &Path, log: &Path) {
+    let first = first.strip_prefix(root).unwrap_or(first);
+    finding!(to; Review, ReusedLog, log, format!("it is, byte for byte, {}", first.display()),
+        if name == DETAIL_FILE {
+            "a run is that of one system, scenario and test; its log has its process and its times, which no other run \
+             has"
+        } else {
+            "runs of another benchmark, scenario or test give other answers, or in another order"
+        },
+        "one of the two is of the other's run: put its own there");
 }
