@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::cli::{CliExit, Force, KeyValueArg, LOCK_FILE, RunRequest, Select};
 use crate::console::print_error;
 use crate::error::CommandError;
-use crate::observed_run::holding_run;
+use crate::past_runs::holding_run;
 use crate::project::Project;
 use base::diag::ErrorText;
 use base::event::{Decision, Prediction, RunId};

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::found_result::without_links;
-use super::observed_run::holding_run;
+use super::past_runs::holding_run;
 use super::project::{Project, hint_of_runs_above};
 use super::result_name::measured_outputs;
 use crate::cli::{CliExit, GcRequest, Global};

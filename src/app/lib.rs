@@ -11,7 +11,6 @@ mod bulk;
 pub mod cli;
 
 mod before_run;
-mod calibrate;
 mod clean;
 mod compare;
 mod console;
@@ -27,7 +26,6 @@ mod lockfile;
 mod manifest_commands;
 mod manual;
 mod mlperf;
-mod observed_run;
 mod out_folder;
 mod past_runs;
 mod planning;
@@ -97,7 +95,7 @@ const fn outlives_its_reader(request: &CliRequest) -> bool {
         CliRequest::Run(_)
             | CliRequest::Serve(_)
             | CliRequest::Bulk(_)
-            | CliRequest::Bench(_)
+            | CliRequest::Bench(BenchTask::Target(_))
             | CliRequest::Sim(_)
             | CliRequest::NullServer(_)
             | CliRequest::Watchdog(_)
@@ -145,7 +143,7 @@ fn perform(invocation: Invocation) -> Result<CliExit, CommandError> {
         CliRequest::Store(request) => store::store(&global, &request),
         CliRequest::Repository(request) => repository::perform(&global, &request),
         CliRequest::WhatIf(request) => what_if::what_if(&global, &request),
-        CliRequest::Sim(SimRequest::Calibrate(request)) => calibrate::calibrate(&global, &request),
+        CliRequest::Sim(SimRequest::Calibrate(request)) => simulate::calibrate(&global, &request),
         CliRequest::Sim(SimRequest::Serve(request)) => simulate::serve(&global, &request),
         CliRequest::Mlperf(request) => mlperf::perform(&global, request),
         CliRequest::Triton(request) => triton::run_command(&global, request),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::project::colored;
-use crate::cli::{CliExit, Global, RepositoryFill, RepositoryRequest};
+use crate::cli::{CliExit, Global, KeyValueArg, RepositoryFill, RepositoryRequest};
 use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
 use base::diag::{Diagnostic, Diagnostics, Severity, Span};
@@ -60,7 +60,7 @@ fn problem(one: &Diagnostic) -> serde_json::Value {
 
 fn fill(request: &RepositoryFill) -> Result<CliExit, CommandError> {
     let values = values(request)?;
-    let models = fill_tree(&request.args.templates, &request.args.out, &values).map_err(|error| match error {
+    let models = fill_tree(&request.templates, &request.out, &values).map_err(|error| match error {
         TreeError::Diagnostics(found) => CommandError::Manifest(found),
         TreeError::Refused(what) => CommandError::Usage(what),
         error @ TreeError::Io { .. } => CommandError::Other(error.into()),
@@ -71,9 +71,9 @@ fn fill(request: &RepositoryFill) -> Result<CliExit, CommandError> {
 
 /// All values, wherever they are set. Two different ones for one key are an error.
 fn values(request: &RepositoryFill) -> Result<Values, CommandError> {
-    let mut values = Values { allow_unfilled: request.args.allow_unfilled, ..Values::default() };
+    let mut values = Values { allow_unfilled: request.allow_unfilled, ..Values::default() };
     let mut given: Vec<(Option<String>, String, String)> = Vec::new();
-    if let Some(path) = &request.args.values {
+    if let Some(path) = &request.values {
         let text = read_text(path)
             .map_err(|error| anyhow::Error::from(error).context(format!("cannot read {}", path.display())))?;
         let wrong = |what: String| CommandError::Usage(format!("{}: {what}", path.display()));
@@ -96,13 +96,15 @@ fn values(request: &RepositoryFill) -> Result<Values, CommandError> {
             }
         }
     }
-    if let Some(text) = &request.args.substitutions {
+    if let Some(text) = &request.substitutions {
         let pairs = pairs(text).map_err(|what| CommandError::Usage(format!("--substitutions: {what}")))?;
         given.extend(pairs.into_iter().map(|(key, value)| (None, key, value)));
     }
-    given.extend(request.args.settings.iter().map(|one| (None, one.key.clone(), one.value.clone())));
-    given
-        .extend(request.of_models.iter().map(|(model, one)| (Some(model.clone()), one.key.clone(), one.value.clone())));
+    given.extend(request.settings.iter().map(|one| (None, one.key.clone(), one.value.clone())));
+    for pair in request.model.chunks_exact(2) {
+        let setting: KeyValueArg = pair[1].parse().map_err(CommandError::usage)?;
+        given.push((Some(pair[0].clone()), setting.key, setting.value));
+    }
     for (model, key, value) in given {
         let into = match &model {
             None => &mut values.all,

@@ -5,37 +5,24 @@
 //! commands of any other stage. Nothing here looks at the machine or starts anything; the caller stops the container by
 //! the name that it was given, where its engine keeps it apart ([`base::spec::ContainerEngine::is_detached`]).
 
-use std::collections::BTreeMap;
-
 use base::event::GpuId;
-use base::spec::{ContainerEngine, ContainerGpus};
+use base::spec::{Container, ContainerEngine, ContainerGpus};
 
 // The request: an engine, an image, limits, and what the command inside must see.
 
-/// A container to be.
+/// A container to be: its settings, with what they may leave open decided.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContainerSpec {
+    pub settings: Container,
     pub engine: ContainerEngine,
-    pub image: String,
-    /// Where it is not called by its name.
-    pub program: Option<String>,
-    /// `/from:/to`, `/from:/to:ro`
-    pub mounts: Vec<String>,
-    pub shm_size: Option<String>,
-    pub ulimits: Option<Vec<(String, i64)>>,
-    pub gpus: ContainerGpus,
-    pub network: Option<String>,
-    pub user: Option<String>,
-    pub env: BTreeMap<String, String>,
     /// Unique on the host.
     pub name: String,
-    pub args: Vec<String>,
 }
 
 impl ContainerSpec {
     /// The engine's program, as it is called.
     pub fn program(&self) -> &str {
-        self.program.as_deref().unwrap_or_else(|| self.engine.as_str())
+        self.settings.program.as_deref().unwrap_or_else(|| self.engine.as_str())
     }
 
     /// Its name with everything replaced that no engine takes.
@@ -66,15 +53,15 @@ pub struct ContainerAccess {
 pub fn contradictions(container: &ContainerSpec) -> Vec<(String, &'static str)> {
     let mut arguments = Vec::new();
     let word = container.engine.as_str();
-    if container.image.trim().is_empty() {
+    if container.settings.image.trim().is_empty() {
         arguments.push(("a container needs an `image`".to_owned(), ""));
     }
     if !container.engine.is_detached() {
         for (key, given, why) in [
-            ("shm_size", container.shm_size.is_some(), "uses the host's /dev/shm"),
-            ("ulimits", container.ulimits.is_some(), "has the limits of the user that starts it"),
-            ("network", container.network.is_some(), "uses the host's network"),
-            ("user", container.user.is_some(), "runs as the user that starts it"),
+            ("shm_size", container.settings.shm_size.is_some(), "uses the host's /dev/shm"),
+            ("ulimits", container.settings.ulimits.is_some(), "has the limits of the user that starts it"),
+            ("network", container.settings.network.is_some(), "uses the host's network"),
+            ("user", container.settings.user.is_some(), "runs as the user that starts it"),
         ] {
             if given {
                 arguments.push((format!("`container.{key}`: {word} {why}"), "remove it"));
@@ -101,7 +88,9 @@ pub struct EngineCommand {
 /// The arguments of a container's engine.
 pub fn engine_command(container: &ContainerSpec, sees: &ContainerAccess) -> EngineCommand {
     let mut variables = sees.set.clone();
-    variables.extend(container.env.iter().map(|(name, value)| (name.clone(), value.clone())));
+    let mut added: Vec<_> = container.settings.env.clone().into_iter().collect();
+    added.sort();
+    variables.extend(added);
     match container.engine {
         ContainerEngine::Docker | ContainerEngine::Podman => {
             EngineCommand { argv: detached(container, sees, variables), env: Vec::new() }
@@ -121,12 +110,12 @@ fn detached(container: &ContainerSpec, sees: &ContainerAccess, mut variables: Ve
     }
     words.push(format!("--name={}", container.safe_name()));
     words.push(format!("--stop-timeout={}", sees.stop_after));
-    words.push(format!("--network={}", container.network.as_deref().unwrap_or("host")));
-    words.push(format!("--shm-size={}", container.shm_size.as_deref().unwrap_or(SHM)));
-    let ulimits = container.ulimits.clone();
-    let ulimits = ulimits.unwrap_or_else(|| ULIMITS.map(|(name, limit)| (name.to_owned(), limit)).to_vec());
+    words.push(format!("--network={}", container.settings.network.as_deref().unwrap_or("host")));
+    words.push(format!("--shm-size={}", container.settings.shm_size.as_deref().unwrap_or(SHM)));
+    let ulimits = container.settings.ulimits.clone();
+    let ulimits = ulimits.unwrap_or_else(|| ULIMITS.map(|(name, limit)| (name.to_owned(), limit)).into());
     words.extend(ulimits.iter().map(|(name, limit)| format!("--ulimit={name}={limit}")));
-    match container.gpus {
+    match container.settings.gpus {
         ContainerGpus::None => {}
         ContainerGpus::Leased if sees.gpus.is_empty() => {}
         ContainerGpus::Leased if docker => words.push(format!("--gpus=\"device={visible}\"")),
@@ -138,14 +127,14 @@ fn detached(container: &ContainerSpec, sees: &ContainerAccess, mut variables: Ve
             variables.push(("CUDA_VISIBLE_DEVICES".to_owned(), visible));
         }
     }
-    words.extend(container.user.iter().map(|user| format!("--user={user}")));
+    words.extend(container.settings.user.iter().map(|user| format!("--user={user}")));
     words.extend(sees.dir.iter().map(|dir| format!("--workdir={dir}")));
     words.extend(mounts(container, sees).into_iter().map(|mount| format!("--volume={mount}")));
     variables.retain(|(_, value)| !value.is_empty());
     words.extend(variables.into_iter().map(|(name, value)| format!("--env={name}={value}")));
     words.extend(sees.pass.iter().map(|name| format!("--env={name}")));
-    words.extend(container.args.iter().cloned());
-    words.push(container.image.clone());
+    words.extend(container.settings.args.iter().cloned());
+    words.push(container.settings.image.clone());
     words
 }
 
@@ -159,16 +148,16 @@ fn enroot(container: &ContainerSpec, sees: &ContainerAccess, variables: Vec<(Str
     words.extend(variables.chain(sees.pass.iter().cloned()).flat_map(|variable| ["--env".to_owned(), variable]));
     // Its hook shows the container these devices, which are counted from 0 inside.
     let visible = gpu_list(sees);
-    let seen = match container.gpus {
+    let seen = match container.settings.gpus {
         ContainerGpus::Leased => visible.clone(),
         ContainerGpus::All => "all".to_owned(),
         ContainerGpus::None => "void".to_owned(),
     };
-    if container.gpus == ContainerGpus::All && !visible.is_empty() {
+    if container.settings.gpus == ContainerGpus::All && !visible.is_empty() {
         words.extend(["--env".to_owned(), format!("CUDA_VISIBLE_DEVICES={visible}")]);
     }
-    words.extend(container.args.iter().cloned());
-    words.push(container.image.clone());
+    words.extend(container.settings.args.iter().cloned());
+    words.push(container.settings.image.clone());
     if let Some(dir) = &sees.dir {
         // It has no option for this.
         words.extend(["/bin/sh", "-c", "cd \"$0\" && exec \"$@\"", dir].map(str::to_owned));
@@ -178,14 +167,14 @@ fn enroot(container: &ContainerSpec, sees: &ContainerAccess, variables: Vec<(Str
 
 fn apptainer(container: &ContainerSpec, sees: &ContainerAccess, mut variables: Vec<(String, String)>) -> EngineCommand {
     let mut words = vec![container.program().to_owned(), "exec".to_owned()];
-    if container.gpus != ContainerGpus::None {
+    if container.settings.gpus != ContainerGpus::None {
         words.push("--nv".to_owned());
         variables.push(("CUDA_VISIBLE_DEVICES".to_owned(), gpu_list(sees)));
     }
     words.extend(sees.dir.iter().map(|dir| format!("--pwd={dir}")));
     words.extend(mounts(container, sees).into_iter().map(|mount| format!("--bind={mount}")));
-    words.extend(container.args.iter().cloned());
-    words.push(container.image.clone());
+    words.extend(container.settings.args.iter().cloned());
+    words.push(container.settings.image.clone());
     // `--env` splits its value at commas, which a list of GPUs has. Everything else of its environment it passes on
     // itself.
     let env = variables.into_iter().map(|(name, value)| (format!("APPTAINERENV_{name}"), value)).collect();
@@ -200,7 +189,7 @@ fn gpu_list(sees: &ContainerAccess) -> String {
 /// What the command needs, then what was requested; each once.
 fn mounts(container: &ContainerSpec, sees: &ContainerAccess) -> Vec<String> {
     let mut mounts: Vec<String> = Vec::new();
-    for mount in sees.mounts.iter().chain(&container.mounts) {
+    for mount in sees.mounts.iter().chain(&container.settings.mounts) {
         if !mounts.contains(mount) {
             mounts.push(mount.clone());
         }
@@ -210,25 +199,19 @@ fn mounts(container: &ContainerSpec, sees: &ContainerAccess) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
 
     fn container(engine: ContainerEngine, gpus: ContainerGpus) -> ContainerSpec {
-        ContainerSpec {
-            engine,
-            image: "img".to_owned(),
-            program: None,
-            mounts: vec!["/m:/m".to_owned(), "/p:/p:ro".to_owned()],
-            shm_size: None,
-            ulimits: None,
-            gpus,
-            network: None,
-            user: Some("1000:1000".to_owned()).filter(|_| engine.is_detached()),
-            env: BTreeMap::from([("A".to_owned(), "1 2".to_owned())]),
-            name: "run/task".to_owned(),
-            args: vec!["--extra".to_owned()],
-        }
+        let user = engine.is_detached().then_some("1000:1000");
+        let settings = serde_json::from_value(serde_json::json!({
+            "image": "img",
+            "mounts": ["/m:/m", "/p:/p:ro"],
+            "gpus": gpus,
+            "user": user,
+            "env": {"A": "1 2"},
+            "args": ["--extra"],
+        }));
+        ContainerSpec { settings: settings.unwrap(), engine, name: "run/task".to_owned() }
     }
 
     fn line(engine: ContainerEngine, gpus: ContainerGpus) -> String {

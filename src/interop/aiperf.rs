@@ -1,13 +1,11 @@
 //! `aiperf profile`, GenAI-Perf's successor.
 
-use std::sync::LazyLock;
-
 use serde_json::{Value, json};
 
 use crate::command_line::{
-    CHAT, COMPLETIONS, Compute, ConversationOptions, GivenOption, NoMeaning, ParsedLine, SHAREGPT_FILE, ToolTable,
-    TranslatedLoad, Translation, TranslationBuilder, TranslationError, api_key, length_pairs, models, number,
-    rate_of_conversations, share,
+    CHAT, COMPLETIONS, ConversationOptions, GivenOption, NoMeaning, ParsedLine, SHAREGPT_FILE, TranslatedLoad,
+    Translation, TranslationBuilder, TranslationError, api_key, length_pairs, models, number, rate_of_conversations,
+    share, tool_table,
 };
 use base::spec::Quantity;
 
@@ -26,8 +24,10 @@ const CONVERSATIONS: ConversationOptions = ConversationOptions {
     delay_ratio: "--conversation-turn-delay-ratio",
 };
 
-pub(crate) static TABLE: LazyLock<ToolTable> = LazyLock::new(|| {
-    let functions: &[(&str, Compute)] = &[
+tool_table!(
+    TABLE,
+    ["aiperf"],
+    [
         ("model", models),
         ("api_key", api_key),
         ("concurrency", concurrency),
@@ -43,9 +43,8 @@ pub(crate) static TABLE: LazyLock<ToolTable> = LazyLock::new(|| {
         ("distinct_prompts", distinct_prompts),
         ("prefixes", prefixes),
         ("public_dataset", public_dataset),
-    ];
-    ToolTable::new(&[include_str!("tools/aiperf.toml")], functions)
-});
+    ]
+);
 
 pub(crate) fn translate(words: &[String], first_line: FirstLine<'_>) -> Result<Translation, TranslationError> {
     let mut load = TranslatedLoad::default();

@@ -1,29 +1,20 @@
 //! Load tools that send chats to a server of OpenAI's interfaces: `genai-bench benchmark`, `evalscope perf`,
 //! `llama-benchy`, which take lists of levels and have a measurement for each, and llmperf's `token_benchmark_ray.py`.
 
-use std::sync::LazyLock;
-
 use crate::command_line::{
-    CHAT, COMPLETIONS, Compute, Env, GivenOption, ParsedLine, ToolTable, TranslatedLoad, Translation, TranslationError,
-    api_key, token_ids,
+    CHAT, COMPLETIONS, Env, GivenOption, ParsedLine, TranslatedLoad, Translation, TranslationError, api_key, token_ids,
+    tool_table,
 };
 use base::spec::Quantity;
 
-pub(crate) static GENAI_BENCH: LazyLock<ToolTable> = LazyLock::new(|| {
-    let functions: &[(&str, Compute)] = &[("backend", backend), ("scenario", scenario)];
-    ToolTable::new(&[include_str!("tools/genai-bench.toml")], functions)
-});
-pub(crate) static EVALSCOPE: LazyLock<ToolTable> = LazyLock::new(|| {
-    let functions: &[(&str, Compute)] =
-        &[("api_key", api_key), ("dataset", dataset), ("answer", answer), ("token_ids", token_ids)];
-    ToolTable::new(&[include_str!("tools/evalscope-perf.toml")], functions)
-});
-pub(crate) static LLAMA_BENCHY: LazyLock<ToolTable> = LazyLock::new(|| {
-    let functions: &[(&str, Compute)] = &[("api_key", api_key), ("extra_body", extra_body)];
-    ToolTable::new(&[include_str!("tools/llama-benchy.toml")], functions)
-});
-pub(crate) static LLMPERF: LazyLock<ToolTable> =
-    LazyLock::new(|| ToolTable::new(&[include_str!("tools/llmperf.toml")], &[]));
+tool_table!(GENAI_BENCH, ["genai-bench"], [("backend", backend), ("scenario", scenario)]);
+tool_table!(
+    EVALSCOPE,
+    ["evalscope-perf"],
+    [("api_key", api_key), ("dataset", dataset), ("answer", answer), ("token_ids", token_ids)]
+);
+tool_table!(LLAMA_BENCHY, ["llama-benchy"], [("api_key", api_key), ("extra_body", extra_body)]);
+tool_table!(LLMPERF, ["llmperf"], []);
 
 /// `genai-bench benchmark`.
 pub(crate) fn genai_bench(words: &[String]) -> Result<Translation, TranslationError> {

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::command_line::{
     Env, GivenOption, OptionRow, ToolTable, Translation, TranslationBuilder, TranslationError, manifest, put_secret,
+    tool_table,
 };
 use base::spec::Quantity;
 
@@ -217,10 +218,8 @@ impl CommandStage {
     }
 }
 
-pub(crate) static LLAMA_SERVER: LazyLock<ToolTable> =
-    LazyLock::new(|| ToolTable::new(&[include_str!("tools/llama-server.toml")], &[]));
-pub(crate) static TEXT_GENERATION_LAUNCHER: LazyLock<ToolTable> =
-    LazyLock::new(|| ToolTable::new(&[include_str!("tools/text-generation-launcher.toml")], &[]));
+tool_table!(LLAMA_SERVER, ["llama-server"], []);
+tool_table!(TEXT_GENERATION_LAUNCHER, ["text-generation-launcher"], []);
 
 /// llama.cpp's server, which has no parallelism over several hosts.
 pub(crate) static LLAMA: ServerProgram = ServerProgram { table: &LLAMA_SERVER, is_typed: false };

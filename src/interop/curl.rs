@@ -1,17 +1,13 @@
 //! `curl` of a server's own interfaces: one request, its metrics, its readiness.
 
-use std::sync::LazyLock;
-
 use crate::command_line::{
-    CHAT, COMPLETIONS, NoMeaning, ParsedLine, ToolTable, TranslatedLoad, Translation, TranslationBuilder,
-    TranslationError, TranslationKind,
+    CHAT, COMPLETIONS, NoMeaning, ParsedLine, TranslatedLoad, Translation, TranslationBuilder, TranslationError,
+    TranslationKind, tool_table,
 };
+use base::units::unquoted;
 use serde_json::{Map, Value};
 
-const TOOL: &str = "curl";
-
-pub(crate) static TABLE: LazyLock<ToolTable> =
-    LazyLock::new(|| ToolTable::new(&[include_str!("tools/curl.toml")], &[]));
+tool_table!(TABLE, ["curl"], []);
 
 /// The sentence on a body that is a pattern of a page.
 const PATTERN: &str = "cannot translate the line: it is a pattern of the page, no request; give its fields, as \
@@ -22,7 +18,7 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
     let line = TABLE.read_words(words, &mut builder);
     let Some(written) = line.plain.first().map(String::as_str).or_else(|| line.value("--url")) else {
         builder.push_error("`curl` without a URL");
-        return builder.finish(TOOL, TranslationKind::Commands(Vec::new()));
+        return builder.finish(TABLE.program, TranslationKind::Commands(Vec::new()));
     };
     let url = written.strip_prefix("http://").unwrap_or(written);
     let (server, path) = url.split_once('/').unwrap_or((url, ""));
@@ -63,7 +59,7 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
         }
         _ => nothing(url, "it is not an interface of an inference server that is known here; a `shell` stage runs it"),
     };
-    builder.finish(TOOL, kind)
+    builder.finish(TABLE.program, kind)
 }
 
 fn nothing(url: &str, why: &str) -> TranslationKind {
@@ -139,7 +135,7 @@ fn generate(
         command.push("--stream".to_owned());
     }
     for (name, value) in fields {
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let text = unquoted(&value);
         match name.as_str() {
             "text_input" => command.extend(["--text".to_owned(), text]),
             "max_tokens" => command.extend(["--max-tokens".to_owned(), text]),

@@ -1,19 +1,20 @@
 //! `genai-perf profile` and `genai-perf analyze`, of 2024 and of now.
 
 use std::path::Path;
-use std::sync::LazyLock;
 
 use serde_json::json;
 
 use crate::command_line::{
-    CHAT, COMPLETIONS, Compute, ConversationOptions, GivenOption, ParsedLine, ToolTable, TranslatedLoad, Translation,
-    TranslationError, length_pairs, models, range, rate_of_conversations,
+    CHAT, COMPLETIONS, ConversationOptions, GivenOption, ParsedLine, TranslatedLoad, Translation, TranslationError,
+    length_pairs, models, range, rate_of_conversations, tool_table,
 };
 use crate::perf_analyzer;
 use base::spec::Quantity;
 
-pub(crate) static PROFILE: LazyLock<ToolTable> = LazyLock::new(|| {
-    let functions: &[(&str, Compute)] = &[
+tool_table!(
+    PROFILE,
+    ["genai-perf"],
+    [
         ("model", models),
         ("backend", backend),
         ("data", data),
@@ -21,9 +22,8 @@ pub(crate) static PROFILE: LazyLock<ToolTable> = LazyLock::new(|| {
         ("window", window),
         ("batch", batch),
         ("length_pairs", length_pairs),
-    ];
-    ToolTable::new(&[include_str!("tools/genai-perf.toml")], functions)
-});
+    ]
+);
 
 /// Its options for conversations.
 const CONVERSATIONS: ConversationOptions = ConversationOptions {

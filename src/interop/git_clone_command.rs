@@ -1,14 +1,9 @@
 //! `git clone` → a `git` stage, or a `weights` stage for a repository of the Hugging Face hub.
 
-use std::sync::LazyLock;
-
-use crate::command_line::{ToolTable, Translation, TranslationBuilder, TranslationError, TranslationKind, manifest};
+use crate::command_line::{Translation, TranslationBuilder, TranslationError, TranslationKind, manifest, tool_table};
 use serde_json::{Map, json};
 
-const TOOL: &str = "git clone";
-
-pub(crate) static TABLE: LazyLock<ToolTable> =
-    LazyLock::new(|| ToolTable::new(&[include_str!("tools/git-clone.toml")], &[]));
+tool_table!(TABLE, ["git-clone"], []);
 
 /// `git clone URL [FOLDER]` is a stage; a checkpoint of the Hugging Face hub is a `weights` stage.
 pub(crate) fn translate(arguments: &[String], path: &dyn Fn(&str) -> String) -> Result<Translation, TranslationError> {
@@ -44,5 +39,5 @@ pub(crate) fn translate(arguments: &[String], path: &dyn Fn(&str) -> String) -> 
         }
     };
     builder.produces(&path(line.plain.get(1).map_or(name, String::as_str)), format!("{{{{ stages.{stage}.out }}}}"));
-    builder.finish(TOOL, manifest("clone", TOOL, Map::from_iter([(stage, action)])))
+    builder.finish(TABLE.program, manifest("clone", TABLE.program, Map::from_iter([(stage, action)])))
 }

@@ -1,21 +1,19 @@
 //! `inference-perf`: its file of settings and its options are one list, since the option `--a.b` is the setting `b` of
 //! `a`.
 
-use std::sync::LazyLock;
-
 use serde_json::{Map, Value, json};
 
 use crate::command_line::{
-    CHAT, COMPLETIONS, Compute, GivenOption, ParsedLine, ToolTable, TranslatedLoad, Translation, TranslationBuilder,
-    TranslationError, api_key,
+    CHAT, COMPLETIONS, GivenOption, ParsedLine, TranslatedLoad, Translation, TranslationBuilder, TranslationError,
+    api_key, tool_table,
 };
 use base::units::unquoted;
 
-pub(crate) static TABLE: LazyLock<ToolTable> = LazyLock::new(|| {
-    let functions: &[(&str, Compute)] =
-        &[("api_key", api_key), ("prompts", prompts), ("stages", stages), ("traffic_split", traffic_split)];
-    ToolTable::new(&[include_str!("tools/inference-perf.toml")], functions)
-});
+tool_table!(
+    TABLE,
+    ["inference-perf"],
+    [("api_key", api_key), ("prompts", prompts), ("stages", stages), ("traffic_split", traffic_split)]
+);
 
 /// `content` reads a file.
 pub(crate) fn translate(

@@ -11,7 +11,7 @@
 //!
 //! ```text
 //!  command_line  metrics  tool_configs ← command_server ← trtllm_serve  perf_analyzer ← aiperf  chat_benchmarks
-//!  compose  curl  docker  genai_perf  git_clone_command  guidellm  inference_perf  llmb_run  nvidia_harness
+//!  curl  docker  genai_perf  git_clone_command  guidellm  inference_perf  llmb_run  nvidia_harness
 //!  nvidia_smi  sglang  slurm  tensorrt_llm  triton_backend  trtllm_bench  vllm ← triton_cli ← formats  translate
 //! ```
 
@@ -19,7 +19,6 @@ mod aiperf;
 mod chat_benchmarks;
 mod command_line;
 mod command_server;
-mod compose;
 mod curl;
 mod docker;
 mod formats;
@@ -47,7 +46,7 @@ pub use command_line::{
     GpuScale, ProblemKind, RunLine, RunSetting, ScriptBench, Sweep, SystemNeed, TranslatedBench, TranslatedScript,
     Translation, TranslationError, TranslationKind, TranslationProblem, UnknownValue, UntranslatedOption, origin,
 };
-pub use compose::compose_script;
+pub use docker::compose_script;
 pub use formats::{
     COLUMNS as REQUEST_COLUMNS, Column, ExportError, ExportFile, ExportFormat, Exported, ImportError, ImportIdentity,
     ImportSource, Imported, ImportedSweep, LocatedRun, LocatedRuns, export, import_runs, import_sweep, loadgen_run,

@@ -1,16 +1,13 @@
 //! `llmb-run submit`, and `single` and `bulk` of older releases.
 
-use std::sync::LazyLock;
-
 use crate::command_line::{
-    Env, GpuScale, ParsedLine, RunLine, RunSetting, ToolTable, TranslatedScript, Translation, TranslationBuilder,
-    TranslationError, TranslationKind, idle_command,
+    Env, GpuScale, ParsedLine, RunLine, RunSetting, TranslatedScript, Translation, TranslationBuilder,
+    TranslationError, TranslationKind, idle_command, tool_table,
 };
 
 const TOOL: &str = "llmb-run";
 
-pub(crate) static TABLE: LazyLock<ToolTable> =
-    LazyLock::new(|| ToolTable::new(&[include_str!("tools/llmb-run.toml")], &[]));
+tool_table!(TABLE, ["llmb-run"], []);
 
 /// `env` are the variables before the line: those of the recipe stay before the command, those of Slurm become its
 /// settings.

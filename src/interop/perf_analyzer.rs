@@ -1,18 +1,19 @@
 //! `perf_analyzer`, and what GenAI-Perf passes to it behind `--`.
 
 use std::path::Path;
-use std::sync::LazyLock;
 
 use crate::command_line::{
-    Compute, GivenOption, NoMeaning, ParsedLine, ToolTable, TranslatedLoad, Translation, TranslationBuilder,
-    TranslationError, range,
+    GivenOption, NoMeaning, ParsedLine, TranslatedLoad, Translation, TranslationBuilder, TranslationError, range,
+    tool_table,
 };
 use serde_json::json;
 
 const TOOL: &str = "perf_analyzer";
 
-pub(crate) static TABLE: LazyLock<ToolTable> = LazyLock::new(|| {
-    let functions: &[(&str, Compute)] = &[
+tool_table!(
+    TABLE,
+    ["perf-analyzer"],
+    [
         ("endpoint", endpoint),
         ("request_count_of_windows", request_count_of_windows),
         ("window", window),
@@ -22,9 +23,8 @@ pub(crate) static TABLE: LazyLock<ToolTable> = LazyLock::new(|| {
         ("parameter", parameter),
         ("data", data),
         ("sessions", sessions),
-    ];
-    ToolTable::new(&[include_str!("tools/perf-analyzer.toml")], functions)
-});
+    ]
+);
 
 pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
     let mut load = TranslatedLoad::default();

@@ -1,18 +1,15 @@
 //! `srun`, `sbatch` and the `#SBATCH` lines of a job's script: the settings of `--on slurm`, or of a stage with
 //! `host: slurm`.
 
-use std::sync::LazyLock;
-
 use serde_json::{Map, Value, json};
 
 use crate::command_line::{
-    OptionRow, ParsedLine, ToolTable, TranslateInner, TranslateRanks, Translation, TranslationBuilder,
-    TranslationError, TranslationKind, assignment, put_container, quantity,
+    OptionRow, ParsedLine, TranslateInner, TranslateRanks, Translation, TranslationBuilder, TranslationError,
+    TranslationKind, assignment, put_container, quantity, tool_table,
 };
 use base::spec::Quantity;
 
-pub(crate) static TABLE: LazyLock<ToolTable> =
-    LazyLock::new(|| ToolTable::new(&[include_str!("tools/slurm.toml")], &[]));
+tool_table!(TABLE, ["slurm"], []);
 
 /// How many ranks a step has, and where.
 const RANKS: [&str; 3] = ["--nodes", "--ntasks", "--ntasks-per-node"];

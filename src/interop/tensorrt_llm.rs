@@ -1,12 +1,10 @@
 //! TensorRT-LLM's own programs that make a checkpoint, an engine, or a data set: each line is a `shell` stage with its
 //! exact arguments, whose output folder takes the place of the one that the line names.
 
-use std::sync::LazyLock;
-
 use serde_json::{Map, Value, json};
 
 use crate::command_line::{
-    Env, Opt, ToolTable, Translation, TranslationBuilder, TranslationError, flag, manifest, one, read_known,
+    Env, Opt, Translation, TranslationBuilder, TranslationError, flag, manifest, one, read_known, tool_table,
 };
 use base::spec::Quantity;
 use base::units::shell_word;
@@ -153,9 +151,8 @@ pub(crate) fn trtllm_build(
     builder.finish(TOOL, manifest("engine", TOOL, Map::from_iter([(STAGE.to_owned(), stage)])))
 }
 
-/// What is only read of the line.
-pub(crate) static PREPARE_DATASET: LazyLock<ToolTable> =
-    LazyLock::new(|| ToolTable::new(&[include_str!("tools/prepare-dataset.toml")], &[]));
+// What is only read of the line.
+tool_table!(PREPARE_DATASET, ["prepare-dataset"], []);
 
 /// Where the file goes, which is another place here.
 pub(crate) static OUTPUT: &[Opt] = &[one(&["--output"]), flag(&["--stdout"])];

@@ -1,14 +1,11 @@
 //! `triton import`, `triton start`, `triton profile` … of triton_cli.
 
-use std::sync::LazyLock;
-
 use crate::command_line::{
-    RunLine, RunSetting, ToolTable, Translation, TranslationBuilder, TranslationError, TranslationKind, host_and_port,
+    RunLine, RunSetting, Translation, TranslationBuilder, TranslationError, TranslationKind, host_and_port, tool_table,
 };
 use crate::genai_perf;
 
-pub(crate) static TABLE: LazyLock<ToolTable> =
-    LazyLock::new(|| ToolTable::new(&[include_str!("tools/triton-cli.toml")], &[]));
+tool_table!(TABLE, ["triton-cli"], []);
 
 pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
     let Some((command, rest)) = words.split_first() else {

@@ -1,11 +1,9 @@
 //! `trtllm-bench`'s command line. Its three commands become a stage of their own, a server with one user, or a build.
 
-use std::sync::LazyLock;
-
 use serde_json::{Map, Value, json};
 
 use crate::command_line::{
-    Env, GivenOption, ParsedLine, ToolTable, Translation, TranslationBuilder, TranslationError, manifest, read_known,
+    Env, GivenOption, ParsedLine, Translation, TranslationBuilder, TranslationError, manifest, read_known, tool_table,
 };
 use crate::tensorrt_llm::OUTPUT;
 use crate::trtllm_serve::{self, ServeStage};
@@ -13,8 +11,7 @@ use base::spec::{Formula, NumberKind, Quantity};
 
 const BENCH: &str = "trtllm-bench";
 
-pub(crate) static TABLE: LazyLock<ToolTable> =
-    LazyLock::new(|| ToolTable::new(&[include_str!("tools/trtllm-bench.toml")], &[]));
+tool_table!(TABLE, ["trtllm-bench"], []);
 
 /// `trtllm-bench … throughput` is a stage; `latency` is the same engine behind trtllm-serve with one user.
 /// `content` is that of a file.

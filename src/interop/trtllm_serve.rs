@@ -1,16 +1,13 @@
 //! `trtllm-serve`'s command line → a `serve: { trtllm_serve: … }` stage.
 
-use std::sync::LazyLock;
-
 use serde_json::{Map, Value, json};
 
-use crate::command_line::{Env, ToolTable, Translation, TranslationBuilder, TranslationError, manifest, quantity};
+use crate::command_line::{Env, Translation, TranslationBuilder, TranslationError, manifest, quantity, tool_table};
 use crate::command_server::ServerProgram;
 use base::spec::Quantity;
 
 const SERVE: &str = "trtllm-serve";
-pub(crate) static TABLE: LazyLock<ToolTable> =
-    LazyLock::new(|| ToolTable::new(&[include_str!("tools/trtllm-serve.toml")], &[]));
+tool_table!(TABLE, ["trtllm-serve"], []);
 
 /// Its commands that do not serve one model over OpenAI's interface.
 const SUBCOMMANDS: [&str; 5] =

@@ -13,7 +13,6 @@ mod assemble;
 pub mod audit;
 pub mod dataset;
 mod diff;
-mod endpoints;
 mod explain;
 mod layout;
 pub mod loadgen;
@@ -27,12 +26,13 @@ mod truncate_accuracy_log;
 pub use archive::{ArchiveError, WrittenChecksum, compress_divisions, require_archive_name, write_checksum};
 pub use assemble::{AssembleError, AssembleRequest, ForeignResult, assemble};
 pub use diff::{DiffError, DiffSelection, DiffedRun, ResultDifference, ValueChange, compare};
-pub use endpoints::{NOT_SUPPORTED, OWN_CHECKER, endpoints_result, is_endpoints_result};
 pub use explain::{Explanation, RuleViolation, explain};
-pub use layout::{REHEARSAL_FILE, REPORT_FOLDER, SubmissionLayout};
+pub use layout::{
+    NOT_SUPPORTED, OWN_CHECKER, REHEARSAL_FILE, REPORT_FOLDER, SubmissionLayout, endpoints_result, is_endpoints_result,
+};
 pub use official_checker::{Official, OfficialFinding};
 pub use package::{FinishedTask, PackageEntry, PackageRequest, Unpacked, WrittenPackage, pack};
-pub use provenance::{LockedResult, LockedRun, PACKAGE_LOCK_FILE, PackageProvenance, ProvenanceError, ProvenanceStage};
+pub use provenance::{LockedResult, LockedRun, PACKAGE_LOCK_FILE, PackageProvenance, ProvenanceStage};
 pub use submission_check::{
     ExaminedResult, FindingGrade, FindingWeight, JudgedRun, MeasuredPower, SubmissionCheck, SubmissionFinding,
     SubmissionReport, UnexaminedBenchmark, Witnesses, examine, round_of, rounds_of, run_value,

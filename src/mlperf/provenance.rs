@@ -79,27 +79,16 @@ pub struct ProvenanceStage {
     pub upstream: BTreeMap<String, String>,
 }
 
-/// Why the record of a package cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum ProvenanceError {
-    #[error("{0}")]
-    Read(#[from] std::io::Error),
-    #[error("{0}")]
-    Json(#[from] serde_json::Error),
-}
-
 impl PackageProvenance {
     /// Of a submitter's folder: one for each system that Regatta packed, or that was assembled. An error names what is
     /// wrong.
-    pub fn all(submitter: &Path) -> Result<Vec<Self>, ProvenanceError> {
+    pub fn all(submitter: &Path) -> std::io::Result<Vec<Self>> {
         let folder = submitter.join("documentation");
         let items = std::fs::read_dir(&folder).into_iter().flatten().flatten();
         let mut names: Vec<_> = items.filter_map(|item| item.file_name().into_string().ok()).collect();
         names.retain(|name| Self::is_file_name(name));
         names.sort();
-        let read = |name: String| -> Result<Self, ProvenanceError> {
-            Ok(serde_json::from_str(&read_text(folder.join(name))?)?)
-        };
+        let read = |name: String| Ok(serde_json::from_str(&read_text(folder.join(name))?)?);
         names.into_iter().map(read).collect()
     }
 

@@ -26,7 +26,6 @@ mod expand;
 mod instance;
 pub mod loadgen;
 pub mod manifest;
-mod measurement_cost;
 mod references;
 mod repeats;
 mod task;
@@ -35,8 +34,7 @@ mod task_part;
 
 pub use actions::{ActionFacts, ActionKind};
 pub use expand::{expand, load};
-pub use measurement_cost::MeasurementCost;
 pub use references::{PlanReference, UnknownReference};
-pub use repeats::{REPEATED_RUNS, RepeatError, repeated};
+pub use repeats::{MeasurementCost, REPEATED_RUNS, RepeatError, repeated};
 pub use task::{Lifetime, Need, OomReductionRule, Plan, RetryRule, SharedTask, Task, UnreadablePlan};
 pub use task_part::{ActionError, TaskPart, UnwritableAction, key_action, read_action};

@@ -20,6 +20,7 @@ use base::diag::{Diagnostic, Diagnostics, did_you_mean};
 use base::event::{Endpoint, TaskId};
 use base::files::{Digest, Hasher};
 use base::spec::GpuClocks;
+use base::units::unquoted;
 
 /// Everything a run needs to know of a manifest. Serializable without loss (postcard), so that a fast no-op need not
 /// parse YAML.
@@ -421,8 +422,7 @@ impl From<Task> for SharedTask {
 fn argument(shown: &str) -> String {
     let items: Option<Vec<serde_json::Value>> = serde_json::from_str(shown).ok();
     let Some(items) = items else { return shown.to_owned() };
-    let texts: Vec<String> =
-        items.iter().map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned)).collect();
+    let texts: Vec<String> = items.iter().map(unquoted).collect();
     texts.join(",")
 }
 

@@ -13,7 +13,7 @@ use super::task_context::TaskContext;
 use crate::Run;
 use base::event::{Done, Failure, FailureKind};
 use base::files::{read_bytes, read_text};
-use base::units::three_digits;
+use base::units::{three_digits, unquoted};
 use exec::process::{ProcessCommand, StreamCopies};
 use harness::RESULT;
 use interop::{ImportSource, Imported, ImportedResult};
@@ -71,27 +71,18 @@ pub fn command(bench: &TrtllmBench, options: &Path, report: &Path) -> Vec<String
     words.extend(["trtllm-bench", "-m", &bench.model].map(str::to_owned));
     words.extend(bench.model_path.iter().flat_map(|path| ["--model_path".to_owned(), path.clone()]));
     words.push("throughput".to_owned());
-    let mut give = |name: &str, value: Option<String>| {
-        if let Some(value) = value {
-            words.extend([format!("--{name}"), value]);
-        }
+    // Keys of the manifest are called like the options.
+    let keys = serde_json::to_value(bench).unwrap_or_default();
+    let given = |names: &'static str| {
+        let set = names.split(' ').filter(|name| !keys[*name].is_null());
+        set.flat_map(|name| [format!("--{name}"), unquoted(&keys[name])]).collect::<Vec<_>>()
     };
-    let number = |value: Option<u32>| value.map(|value| value.to_string());
-    give("tp", Some(bench.tp.to_string()));
-    give("ep", Some(bench.ep.to_string()));
-    give("pp", Some(bench.pp.to_string()));
-    give("engine_dir", bench.engine_dir.clone());
-    give("warmup", number(bench.warmup));
-    give("dataset", Some(bench.dataset.clone()));
-    give("backend", Some(bench.backend.as_str().to_owned()));
-    give("max_batch_size", number(bench.max_batch_size));
-    give("max_num_tokens", number(bench.max_num_tokens));
-    give("max_seq_len", number(bench.max_seq_len));
-    give("extra_llm_api_options", (!bench.options.is_empty()).then(|| options.display().to_string()));
-    give("num_requests", bench.num_requests.map(|count| count.to_string()));
-    give("kv_cache_free_gpu_mem_fraction", bench.kv_cache_free_gpu_mem_fraction.map(|share| share.to_string()));
-    give("concurrency", Some(bench.concurrency.to_string()));
-    give("report_json", Some(report.display().to_string()));
+    words.extend(given("tp ep pp engine_dir warmup dataset backend max_batch_size max_num_tokens max_seq_len"));
+    if !bench.options.is_empty() {
+        words.extend(["--extra_llm_api_options".to_owned(), options.display().to_string()]);
+    }
+    words.extend(given("num_requests kv_cache_free_gpu_mem_fraction concurrency"));
+    words.extend(["--report_json".to_owned(), report.display().to_string()]);
     if bench.streaming {
         words.push("--streaming".to_owned());
     }

@@ -10,9 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use pretty_assertions::assert_eq;
-use regatta::spec::{Launcher, ServerMode};
 use regatta::triton::launch::{BasePorts, LaunchSpec, ServerSpec, place, plan};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::campaign::no_process_left;
 use crate::ports::free_ports;
@@ -136,14 +135,13 @@ fn every_option_of_nvidias_launcher_has_its_key() {
 fn under_slurm_every_task_finds_its_own_words() {
     let ports = place(BasePorts { grpc: Some(8001), http: Some(8101), metrics: Some(8201) }, 2).unwrap();
     let server = |(index, ports)| ServerSpec { repository: format!("/r/it's {index}"), ports, ..ServerSpec::default() };
+    let settings = json!({"args": ["$HOME `x` \\"], "mode": "leader", "world_size": 3, "launcher": "srun"});
     let spec = LaunchSpec {
+        settings: serde_json::from_value(settings).unwrap(),
         servers: ports.into_iter().enumerate().map(server).collect(),
-        program: "tritonserver".to_owned(),
-        args: vec!["$HOME `x` \\".to_owned()],
-        mode: Some(ServerMode::Leader),
-        world_size: Some(3),
-        launcher: Some(Launcher::Srun),
-        ..LaunchSpec::default()
+        gpus: Vec::new(),
+        container: None,
+        stage_env: Vec::new(),
     };
     let world = World::new();
     // What stands where `tritonserver` would: it says its words, a line each.

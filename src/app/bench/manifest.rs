@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use serde_json::{Map, Value, json};
 
 use super::options;
-use crate::cli::{BenchRequest, BenchServer, GpuSelection, ServedWord, TokenLength};
+use crate::cli::{BenchRequest, GpuSelection, ServedWord, TokenLength};
 use crate::error::CommandError;
 use base::spec::Quantity;
 use plan::manifest::shipped;
@@ -52,9 +52,9 @@ pub fn is_bench_manifest(text: &str) -> bool {
 pub fn manifest(request: &BenchRequest) -> Result<Map<String, Value>, CommandError> {
     let mut stages = Map::new();
     let mut vars = Map::new();
-    let target = match (&request.serve, parts(&request.target)) {
-        (Some(served), _) => {
-            stages.insert("server".to_owned(), server(served, &request.target));
+    let target = match (request.args.serve, parts(&request.target)) {
+        (Some(engine), _) => {
+            stages.insert("server".to_owned(), server(engine, request));
             "{{ stages.server }}".to_owned()
         }
         (None, Some((gpu, model))) => {
@@ -84,36 +84,38 @@ fn longest(tokens: &TokenLength) -> u64 {
 }
 
 /// The stage that starts a server for the measurement.
-fn server(served: &BenchServer, model: &str) -> Value {
-    let is_without_gpus = served.gpus == Some(GpuSelection::Count(0));
-    let gpus = if is_without_gpus { 0 } else { served.tp * served.copies };
-    if let Some(mut words) = command_line(served, model) {
-        words.extend(served.args.iter().cloned());
+fn server(engine: ServedWord, request: &BenchRequest) -> Value {
+    let (args, program, model) = (&request.args, &request.program, request.target.as_str());
+    let is_without_gpus = args.gpus == Some(GpuSelection::Count(0));
+    let gpus = if is_without_gpus { 0 } else { args.tp * args.copies };
+    if let Some(mut words) = command_line(engine, request) {
+        words.extend(args.server_args.iter().cloned());
         return json!({"gpus": gpus, "serve": {"command": {"words": words, "ready": {"by": "health"}}}});
     }
     let mut keys = Map::from_iter([("model".to_owned(), json!(model))]);
-    let (parallelism, program) = match served.engine {
-        ServedWord::TrtllmServe => ("tensor_parallelism", json!(served.program.first())),
-        _ => ("tensor_parallel_size", json!(served.program)),
+    let (parallelism, value) = match engine {
+        ServedWord::TrtllmServe => ("tensor_parallelism", json!(program.first())),
+        _ => ("tensor_parallel_size", json!(program)),
     };
-    if !served.program.is_empty() {
-        keys.insert("program".to_owned(), program);
+    if !program.is_empty() {
+        keys.insert("program".to_owned(), value);
     }
-    if served.tp > 1 {
-        keys.insert(parallelism.to_owned(), json!(served.tp));
+    if args.tp > 1 {
+        keys.insert(parallelism.to_owned(), json!(args.tp));
     }
-    if !served.args.is_empty() {
-        keys.insert("args".to_owned(), json!(served.args));
+    if !args.server_args.is_empty() {
+        keys.insert("args".to_owned(), json!(args.server_args));
     }
-    keys.insert("servers".to_owned(), json!(served.copies));
-    json!({"gpus": gpus, "serve": { served.engine.action(): keys }})
+    keys.insert("servers".to_owned(), json!(args.copies));
+    json!({"gpus": gpus, "serve": { engine.action(): keys }})
 }
 
 /// How an engine is started that has no action of its own under `serve`.
-fn command_line(served: &BenchServer, model: &str) -> Option<Vec<String>> {
+fn command_line(engine: ServedWord, request: &BenchRequest) -> Option<Vec<String>> {
+    let model = request.target.as_str();
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-    let tp = served.tp.to_string();
-    let (usual, options) = match served.engine {
+    let tp = request.args.tp.to_string();
+    let (usual, options) = match engine {
         ServedWord::Vllm | ServedWord::TrtllmServe => return None,
         ServedWord::Sglang => {
             (words(&["python3", "-m", "sglang.launch_server"]), words(&["--model-path", model, "--tp-size", &tp]))
@@ -124,7 +126,7 @@ fn command_line(served: &BenchServer, model: &str) -> Option<Vec<String>> {
             (words(&["llama-server"]), words(&[if is_file { "-m" } else { "-hf" }, model]))
         }
     };
-    let program = if served.program.is_empty() { usual } else { served.program.clone() };
+    let program = if request.program.is_empty() { usual } else { request.program.clone() };
     Some([program, options, words(&["--port", "{port}"])].concat())
 }
 

@@ -163,7 +163,7 @@ struct BenchLine<'a> {
 impl<'a> BenchLine<'a> {
     fn new(request: &'a BenchRequest, target: &'a str) -> Result<Self, CommandError> {
         // An address with a parameter in it is read when the parameter has a value.
-        let is_open = request.serve.is_some() || request.target.starts_with(SIM) || target.contains("{{");
+        let is_open = request.args.serve.is_some() || request.target.starts_with(SIM) || target.contains("{{");
         let parsed =
             if is_open { Targets::default() } else { targets(target).map_err(|error| refused_target(&error))? };
         let protocol = given_protocol(request).map(str::to_owned).or_else(|| {
@@ -186,7 +186,7 @@ impl<'a> BenchLine<'a> {
     }
 
     fn model(&self) -> Option<Value> {
-        let is_simulated = self.request.serve.is_none() && self.request.target.starts_with(SIM);
+        let is_simulated = self.request.args.serve.is_none() && self.request.target.starts_with(SIM);
         let name = self.request.args.model.as_deref().or(self.model.as_deref()).or_else(|| match &self.protocol {
             _ if is_simulated && self.is_openai => Some("tensorrt_llm"),
             _ if self.is_openai || self.is_bare_http() => Some(""),
@@ -201,7 +201,7 @@ impl<'a> BenchLine<'a> {
         if self.request.args.ignore_eos && self.is_openai {
             extra.insert("ignore_eos".to_owned(), json!(true));
         }
-        let is_vllm = self.request.serve.as_ref().is_some_and(|served| served.engine == ServedWord::Vllm);
+        let is_vllm = self.request.args.serve == Some(ServedWord::Vllm);
         if is_vllm && self.is_openai && self.request.streaming() != Some(false) {
             // Under load vLLM sends several tokens in a chunk: with its count for each, latencies per token are exact.
             let options = json!({"include_usage": true, "continuous_usage_stats": true});
@@ -220,7 +220,7 @@ fn refused_target(error: &TargetError) -> CommandError {
 
 /// Every model completes; a base model has no template for a chat.
 fn given_protocol(request: &BenchRequest) -> Option<&'static str> {
-    request.protocol.or_else(|| request.serve.is_some().then_some("openai-completions"))
+    request.protocol.or_else(|| request.args.serve.is_some().then_some("openai-completions"))
 }
 
 /// The benchmark of a line, key by key. `target`: as the manifest has it.

@@ -6,7 +6,7 @@ use clap::error::ErrorKind;
 use serde_json::{Map, Value};
 
 use super::bench_args::{BackendWord, BenchArgs, DataWord, EndpointWord, ServedWord, ServiceWord};
-use super::values::{ArgumentError, GpuSelection, invalid_value, read_as};
+use super::values::{ArgumentError, invalid_value, read_as};
 use base::diag::ErrorText;
 use base::spec::{BenchSweep, Quantity, RequestHeaders, SweepLevels};
 
@@ -35,8 +35,8 @@ pub struct BenchRequest {
     pub args: BenchArgs,
     /// As given, with the scheme that follows from the other options.
     pub target: String,
-    /// A server to start for the measurement; the target is then its model.
-    pub serve: Option<BenchServer>,
+    /// `--program`, split as a shell splits it; empty: the engine's usual one.
+    pub program: Vec<String>,
     /// A value of the manifest's `bench.protocol`; `None`: that of the target.
     pub protocol: Option<&'static str>,
     /// Without keys: these are in `keys`.
@@ -71,20 +71,6 @@ impl BenchRequest {
             _ => None,
         }
     }
-}
-
-/// A server that runs for the measurement.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BenchServer {
-    pub engine: ServedWord,
-    /// GPUs of one server, and servers.
-    pub tp: u32,
-    pub copies: u32,
-    /// Empty: the engine's usual one.
-    pub program: Vec<String>,
-    /// Which GPUs may be leased; `None`: all of the machine.
-    pub gpus: Option<GpuSelection>,
-    pub args: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -130,8 +116,8 @@ pub(super) fn into_request(mut args: BenchArgs) -> Result<BenchRequest, Argument
             ErrorText::new("no TARGET was given").hint("`regatta bench sim:` tries it without a server").into(),
         ));
     };
-    let serve = server(&args)?;
-    let target = target(given_target, serve.is_some(), protocol)?;
+    let program = server_program(&args)?;
+    let target = target(given_target, args.serve.is_some(), protocol)?;
     let tls = tls(&args)?;
     check_tls_target(&args, &tls, &target)?;
     let data = data(&args)?;
@@ -152,7 +138,7 @@ pub(super) fn into_request(mut args: BenchArgs) -> Result<BenchRequest, Argument
     Ok(BenchRequest {
         notices: notices(&args, &load, kind),
         target,
-        serve,
+        program,
         protocol,
         headers,
         keys,
@@ -190,8 +176,8 @@ fn take_target(args: &mut BenchArgs) -> Option<String> {
     args.target.clone().or_else(|| args.url.clone())
 }
 
-/// What `--serve` starts.
-fn server(args: &BenchArgs) -> Result<Option<BenchServer>, ArgumentError> {
+/// The program that `--serve` starts, and whether it can be started as requested.
+fn server_program(args: &BenchArgs) -> Result<Vec<String>, ArgumentError> {
     let program = args.program.as_deref().map(program).transpose()?.unwrap_or_default();
     let is_command = args.serve.is_some_and(|engine| engine.action() == "command");
     if is_command && args.copies > 1 {
@@ -200,14 +186,7 @@ fn server(args: &BenchArgs) -> Result<Option<BenchServer>, ArgumentError> {
     if args.serve == Some(ServedWord::TrtllmServe) && program.len() > 1 {
         return invalid_value("`--program` of trtllm-serve is one program, such as /opt/bin/trtllm-serve");
     }
-    Ok(args.serve.map(|engine| BenchServer {
-        gpus: args.gpus.clone(),
-        engine,
-        tp: args.tp,
-        copies: args.copies,
-        program,
-        args: args.server_args.clone(),
-    }))
+    Ok(program)
 }
 
 /// Of the simulator, with no load given: some seconds, and more than one request at a time.

@@ -13,21 +13,19 @@ use clap::{ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, 
 use super::bench::BenchTask;
 use super::exit::CliExit;
 use super::help;
-use super::lock::LockRequest;
 use super::mlperf::MlperfRequest;
 use super::project::{
     CheckRequest, CleanArgs, CompletionsArgs, DoctorRequest, GcRequest, InitRequest, ListRequest, LoadgenTestArgs,
     LogsRequest, ManualArgs, NullServerArgs, OnHostArgs, OnNodeArgs, RunsRequest, SchemaArgs, SelftestRequest,
     ShowRequest, StatusRequest, WatchdogArgs,
 };
-use super::repository::RepositoryRequest;
 use super::results::{
     CompareRequest, ExplainRequest, ExportRequest, HistoryRequest, ImportRequest, ReportRequest, TagRequest,
 };
 use super::run::{BulkRequest, PlanRequest, RunRequest, SERVE_USAGE, ServeRequest};
 use super::simulation::{SimRequest, WhatIfRequest};
-use super::store::StoreRequest;
-use super::triton::TritonRequest;
+use super::store::{LockRequest, StoreRequest};
+use super::triton::{RepositoryRequest, TritonRequest};
 use super::values::{ArgumentError, KeyValueArg, invalid_value, reject_duplicates};
 use base::diag::ErrorText;
 use report::Styler;
@@ -417,11 +415,6 @@ impl CliArgs {
             (true, _) => OutputVerbosity::Quiet,
             (false, 0) => OutputVerbosity::Normal,
             (false, times) => OutputVerbosity::Verbose(times),
-        };
-        let request = match request {
-            CliRequest::Bench(BenchTask::Selftest) => CliRequest::Selftest(SelftestRequest::default()),
-            CliRequest::Top => CliRequest::Status(StatusRequest { follow: true, json: false }),
-            request => request,
         };
         Ok(Invocation { global: Global { home, color: color_choice(color), loudness }, request })
     }

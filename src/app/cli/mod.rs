@@ -11,10 +11,8 @@ mod commands;
 mod completion;
 mod exit;
 mod help;
-mod lock;
 mod mlperf;
 mod project;
-mod repository;
 mod results;
 mod run;
 mod simulation;
@@ -23,22 +21,20 @@ mod triton;
 mod values;
 
 pub use self::mlperf::{AssembleOptions, ExaminationArgs, MlperfRequest, PasswordSource};
-pub use bench::{BenchLoad, BenchRequest, BenchServer, BenchTask, TokenLength};
+pub use bench::{BenchLoad, BenchRequest, BenchTask, TokenLength};
 pub use bench_args::{ArrivalsWord, BenchArgs, ServedWord, StreamWord};
 pub use commands::{CliParseError, CliRequest, Global, Invocation, OutputVerbosity, command, parse};
 pub use completion::{Offer, Offers, complete, completion_script};
 pub use exit::CliExit;
-pub use lock::{LOCK_FILE, LockMode, LockRequest, LockStrictness, LockingArgs};
 pub use project::{
     CheckFormat, CheckRequest, DoctorRequest, GcRequest, InitRequest, ListRequest, LogsRequest, ManualArgs,
     NullServerArgs, RunsRequest, SchemaRequest, SelftestRequest, ShowRequest, StatusRequest,
 };
-pub use repository::{RepositoryFill, RepositoryRequest};
 pub use results::{
     CompareRequest, ExplainRequest, ExportRequest, HistoryRequest, ImportRequest, ReportRequest, TagRequest,
 };
 pub use run::{BulkRequest, EventFormat, Force, PlanFormat, PlanRequest, RunRequest, RunTarget, Select, ServeRequest};
 pub use simulation::{CalibrateRequest, CalibratedScheduler, RouterWord, SimRequest, SimulateRequest, WhatIfRequest};
-pub use store::{StoreGc, StoreRequest, StoreSelection};
-pub use triton::{Infer, ServerArgs, TritonProtocol, TritonRequest, TritonUrl};
+pub use store::{LOCK_FILE, LockMode, LockRequest, LockStrictness, LockingArgs, StoreGc, StoreRequest, StoreSelection};
+pub use triton::{Infer, RepositoryFill, RepositoryRequest, ServerArgs, TritonProtocol, TritonRequest, TritonUrl};
 pub use values::{GpuSelection, KeyValueArg, Subject, rehearsal};

@@ -8,8 +8,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, ValueEnum, ValueHint};
 
-use super::lock::{LockMode, LockingArgs};
-use super::store::StoreSelection;
+use super::store::{LockMode, LockingArgs, StoreSelection};
 use super::values::{
     ArgumentError, CHOICE, GpuSelection, HOW, KeyValueArg, Subject, count_above_zero, host_and_port, invalid_value,
     read_as, rehearsal, reject_duplicates,

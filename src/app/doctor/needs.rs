@@ -7,7 +7,7 @@ use std::{env, fs};
 
 use crate::before_run::key_variables;
 use crate::doctor::machine::package_version;
-use crate::doctor::programs;
+use crate::doctor::{is_known, programs};
 use crate::store::{SIGN_KEY, TRUSTED_KEYS, sign_key_of};
 use plan::manifest::model::{
     Action, Engine, EngineBackend, HostOn, Mlperf, Serve, ShellScript, SshHost, SshMachine, Weights,
@@ -178,8 +178,8 @@ impl Needs {
                 let contained = self.containers.entry(program).or_default();
                 container.engine.as_str().clone_into(&mut contained.engine);
                 contained.by.push(id.clone());
-                if container.engine.is_detached() && !container.image.contains('⟦') {
-                    contained.images.entry(container.image).or_default().push(id.clone());
+                if container.engine.is_detached() && !container.settings.image.contains('⟦') {
+                    contained.images.entry(container.settings.image).or_default().push(id.clone());
                 }
                 if task.gpus > 0 {
                     contained.gpus_by.push(id);
@@ -230,7 +230,7 @@ impl Needs {
                 }
             }
             Action::Shell(ShellScript::Text(text)) => {
-                for program in programs::programs(text).iter().filter(|program| programs::is_known(program)) {
+                for program in programs(text).iter().filter(|program| is_known(program)) {
                     self.program(program, &id);
                 }
             }

@@ -23,7 +23,7 @@ use crate::run::signals::{StopSignals, interrupt, print_event};
 use crate::run::{RunPurpose, perform, serve_here};
 use base::event::{Failure, FailureKind, Stop};
 use base::files::Digest;
-use base::units::counted;
+use base::units::{counted, unquoted};
 use plan::manifest::model::{HostOn, Slurm};
 use plan::manifest::{Manifest, ValueOrigin};
 use plan::{Plan, Task};
@@ -257,10 +257,9 @@ fn words(typed: impl Iterator<Item = OsString>, home: &StateFolder) -> Vec<OsStr
 fn given_by_environment(manifest: &Manifest) -> impl Iterator<Item = OsString> {
     manifest.params.iter().filter(|(_, param)| matches!(param.origin, ValueOrigin::Environment(_))).map(
         |(name, param)| {
-            let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             let value = match &param.value {
-                Value::Array(items) => items.iter().map(text).collect::<Vec<_>>().join(","),
-                value => text(value),
+                Value::Array(items) => items.iter().map(unquoted).collect::<Vec<_>>().join(","),
+                value => unquoted(value),
             };
             format!("{name}={value}").into()
         },

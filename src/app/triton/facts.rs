@@ -1,4 +1,4 @@
-//! What a server reports about itself, over gRPC or HTTP, in one shape.
+//! What a server reports about itself, over gRPC or HTTP, in the form of its HTTP interface.
 
 use serde_json::Value;
 
@@ -6,8 +6,7 @@ use crate::cli::TritonProtocol;
 use crate::error::CommandError;
 use crate::triton::ServerConnection;
 use report::{ModelDetails, ModelRow, ServerStatus, TensorFacts};
-use triton::proto::inference::model_metadata_response::TensorMetadata;
-use triton::proto::inference::{ModelConfig, ModelMetadataResponse};
+use triton::pbtxt::{json, message_json};
 use triton::{ClientError, ClientErrorKind, DataType, TritonClient};
 
 /// The server and all its models.
@@ -34,7 +33,9 @@ async fn by_grpc(client: &TritonClient) -> Result<ServerStatus, ClientError> {
     let mut models = Vec::new();
     for known in client.repository_index(false).await? {
         let config = match known.state.as_str() {
-            "READY" => client.model_config(&known.name, "").await.ok().map(ModelSettings::from),
+            "READY" => {
+                client.model_config(&known.name, "").await.ok().map(|config| ModelSettings::from(&json(&config)))
+            }
             _ => None,
         };
         models.push(model_row([known.name, known.version, known.state, known.reason], config));
@@ -90,22 +91,6 @@ struct ModelSettings {
     optional_inputs: Vec<String>,
 }
 
-impl From<ModelConfig> for ModelSettings {
-    fn from(config: ModelConfig) -> Self {
-        let groups = config.instance_group.iter();
-        let optional = config.input.into_iter().filter(|input| input.optional);
-        Self {
-            instance_groups: groups.map(|group| format!("{} × {}", group.count, group.kind().as_str_name())).collect(),
-            parameters: config.parameters.into_iter().map(|(name, value)| (name, value.string_value)).collect(),
-            optional_inputs: optional.map(|input| input.name).collect(),
-            backend: config.backend,
-            platform: config.platform,
-            decoupled: config.model_transaction_policy.is_some_and(|policy| policy.decoupled),
-            max_batch_size: config.max_batch_size.into(),
-        }
-    }
-}
-
 impl From<&Value> for ModelSettings {
     fn from(config: &Value) -> Self {
         let group = |group: &Value| format!("{} × {}", group["count"], text(group, "kind"));
@@ -157,7 +142,7 @@ pub(super) async fn models(to: &ServerConnection, names: &[String]) -> Result<Ve
             for name in &names {
                 let metadata = to.of_model(&client, name, client.model_metadata(name, "")).await?;
                 let config = to.of_model(&client, name, client.model_config(name, "")).await?;
-                details.push(of_grpc(metadata, config.into()));
+                details.push(model_details(&message_json("ModelMetadataResponse", &metadata), &json(&config)));
             }
         }
         TritonProtocol::Http => {
@@ -165,7 +150,7 @@ pub(super) async fn models(to: &ServerConnection, names: &[String]) -> Result<Ve
             for name in &names {
                 let both = async { Ok((client.model_metadata(name, "").await?, client.model_config(name, "").await?)) };
                 match both.await {
-                    Ok((metadata, config)) => details.push(of_http(&metadata, (&config).into())),
+                    Ok((metadata, config)) => details.push(model_details(&metadata, &config)),
                     Err(error) => return Err(to.failed(error).await),
                 }
             }
@@ -174,45 +159,21 @@ pub(super) async fn models(to: &ServerConnection, names: &[String]) -> Result<Ve
     Ok(details)
 }
 
-fn of_grpc(metadata: ModelMetadataResponse, settings: ModelSettings) -> ModelDetails {
-    let tensors = |tensors: Vec<TensorMetadata>| {
-        let tensor = |TensorMetadata { name, datatype, shape }| TensorFacts { name, datatype, shape, optional: false };
-        tensors.into_iter().map(tensor).collect()
-    };
-    let ModelMetadataResponse { name, versions, platform, inputs, outputs } = metadata;
-    details(
-        ModelDetails {
-            name,
-            versions,
-            platform,
-            inputs: tensors(inputs),
-            outputs: tensors(outputs),
-            settings: Vec::new(),
-        },
-        settings,
-    )
-}
-
-fn of_http(metadata: &Value, settings: ModelSettings) -> ModelDetails {
+/// Both as Triton's HTTP interface has them.
+fn model_details(metadata: &Value, config: &Value) -> ModelDetails {
+    let settings = ModelSettings::from(config);
     let tensor = |tensor: &Value| TensorFacts {
         name: text(tensor, "name"),
         datatype: text(tensor, "datatype"),
         shape: list(&tensor["shape"]).iter().filter_map(Value::as_i64).collect(),
-        optional: false,
+        optional: settings.optional_inputs.contains(&text(tensor, "name")),
     };
-    let [inputs, outputs] = ["inputs", "outputs"].map(|key| list(&metadata[key]).iter().map(tensor).collect());
+    let inputs = list(&metadata["inputs"]).iter().map(tensor).collect();
+    let output = |output: &Value| TensorFacts { optional: false, ..tensor(output) };
+    let outputs = list(&metadata["outputs"]).iter().map(output).collect();
     let [name, platform] = ["name", "platform"].map(|key| text(metadata, key));
-    details(
-        ModelDetails { name, versions: texts(&metadata["versions"]), platform, inputs, outputs, settings: Vec::new() },
-        settings,
-    )
-}
-
-fn details(mut model: ModelDetails, settings: ModelSettings) -> ModelDetails {
-    for input in &mut model.inputs {
-        input.optional = settings.optional_inputs.contains(&input.name);
-    }
-    ModelDetails { settings: settings.entries(), ..model }
+    let versions = texts(&metadata["versions"]);
+    ModelDetails { name, versions, platform, inputs, outputs, settings: settings.entries() }
 }
 
 /// The data type of a tensor that a server reported.

@@ -1,6 +1,5 @@
 //! `regatta what-if`: a grid of systems and settings, each simulated in virtual time.
 
-mod disaggregated;
 mod fleet;
 mod question;
 
@@ -43,7 +42,7 @@ pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExi
     if !request.rate.is_empty() {
         questions = at_rates(&questions, &request.rate)?;
     }
-    let splits = disaggregated::splits(request)?;
+    let splits = fleet::splits(request)?;
     if !splits.is_empty() {
         questions = questions
             .iter()
@@ -61,7 +60,7 @@ pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExi
     write_page(request.html.as_deref(), &document)?;
     print_as(global.styler(), request.json, || what_if_json(&rows, goal_text), |styler| document.terminal(styler));
     if !splits.is_empty() && !request.json {
-        print(&format!("\n{}", disaggregated::HOW_TO_MEASURE));
+        print(&format!("\n{}", fleet::HOW_TO_MEASURE));
     }
     Ok(CliExit::Done)
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use super::disaggregated::{BENCH_RATE, ServerSplit, bench_command};
+use super::fleet::{BENCH_RATE, ServerSplit, bench_command};
 use base::spec::{LatencyLimit, LimitedMetric, Statistic};
 use report::{NearbyTtft, WhatIfNumbers, WhatIfProblem, WhatIfRow};
 use sim::{

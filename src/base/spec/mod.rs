@@ -16,6 +16,7 @@ mod request_headers;
 mod schema_format;
 mod sim_calibration;
 mod sweep_levels;
+mod triton_server;
 
 pub use connection::{
     Protocol, ResponseSizeLimits, Retries, RetryOn, StreamMode, Tls, UNMEASURED, UnmeasuredProtocol,
@@ -25,7 +26,9 @@ pub use limits::{
     GoodputLimit, GoodputLimitError, LatencyLimit, LimitedMetric, Limits, Percent, PercentError, SloLimits, Statistic,
 };
 pub use load::{Arrivals, Division, Ramp, RampStep, RandomSeed, Scenario, StopAfter, TestMode, ThinkTime};
-pub use placement::{ContainerEngine, ContainerGpus, GpuClocks, JobTimeLimit, Launcher, Mpi, ServerMode, Srun};
+pub use placement::{
+    Container, ContainerEngine, ContainerGpus, GpuClocks, JobTimeLimit, Launcher, Mpi, ServerMode, Srun,
+};
 pub use prompts::{DelayPlace, History, LONGEST_LENGTH, Length, Prefixes, RecordOrder, Sessions, Weighted};
 pub use quantity::{BLANK, Formula, NumberKind, Numeric, Quantity, TimeSpan};
 pub use request::{CancelBy, CancelPolicy, Interface, LengthField, Request, WordList};
@@ -41,3 +44,4 @@ pub use schema_format::{
 };
 pub use sim_calibration::{AcceptanceRate, AcceptanceRateError, LoraConfig, SimCalibration, SimScheduler};
 pub use sweep_levels::{BenchSweep, LevelRange, SweepLevels, SweepLevelsError};
+pub use triton_server::{ModelControl, RateLimit, ReadyWhen, Trace, TraceLevel, TraceMode, TritonServer};

@@ -34,7 +34,7 @@ pub(crate) use shell::{
     Variables, WrittenCommand, as_typed, as_written, positional, sequence, split, unmentioned, without_prompts,
 };
 pub(crate) use stage_container::{is_in_container, mounts, on_the_host, put_container, put_secret};
-pub(crate) use tool_table::{Compute, OptionRow, ToolTable};
+pub(crate) use tool_table::{Compute, OptionRow, ToolTable, tool_table};
 pub use translated_bench::{Sweep, TranslatedBench};
 pub use translation::{
     GpuScale, ProblemKind, RunLine, RunSetting, ScriptBench, SystemNeed, TranslatedScript, Translation,

@@ -147,6 +147,19 @@ enum ValueKind {
     Tokenizer,
 }
 
+/// A program's table: its files in `tools/`, and the functions that their rows name.
+macro_rules! tool_table {
+    ($name:ident, [$($file:literal),+], $functions:expr) => {
+        pub(crate) static $name: std::sync::LazyLock<$crate::command_line::ToolTable> =
+            std::sync::LazyLock::new(|| {
+                let functions: &[(&str, $crate::command_line::Compute)] = &$functions;
+                let files = [$(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/tools/", $file, ".toml"))),+];
+                $crate::command_line::ToolTable::new(&files, functions)
+            });
+    };
+}
+pub(crate) use tool_table;
+
 impl ToolTable {
     /// Reads a tool's file, and those that it shares with other programs. A file that cannot be read has no options;
     /// a test reads all.
@@ -441,20 +454,20 @@ mod tests {
             &perf_analyzer::TABLE,
             &tensorrt_llm::PREPARE_DATASET,
             &sglang::TABLE,
-            &sglang::bench_one_batch_server::TABLE,
+            &sglang::bench_serving::ONE_BATCH_SERVER,
             &sglang::bench_serving::TABLE,
             &slurm::TABLE,
             &triton_backend::benchmarks::BENCHMARK_CORE_MODEL,
             &triton_backend::benchmarks::END_TO_END_TEST,
-            &triton_backend::grpc_clients::END_TO_END,
-            &triton_backend::grpc_clients::INFLIGHT,
-            &triton_backend::launch_triton_server::TABLE,
+            &triton_backend::benchmarks::END_TO_END,
+            &triton_backend::benchmarks::INFLIGHT,
+            &triton_backend::tritonserver::LAUNCH_SCRIPT,
             &triton_backend::tritonserver::TABLE,
             &triton_cli::TABLE,
             &trtllm_bench::TABLE,
             &trtllm_serve::TABLE,
             &vllm::TABLE,
-            &vllm::in_process::TABLE,
+            &vllm::bench_serve::IN_PROCESS_BENCHMARK,
             &vllm::bench_serve::TABLE,
             &vllm::sweep::TABLE,
         ];

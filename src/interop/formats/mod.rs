@@ -13,7 +13,6 @@ mod export;
 mod export_genai_perf;
 #[cfg(feature = "parquet")]
 mod export_parquet;
-mod export_vllm;
 mod file_format;
 mod import_identity;
 mod imported_sweep;

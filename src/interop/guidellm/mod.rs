@@ -3,14 +3,12 @@
 mod data;
 mod load;
 
-use std::sync::LazyLock;
-
 use serde_json::{Map, Value};
 
 use self::data::{GuideLlmData, numeric, pairs};
 use self::load::{GuideLlmRun, WarmUp};
 use crate::command_line::{
-    GivenOption, ToolTable, Translation, TranslationBuilder, TranslationError, idle_command, quantity,
+    GivenOption, Translation, TranslationBuilder, TranslationError, idle_command, quantity, tool_table,
 };
 use base::diag::{did_you_mean, nearest};
 use base::spec::Quantity;
@@ -36,8 +34,7 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
     }
 }
 
-pub(crate) static BENCHMARK: LazyLock<ToolTable> =
-    LazyLock::new(|| ToolTable::new(&[include_str!("../tools/guidellm-benchmark.toml")], &[]));
+tool_table!(BENCHMARK, ["guidellm-benchmark"], []);
 
 /// `guidellm benchmark`, the command line of before 0.8: an option for each setting.
 fn translate_benchmark(words: &[String]) -> Result<Translation, TranslationError> {
@@ -99,7 +96,7 @@ const OTHER_EXTRAS: &str =
 /// Fields of the backend, which may have a key among them.
 fn backend(text: &str, run: &mut GuideLlmRun, builder: &mut TranslationBuilder) {
     for (name, value) in pairs(text) {
-        let plain = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let plain = unquoted(&value);
         match name.as_str() {
             "kind" | "validate_backend" | "http2" | "follow_redirects" => {}
             "target" => run.target = Some(plain),
@@ -163,8 +160,7 @@ fn levels(given: &GivenOption, builder: &mut TranslationBuilder) -> Vec<Quantity
     })
 }
 
-pub(crate) static RUN: LazyLock<ToolTable> =
-    LazyLock::new(|| ToolTable::new(&[include_str!("../tools/guidellm-run.toml")], &[]));
+tool_table!(RUN, ["guidellm-run"], []);
 
 /// `guidellm run`, the command line since 0.8: `--profile kind=constant,rate=10`.
 fn translate_run(words: &[String]) -> Result<Translation, TranslationError> {

@@ -9,23 +9,19 @@
 //! kept, the row shows why.
 
 mod compute;
-mod meaning;
 mod measured_run;
 mod request_trace;
-mod spread;
 mod tool_definitions;
 
 use serde::Serialize;
 
-pub use compute::MissingMetric;
-pub use meaning::MetricMeaning;
+pub use compute::{DeviationRule, MissingMetric, SortedValues};
 pub use measured_run::{
     COPY_REPEATS, ImportOrigin, ImportedCounts, ImportedResult, ImportedTokens, ImportedVerdict, MeasuredResult,
     MeasuredRun,
 };
 pub use request_trace::{ChunkFilter, ChunkKind, RequestTrace, TracedChunk, TracedChunks, vector};
-pub use spread::{DeviationRule, SortedValues};
-pub use tool_definitions::{MetricConcept, PercentileRule, Tool};
+pub use tool_definitions::{MetricConcept, MetricMeaning, PercentileRule, Tool};
 
 use base::units::counted;
 use harness::{FailureClass, LatencyMetrics, Metric};

@@ -7,9 +7,8 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::config_file::ConfigFile;
-use super::harness_table::benchmark;
+use super::harness_table::{benchmark, machine};
 use super::stage_entry::{WeightFormat, entry};
-use super::systems::machine;
 use crate::command_line::{Translation, TranslationBuilder, TranslationError, TranslationKind};
 
 const TOOL: &str = "a config of NVIDIA's MLPerf code";

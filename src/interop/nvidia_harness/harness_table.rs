@@ -1,11 +1,21 @@
 //! The table of NVIDIA's MLPerf code, `nvidia-harness.toml`: benchmarks by the harness's names and by Regatta's,
 //! targets of its Makefile, and the fields of RUN_ARGS and of configs.
+//!
+//! Systems: their names as NVIDIA, `nvidia-smi` and Regatta have them, and the data sheets of the GPUs that an engine
+//! is built for.
+//!
+//! Fields of RUN_ARGS that tune the engine, the servers and the clients: places in the manifest of a system.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use base::diag::{did_you_mean, nearest};
 use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::stage_entry::{BUILD_FIELD, RUNTIME_FIELD};
+use crate::command_line::{RunSetting, TranslationBuilder};
+use base::diag::{did_you_mean, nearest};
+use triton::repository::RUNTIME_FLAGS;
 
 /// The table.
 #[derive(Deserialize)]
@@ -192,6 +202,204 @@ impl HarnessValue {
     }
 }
 
+/// The name of a file of `manifests/gpus`, and its text.
+macro_rules! sheet {
+    ($file:literal) => {
+        ($file, include_str!(concat!("../../../manifests/gpus/", $file)))
+    };
+}
+
+/// Part of a system's name, and the file with the numbers of its GPU, which only the simulator calculates with. Longer
+/// names stand before those that they contain.
+const DATA_SHEETS: [(&str, (&str, &str)); 13] = [
+    ("RTX-PRO-6000", sheet!("rtx-pro-6000-96gb.yaml")),
+    ("GB300", sheet!("gb300-288gb.yaml")),
+    ("GB200", sheet!("gb200-186gb.yaml")),
+    ("GH200-144GB", sheet!("gh200-144gb.yaml")),
+    ("GH200", sheet!("gh200-96gb.yaml")),
+    ("B300", sheet!("b300-sxm-270gb.yaml")),
+    ("B200", sheet!("b200-sxm-180gb.yaml")),
+    ("H200-NVL", sheet!("h200-nvl-141gb.yaml")),
+    ("H200", sheet!("h200-sxm-141gb.yaml")),
+    ("H100-NVL", sheet!("h100-nvl-94gb.yaml")),
+    ("H100NVL", sheet!("h100-nvl-94gb.yaml")),
+    ("H100", sheet!("h100-sxm-80gb.yaml")),
+    ("L40S", sheet!("l40s-48gb.yaml")),
+];
+
+/// A file of `manifests/gpus`.
+#[derive(Deserialize)]
+struct GpuFile {
+    #[serde(default)]
+    include: Vec<String>,
+    vars: GpuVars,
+}
+
+#[derive(Deserialize)]
+struct GpuVars {
+    gpu: Map<String, Value>,
+}
+
+/// `engine.system` of a system's name; none where the GPU or the number is not in it.
+pub(super) fn machine(system: &str) -> Option<Value> {
+    let name = system.to_uppercase().replace('_', "-");
+    let (_, (_, text)) = DATA_SHEETS.into_iter().find(|(part, _)| name.contains(part))?;
+    let digits = name.rsplit('X').next().filter(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()));
+    let gpus: u32 = digits.and_then(|n| n.parse().ok()).filter(|n| *n > 0)?;
+    let mut machine = Map::from_iter([("name".to_owned(), json!(system)), ("gpus".to_owned(), json!(gpus))]);
+    machine.extend(numbers(text).into_iter().filter(|(key, _)| key != "name"));
+    Some(Value::Object(machine))
+}
+
+/// `vars.gpu` of a file of `manifests/gpus` and of those that it includes.
+fn numbers(text: &str) -> Map<String, Value> {
+    let file: GpuFile = serde_yaml::from_str(text).expect("a shipped file is well-formed; a test reads them all");
+    let sheets = DATA_SHEETS.into_iter().filter(|(_, (name, _))| file.include.iter().any(|base| base == name));
+    let mut gpu = sheets.map(|(_, (_, base))| numbers(base)).next().unwrap_or_default();
+    merge(&mut gpu, file.vars.gpu);
+    gpu
+}
+
+fn merge(base: &mut Map<String, Value>, over: Map<String, Value>) {
+    for (key, value) in over {
+        match (base.get_mut(&key), value) {
+            (Some(Value::Object(base)), Value::Object(over)) => merge(base, over),
+            (_, value) => drop(base.insert(key, value)),
+        }
+    }
+}
+
+/// GPUs that systems are named after; longer names before those that they contain.
+const GPUS: [&str; 10] = ["rtx-pro-6000", "gb300", "gb200", "gh200", "b300", "b200", "h200", "h100", "l40s", "a100"];
+
+/// Regatta's name for a system of NVIDIA's list: `H200-SXM-141GBx8` is `h200-x8`.
+pub(super) fn system_name(id: &str) -> String {
+    let lower = id.to_lowercase().replace('_', "-");
+    let count =
+        lower.rsplit('x').next().filter(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit())).unwrap_or("1");
+    gpu_name(&lower).map_or_else(|| lower.clone(), |gpu| format!("{gpu}-x{count}"))
+}
+
+/// The part of a system's name that is its GPU: `NVIDIA H100 NVL` is `h100-nvl`.
+pub fn gpu_name(text: &str) -> Option<String> {
+    let lower = text.to_lowercase();
+    let gpu = GPUS.into_iter().find(|gpu| lower.contains(gpu))?;
+    // NVL72 is a rack; NVL alone is a pair of cards.
+    let behind = |part: &str| lower.split(part).nth(1).map(|rest| rest.chars().next());
+    let is_pair = behind("nvl").is_some_and(|next| !next.is_some_and(|c| c.is_ascii_digit()));
+    let kind = if is_pair {
+        "-nvl"
+    } else if lower.contains("cts") {
+        "-cts"
+    } else {
+        ""
+    };
+    Some(format!("{gpu}{kind}"))
+}
+
+/// Set for each scenario under the same name.
+const NUMBERS: &str = "gpu_batch_size tensor_parallelism pipeline_parallelism triton_num_servers \
+    triton_num_frontends_per_model triton_num_clients_per_frontend";
+const FLAGS: [&str; 3] = ["trtllm_build_flags", "trtllm_checkpoint_flags", "trtllm_runtime_flags"];
+/// Fields of v4.1, and the flags that they became.
+const FLAGS_OF_V4_1: [(&str, &str); 2] = [(RUNTIME_FIELD, "trtllm_runtime_flags"), (BUILD_FIELD, "trtllm_build_flags")];
+
+/// One value that a field sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TuningField {
+    /// Below `tuning.<scenario>`, or from the top where it begins with a dot.
+    place: String,
+    value: String,
+    /// The argument that it is from.
+    argument: String,
+    /// A flag that config.pbtxt has no place for.
+    is_unknown: bool,
+}
+
+/// Why the value of a field is invalid.
+#[derive(Debug)]
+pub(super) struct TuningFieldError(pub String);
+
+/// All names of such fields.
+pub(super) fn names() -> impl Iterator<Item = &'static str> + Clone {
+    NUMBERS.split(' ').chain(FLAGS).chain(FLAGS_OF_V4_1.map(|(field, _)| field)).chain(["precision"])
+}
+
+/// What a field sets, or why its value is invalid. `None` if it is not a tuning field.
+pub(super) fn read(name: &str, value: &str, word: &str) -> Option<Result<Vec<TuningField>, TuningFieldError>> {
+    let field = |place: String, value: &str| TuningField {
+        place,
+        value: yaml(value),
+        argument: word.to_owned(),
+        is_unknown: false,
+    };
+    if NUMBERS.split(' ').any(|number| number == name) {
+        // `gpu_batch_size` may have the benchmark in front: `llama2-70b:2048`.
+        let number = value.rsplit(':').next().unwrap_or(value);
+        if number.parse::<u64>().is_err() {
+            return Some(Err(TuningFieldError(format!("`{number}` is not a whole number"))));
+        }
+        return Some(Ok(vec![field(name.to_owned(), number)]));
+    }
+    if name == "precision" {
+        return Some(Ok(vec![field(".vars.precision".to_owned(), value)]));
+    }
+    if let Some((flag, flags)) = FLAGS_OF_V4_1.iter().find(|(flag, _)| *flag == name) {
+        return read(flags, &format!("{flag}:{value}"), word);
+    }
+    let kind = FLAGS.contains(&name).then(|| name.trim_start_matches("trtllm_"))?;
+    let mut fields = Vec::new();
+    for pair in value.split(',').filter(|pair| !pair.is_empty()) {
+        let Some((flag, value)) = pair.split_once(':') else {
+            return Some(Err(TuningFieldError(format!("`{pair}` is not KEY:VALUE; commas separate the pairs"))));
+        };
+        let place = match (kind, flag) {
+            ("build_flags", "max_batch_size") => "gpu_batch_size".to_owned(),
+            ("build_flags", "tensor_parallelism" | "pipeline_parallelism") | ("checkpoint_flags", "kv_cache_dtype") => {
+                flag.to_owned()
+            }
+            ("checkpoint_flags", _) => format!(".workload.checkpoint_flags.{flag}"),
+            _ => format!("{kind}.{flag}"),
+        };
+        let is_unknown = kind == "runtime_flags" && !RUNTIME_FLAGS.contains(&flag);
+        fields.push(TuningField { is_unknown, ..field(place, value) });
+    }
+    Some(Ok(fields))
+}
+
+/// `True` of Python is `true`.
+fn yaml(value: &str) -> String {
+    match value {
+        "True" => "true".to_owned(),
+        "False" => "false".to_owned(),
+        "None" => "null".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+impl TuningField {
+    /// The values to set, one for each scenario where it has one for each.
+    pub fn settings(&self, scenarios: &[String], builder: &mut TranslationBuilder) -> Vec<RunSetting> {
+        if self.is_unknown {
+            let flag = self.place.rsplit('.').next().unwrap_or_default();
+            let near = nearest(flag, RUNTIME_FLAGS.iter().copied());
+            let near = near.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+            builder.push_untranslated(
+                format!("{} of {}", flag, self.argument),
+                format!("no config.pbtxt has a place for it{near}"),
+            );
+            return Vec::new();
+        }
+        if let Some(place) = self.place.strip_prefix('.') {
+            return vec![RunSetting::new(place, &self.value, &self.argument)];
+        }
+        let settings = scenarios
+            .iter()
+            .map(|scenario| RunSetting::new(&format!("tuning.{scenario}.{}", self.place), &self.value, &self.argument));
+        settings.collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,5 +426,101 @@ mod tests {
         for field in &TABLE.field {
             assert!(field.is_of_line() || field.reason_in_config().is_some(), "{:?}", field.names);
         }
+    }
+
+    #[test]
+    fn systems_are_known_by_their_names() {
+        let gpus = |system: &str| {
+            machine(system).map(|machine| (machine["gpus"].as_u64().unwrap(), machine["memory_gb"].as_f64().unwrap()))
+        };
+        assert_eq!(gpus("H200-SXM-141GBx8"), Some((8, 141.0)));
+        assert_eq!(gpus("GB200-NVL72_GB200-186GB_aarch64x4"), Some((4, 186.0)));
+        assert_eq!(gpus("GH200_144GB_ARMx2"), Some((2, 144.0)));
+        assert_eq!(gpus("GH200-GraceHopper-Superchip_GH200-96GB_aarch64x1"), Some((1, 96.0)));
+        assert_eq!(gpus("XE9680L_H200_SXM_141GBX8"), Some((8, 141.0)));
+        assert_eq!(gpus("HPE_PROLIANT_DL380A_RTX_PRO_6000_PCIE_96GBx8"), Some((8, 96.0)));
+        assert_eq!((gpus("TPUx8"), gpus("H100")), (None, None));
+    }
+
+    #[test]
+    fn every_gpu_has_its_numbers() {
+        for (part, (_, text)) in DATA_SHEETS {
+            let gpu = numbers(text);
+            for number in ["memory_gb", "bandwidth_gbs", "link_gbs", "tflops_16bit"] {
+                assert!(gpu[number].as_f64().is_some_and(|number| number > 0.0), "{part}: {number}");
+            }
+        }
+    }
+
+    #[test]
+    fn systems_have_short_names() {
+        for (id, name) in [
+            ("H200-SXM-141GBx8", "h200-x8"),
+            ("H200-SXM-141GB-CTSx8", "h200-cts-x8"),
+            ("H100-NVL-94GBx4", "h100-nvl-x4"),
+            ("B200-SXM-180GBx8", "b200-x8"),
+            ("GB200-NVL72_GB200-186GB_aarch64x4", "gb200-x4"),
+            ("GH200-144GB_aarch64x1", "gh200-x1"),
+            ("XE9680L_H200_SXM_141GBX8", "h200-x8"),
+            ("C845A_L40Sx8", "l40s-x8"),
+            ("HPE_PROLIANT_DL380A_RTX_PRO_6000_PCIE_96GBx8", "rtx-pro-6000-x8"),
+            ("mine", "mine"),
+        ] {
+            assert_eq!(system_name(id), name);
+        }
+    }
+
+    #[test]
+    fn gpus_are_known_by_the_names_that_nvidia_smi_prints() {
+        for (text, gpu) in [
+            ("NVIDIA H100 80GB HBM3", Some("h100")),
+            ("NVIDIA H100 NVL", Some("h100-nvl")),
+            ("NVIDIA H200", Some("h200")),
+            ("NVIDIA GH200 480GB", Some("gh200")),
+            ("NVIDIA GB200", Some("gb200")),
+            ("NVIDIA L40S", Some("l40s")),
+            ("NVIDIA GeForce RTX 4090", None),
+        ] {
+            assert_eq!(gpu_name(text).as_deref(), gpu, "{text}");
+        }
+    }
+
+    fn places(name: &str, value: &str) -> Result<Vec<String>, TuningFieldError> {
+        let fields = read(name, value, "x").expect("a tuning field")?;
+        let mut builder = TranslationBuilder::default();
+        let scenarios = ["server".to_owned()];
+        Ok(fields
+            .iter()
+            .flat_map(|field| field.settings(&scenarios, &mut builder))
+            .map(|setting| format!("{}={}", setting.names.last().expect("a name"), setting.value))
+            .collect())
+    }
+
+    #[test]
+    fn flags_of_the_engine_and_of_the_servers_have_places() {
+        let joined = |name: &str, value: &str| places(name, value).unwrap().join(" ");
+        assert_eq!(joined("gpu_batch_size", "llama2-70b:2048"), "tuning.server.gpu_batch_size=2048");
+        assert_eq!(joined("triton_num_servers", "8"), "tuning.server.triton_num_servers=8");
+        assert_eq!(
+            joined("trtllm_build_flags", "max_num_tokens:1536,tensor_parallelism:2,use_fused_mlp:enable"),
+            "tuning.server.build_flags.max_num_tokens=1536 tuning.server.tensor_parallelism=2 \
+            tuning.server.build_flags.use_fused_mlp=enable"
+        );
+        assert_eq!(
+            joined("trtllm_checkpoint_flags", "kv_cache_dtype:fp8,effective_bits:8"),
+            "tuning.server.kv_cache_dtype=fp8 workload.checkpoint_flags.effective_bits=8"
+        );
+        assert_eq!(
+            joined("trtllm_runtime_flags", "enable_chunked_context:True,cuda_graph_batch_sizes:1"),
+            "tuning.server.runtime_flags.enable_chunked_context=true"
+        );
+        assert_eq!(joined("precision", "fp4"), "vars.precision=fp4");
+        assert_eq!(
+            joined("kvcache_free_gpu_mem_frac", "0.97"),
+            "tuning.server.runtime_flags.kvcache_free_gpu_mem_frac=0.97"
+        );
+        assert!(places("trtllm_build_flags", "max_num_tokens").unwrap_err().0.contains("KEY:VALUE"));
+        assert!(places("triton_num_servers", "all").unwrap_err().0.contains("not a whole number"));
+        assert!(read("log_dir", "x", "x").is_none());
     }
 }

@@ -5,12 +5,9 @@
 mod config;
 mod config_file;
 mod harness_table;
-mod make_targets;
 pub(super) mod run_args;
 mod stage_entry;
-mod systems;
-mod tuning_fields;
 
 pub use config::read_config;
-pub use make_targets::FLAG_VARIABLES;
-pub use systems::gpu_name;
+pub use harness_table::gpu_name;
+pub use run_args::FLAG_VARIABLES;

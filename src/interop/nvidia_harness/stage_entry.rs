@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::config_file::{ConfigSetting, ConfigValue};
-use super::harness_table::ConfigField;
-use super::systems::machine;
+use super::harness_table::{ConfigField, machine};
 use crate::command_line::TranslationBuilder;
 use base::diag::nearest;
 use triton::repository::RUNTIME_FLAGS;

@@ -1,11 +1,8 @@
 //! Which of SGLang's programs a line is, and its server: `python3 -m sglang.launch_server` and `sglang serve`.
 
-pub(super) mod bench_one_batch_server;
 pub(super) mod bench_serving;
 
-use std::sync::LazyLock;
-
-use crate::command_line::{Env, ToolTable, Translation, TranslationBuilder, TranslationError, idle_command};
+use crate::command_line::{Env, Translation, TranslationBuilder, TranslationError, idle_command, tool_table};
 use crate::command_server::ServerProgram;
 
 /// `sglang serve …`
@@ -22,13 +19,12 @@ pub(crate) fn module(module: &str, env: &Env, words: &[String]) -> Result<Transl
     match module {
         "sglang.launch_server" => serve(&["python3", "-m", module], env, words),
         "sglang.bench_serving" | "sglang.benchmark.serving" => bench_serving::translate(env, words),
-        "sglang.bench_one_batch_server" => bench_one_batch_server::translate(env, words),
+        "sglang.bench_one_batch_server" => bench_serving::translate_one_batch(env, words),
         _ => idle_command(module, "sglang.*"),
     }
 }
 
-pub(crate) static TABLE: LazyLock<ToolTable> =
-    LazyLock::new(|| ToolTable::new(&[include_str!("../tools/sglang-launch-server.toml")], &[]));
+tool_table!(TABLE, ["sglang-launch-server"], []);
 
 /// `start` is the program and what stands in front of its arguments.
 pub(super) fn serve(start: &[&str], env: &Env, words: &[String]) -> Result<Translation, TranslationError> {

@@ -14,7 +14,7 @@ use crate::command_line::{
 };
 use crate::nvidia_harness::run_args;
 use crate::tensorrt_llm::{convert_checkpoint, prepare_dataset, trtllm_build};
-use crate::triton_backend::{benchmarks, fill_template, grpc_clients, launch_triton_server, tritonserver};
+use crate::triton_backend::{benchmarks, fill_template, tritonserver};
 use crate::{
     aiperf, chat_benchmarks, command_server, curl, docker, genai_perf, git_clone_command, guidellm, inference_perf,
     llmb_run, nvidia_smi, perf_analyzer, sglang, slurm, triton_cli, trtllm_bench, trtllm_serve, vllm,
@@ -145,7 +145,7 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
         around.insert(0, surroundings.before.clone());
     }
     let mut translation = match (*name, arguments.first().map(String::as_str)) {
-        ("launch_triton_server.py", _) => launch_triton_server::translate(env, arguments)?,
+        ("launch_triton_server.py", _) => tritonserver::translate_launch_script(env, arguments)?,
         ("prepare_dataset.py", _) => {
             prepare_dataset(&surroundings.path(path), arguments, surroundings.written_to.as_deref())?
         }
@@ -238,8 +238,8 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
         ("benchmark_core_model.py", _) => benchmarks::benchmark_core_model(arguments),
         ("end_to_end_test.py", _) => benchmarks::end_to_end_test(arguments),
         ("fill_template.py", _) => fill_template::translate(arguments),
-        ("inflight_batcher_llm_client.py", _) => grpc_clients::inflight_batcher_llm_client(arguments),
-        ("end_to_end_grpc_client.py", _) => grpc_clients::end_to_end_grpc_client(arguments),
+        ("inflight_batcher_llm_client.py", _) => benchmarks::inflight_batcher_llm_client(arguments),
+        ("end_to_end_grpc_client.py", _) => benchmarks::end_to_end_grpc_client(arguments),
         ("triton", _) => triton_cli::translate(arguments),
         ("curl", _) => curl::translate(arguments),
         ("nvidia-smi", _) => nvidia_smi::translate(arguments),

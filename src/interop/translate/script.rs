@@ -1,11 +1,9 @@
 //! A text of several commands → one translation: its stages become one manifest, in which what one command wrote is
 //! what the next one reads. It is read from the top, nothing of it is run; loops and conditions are not followed.
 
-mod called;
 mod joined;
 #[cfg(test)]
 mod tests;
-mod written_files;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,8 +22,8 @@ use crate::nvidia_smi;
 use crate::slurm::{directives, job_options};
 use crate::triton_backend::fill_template::{self, FilledFile};
 
-pub(super) use called::called_script;
-use written_files::{WrittenFile, plain};
+pub(super) use joined::called_script;
+use joined::{WrittenFile, plain};
 
 const TOOL: &str = "a script";
 /// The limit of commands in one text; documentation pages stay far below it.

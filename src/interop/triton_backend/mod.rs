@@ -2,6 +2,4 @@
 
 pub(super) mod benchmarks;
 pub(super) mod fill_template;
-pub(super) mod grpc_clients;
-pub(super) mod launch_triton_server;
 pub(super) mod tritonserver;

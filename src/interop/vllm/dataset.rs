@@ -5,9 +5,6 @@ use serde_json::json;
 use crate::command_line::{GivenOption, NoMeaning, OptionRow, ParsedLine, SHAREGPT_FILE, TranslatedLoad, share};
 use base::spec::Quantity;
 
-/// The options of all data sets.
-pub(super) const FILE: &str = include_str!("../tools/vllm-data-sets.toml");
-
 /// What `--random-range-ratio` is to a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RangeRatio {

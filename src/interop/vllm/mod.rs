@@ -2,13 +2,10 @@
 
 pub(super) mod bench_serve;
 mod dataset;
-pub(super) mod in_process;
 pub(super) mod sweep;
 
-use std::sync::LazyLock;
-
 use crate::command_line::{
-    Env, ToolTable, TranslateInner, Translation, TranslationBuilder, TranslationError, idle_command,
+    Env, TranslateInner, Translation, TranslationBuilder, TranslationError, idle_command, tool_table,
 };
 use crate::command_server::ServerProgram;
 
@@ -23,8 +20,8 @@ pub(crate) fn translate(
     match (command, second) {
         ("serve", _) => serve(&["vllm", "serve"], env, rest),
         ("bench", "serve") => bench_serve::translate(&bench_serve::VLLM, env, &rest[1..]),
-        ("bench", "throughput") => in_process::throughput(env, &rest[1..]),
-        ("bench", "latency") => in_process::latency(env, &rest[1..]),
+        ("bench", "throughput") => bench_serve::throughput(env, &rest[1..]),
+        ("bench", "latency") => bench_serve::latency(env, &rest[1..]),
         ("bench", "sweep") => sweep::translate(&rest[1..], inner),
         ("bench", other) => idle_command(&format!("vllm bench {other}"), "vllm bench *"),
         (other, _) => idle_command(&format!("vllm {other}"), "vllm *"),
@@ -41,8 +38,7 @@ pub(crate) fn benchmark_serving(path: &str, env: &Env, words: &[String]) -> Resu
     bench_serve::translate(bench_serve::named(path, words), env, words)
 }
 
-pub(crate) static TABLE: LazyLock<ToolTable> =
-    LazyLock::new(|| ToolTable::new(&[include_str!("../tools/vllm-serve.toml")], &[]));
+tool_table!(TABLE, ["vllm-serve"], []);
 
 pub(super) static SERVE: ServerProgram = ServerProgram { table: &TABLE, is_typed: true };
 

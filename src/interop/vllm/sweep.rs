@@ -2,11 +2,10 @@
 //! `serve_workload`, a sweep from one request at a time to all at once.
 
 use std::path::Path;
-use std::sync::LazyLock;
 
 use crate::command_line::{
-    ParsedLine, ScriptBench, ToolTable, TranslateInner, TranslatedBench, TranslatedScript, Translation,
-    TranslationBuilder, TranslationError, TranslationKind,
+    ParsedLine, ScriptBench, TranslateInner, TranslatedBench, TranslatedScript, Translation, TranslationBuilder,
+    TranslationError, TranslationKind, tool_table,
 };
 use base::files::read_text;
 use serde_json::{Map, Value};
@@ -18,8 +17,7 @@ const SERVER: &str = "server";
 /// More servers or benchmarks than these are no page's.
 const MOST: usize = 500;
 
-pub(crate) static TABLE: LazyLock<ToolTable> =
-    LazyLock::new(|| ToolTable::new(&[include_str!("../tools/vllm-bench-sweep.toml")], &[]));
+tool_table!(TABLE, ["vllm-bench-sweep"], []);
 
 /// The lines behind its two options, once for each pair of combinations.
 pub(super) fn translate(words: &[String], inner: TranslateInner<'_>) -> Result<Translation, TranslationError> {

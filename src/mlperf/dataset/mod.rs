@@ -8,9 +8,7 @@
 //!
 //! Rows go through one at a time. Pickle is refused with the command that converts it: reading one runs what is in it.
 
-mod dataset_file;
 mod error;
-mod json;
 #[cfg(feature = "parquet")]
 mod parquet;
 #[cfg(not(feature = "parquet"))]
@@ -20,8 +18,8 @@ mod row;
 mod synthetic;
 mod write;
 
-pub use dataset_file::{DATASET_FILE, DatasetFile, DatasetFormat, LengthSpread, SAMPLES_FILE, SyntheticSpec};
 pub use error::{ColumnError, DatasetError, NpyRowsError, ParquetFileError, SampleFileError};
+pub use row::{DATASET_FILE, DatasetFile, DatasetFormat, LengthSpread, SAMPLES_FILE, SyntheticSpec};
 pub(crate) use synthetic::synthetic_text;
 pub use synthetic::{LengthDistribution, assumed_lengths};
 pub use write::{DatasetRequest, make, read};

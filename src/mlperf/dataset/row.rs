@@ -1,7 +1,20 @@
 //! One sample on its way.
+//!
+//! `dataset.json`: what a prepared data set is, and where it is from.
+//!
+//! JSON: an array of records, or a record a line. One record in memory at a time.
 
-use super::error::ColumnError;
+use std::cell::Cell;
+use std::io::BufRead;
+use std::path::Path;
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+
+use super::error::{ColumnError, SampleFileError};
+use crate::DatasetRecord;
 use crate::accuracy::ScoringMethod;
+use base::files::open_text;
 
 /// One row of a data set, as it was found.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -101,5 +114,160 @@ impl Columns {
     /// All names, for messages and for the conversion command.
     pub fn texts(&self) -> Vec<&'static str> {
         [self.reference, self.task, self.id].concat()
+    }
+}
+
+/// The file that holds a [`DatasetFile`], of which a [`DatasetRecord`] is a part.
+pub const DATASET_FILE: &str = "dataset.json";
+/// The samples, one a line: `{"input_ids": […], "reference": "…", "task": "…", "id": "…"}`, in the order of the QSL.
+pub const SAMPLES_FILE: &str = "dataset.jsonl";
+
+#[base::omit_empty]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DatasetFile {
+    #[serde(flatten)]
+    pub record: DatasetRecord,
+    pub round: String,
+    pub form: DatasetFormat,
+    /// Name of the file or folder that it was read from.
+    pub from: Option<String>,
+    /// Tokens of a sample's input.
+    pub input_tokens: LengthSpread,
+    /// Samples that answers can be compared with.
+    pub references: u64,
+    /// How it was made up.
+    pub made: Option<SyntheticSpec>,
+}
+
+/// The form that a data set came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DatasetFormat {
+    Parquet,
+    Json,
+    /// A folder of NumPy arrays.
+    Npy,
+    MadeUp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LengthSpread {
+    pub min: u64,
+    pub mean: f64,
+    pub max: u64,
+}
+
+/// A made-up data set: the same values make the same bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SyntheticSpec {
+    pub seed: u64,
+    pub input_tokens: super::LengthDistribution,
+    pub reference_words: super::LengthDistribution,
+}
+
+/// Gives each record to `sink`. Err: what is wrong, with line and column.
+pub fn read(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), SampleFileError> {
+    let unreadable = |source| SampleFileError::Io { path: file.to_owned(), source };
+    let mut text = open_text(file).map_err(unreadable)?;
+    // Lines of blanks may come first; a record is in the first piece.
+    let begin = text.fill_buf().map_err(unreadable)?.trim_ascii_start().first().copied();
+    let Some(begin) = begin else { return Err(SampleFileError::Empty { path: file.to_owned() }) };
+    let mut json = serde_json::Deserializer::from_reader(text);
+    let fault = Cell::new(None);
+    let record = Record { columns, fault: &fault };
+    let read = if begin == b'[' {
+        Records { record, sink }.deserialize(&mut json).and_then(|()| json.end())
+    } else {
+        // A record a line: an end where the next would begin is the end.
+        loop {
+            match record.deserialize(&mut json) {
+                Ok(row) => sink(row),
+                Err(error) if error.is_eof() && error.to_string().starts_with("EOF while parsing a value") => {
+                    break Ok(());
+                }
+                Err(error) => break Err(error),
+            }
+        }
+    };
+    read.map_err(|source| SampleFileError::Json { path: file.to_owned(), source, column: fault.take() })
+}
+
+struct Records<'a, 's> {
+    record: Record<'a>,
+    sink: &'a mut RowSink<'s>,
+}
+
+impl<'de> DeserializeSeed<'de> for Records<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Records<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an array of records")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut records: A) -> Result<(), A::Error> {
+        while let Some(row) = records.next_element_seed(self.record)? {
+            (self.sink)(row);
+        }
+        Ok(())
+    }
+}
+
+/// Reads one record. serde passes errors on as texts only: `fault` keeps that of a column as it is.
+#[derive(Clone, Copy)]
+struct Record<'a> {
+    columns: &'a Columns,
+    fault: &'a Cell<Option<ColumnError>>,
+}
+
+impl Record<'_> {
+    fn wrong<E: serde::de::Error>(&self, error: ColumnError) -> E {
+        let serde_error = E::custom(&error);
+        self.fault.set(Some(error));
+        serde_error
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Record<'_> {
+    type Value = DatasetRow;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<DatasetRow, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Record<'_> {
+    type Value = DatasetRow;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a record")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut record: A) -> Result<DatasetRow, A::Error> {
+        let mut row = DatasetRow::default();
+        while let Some(name) = record.next_key::<String>()? {
+            if self.columns.slot(&name).is_none() {
+                record.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let value = match record.next_value::<serde_json::Value>()? {
+                serde_json::Value::Null => RowValue::Nothing,
+                serde_json::Value::String(text) => RowValue::Text(text),
+                serde_json::Value::Array(items) => {
+                    let ids: Option<Vec<i64>> = items.iter().map(serde_json::Value::as_i64).collect();
+                    RowValue::Ids(ids.ok_or_else(|| self.wrong(ColumnError::NotIds(name.clone())))?)
+                }
+                other => RowValue::Text(other.to_string()),
+            };
+            row.take(self.columns, &name, value).map_err(|error| self.wrong(error))?;
+        }
+        Ok(row)
     }
 }

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::dataset_file::{DATASET_FILE, DatasetFile, DatasetFormat, LengthSpread, SAMPLES_FILE, SyntheticSpec};
 use super::error::{DatasetError, NpyRowsError, SampleFileError};
-use super::row::{Columns, DatasetRow, RowSink};
+use super::row::{
+    Columns, DATASET_FILE, DatasetFile, DatasetFormat, DatasetRow, LengthSpread, RowSink, SAMPLES_FILE, SyntheticSpec,
+};
 use super::synthetic::DatasetShape;
-use super::{json, parquet};
+use super::{parquet, row};
 use crate::DatasetRecord;
 use crate::accuracy::ScoringMethod;
 use base::files::{Sha256Of, sha256_of_file};
@@ -36,7 +37,7 @@ pub fn read(wanted: &DatasetRequest<'_>, from: &Path) -> Result<DatasetFile, Dat
     let read = match form {
         DatasetFormat::Parquet => parquet::read(from, &columns, &mut sink),
         DatasetFormat::Npy => read_npy(from, &mut sink),
-        DatasetFormat::Json | DatasetFormat::MadeUp => json::read(from, &columns, &mut sink),
+        DatasetFormat::Json | DatasetFormat::MadeUp => row::read(from, &columns, &mut sink),
     };
     read?;
     let (samples, references, input_tokens, _) = writer.end(&columns)?;

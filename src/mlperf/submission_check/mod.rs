@@ -27,7 +27,7 @@ use std::path::Path;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
-use super::endpoints::{NOT_SUPPORTED, endpoints_result, is_endpoints_result};
+use super::layout::{NOT_SUPPORTED, endpoints_result, is_endpoints_result};
 use super::test_record::is_simulated;
 use super::{PackageProvenance, SubmissionLayout, TestRecord};
 use crate::layout::scenario_titled;

@@ -335,33 +335,22 @@ pub struct Data {
 
 impl Data {
     /// The files with the keys that name them: those of prompts first.
-    pub fn files(&self) -> impl Iterator<Item = (&'static str, &str)> {
+    pub fn inputs(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let Self { jsonl, sharegpt, mooncake, input_ids, plan, lengths, output_lengths, .. } = self;
         let files = [
-            ("jsonl", jsonl),
-            ("sharegpt", sharegpt),
-            ("mooncake", mooncake),
-            ("input_ids", input_ids),
-            ("plan", plan),
-            ("lengths", lengths),
-            ("output_lengths", output_lengths),
+            ("bench.data.jsonl", jsonl),
+            ("bench.data.sharegpt", sharegpt),
+            ("bench.data.mooncake", mooncake),
+            ("bench.data.input_ids", input_ids),
+            ("bench.data.plan", plan),
+            ("bench.data.lengths", lengths),
+            ("bench.data.output_lengths", output_lengths),
         ];
         files.into_iter().filter_map(|(key, file)| Some((key, file.as_deref()?)))
     }
 
-    /// Like `files`, with the whole key.
-    pub fn inputs(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        self.files().map(|(key, file)| {
-            let key = match key {
-                "jsonl" => "bench.data.jsonl",
-                "sharegpt" => "bench.data.sharegpt",
-                "mooncake" => "bench.data.mooncake",
-                "input_ids" => "bench.data.input_ids",
-                "plan" => "bench.data.plan",
-                "lengths" => "bench.data.lengths",
-                _ => "bench.data.output_lengths",
-            };
-            (key, file)
-        })
+    /// Like `inputs`, with the key below `data`.
+    pub fn files(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.inputs().map(|(key, file)| (key.trim_start_matches("bench.data."), file))
     }
 }

@@ -19,7 +19,6 @@ pub(crate) mod serve;
 pub(crate) mod shell;
 pub(crate) mod stage;
 pub(crate) mod template;
-pub(crate) mod tritonserver;
 pub(crate) mod trtllm_bench;
 pub(crate) mod weights;
 
@@ -51,7 +50,6 @@ macro_rules! defaults {
 defaults! {
     yes: bool = true;
     one: u32 = 1;
-    tritonserver: String = "tritonserver".to_owned();
     trtllm_serve: String = "trtllm-serve".to_owned();
     pytorch: String = "pytorch".to_owned();
     everywhere: String = "0.0.0.0".to_owned();
@@ -62,7 +60,6 @@ defaults! {
     llmapi_launcher: Vec<String> = vec!["trtllm-llmapi-launch".to_owned()];
     trtllm_bench_name: String = "trtllm-bench".to_owned();
     unity: f64 = 1.0;
-    detect: String = "detect".to_owned();
     python3: String = "python3".to_owned();
     gxx: String = "g++".to_owned();
     by_output_tokens: Vec<String> = vec!["output_tokens".to_owned()];

@@ -7,8 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::serve::ReadyWhen;
-use base::spec::{LONGEST_LENGTH, MOST_PARTS, MOST_USERS};
+use base::spec::{LONGEST_LENGTH, MOST_PARTS, MOST_USERS, ReadyWhen};
 
 /// `trtllm-serve`, once for each copy of the model: its GPUs are shared evenly, tp × pp for each. Served over HTTP:
 /// `protocol: openai-completions` or `openai-chat`.
@@ -182,28 +181,10 @@ pub struct Vllm {
 }
 
 impl Vllm {
-    /// Options that have a key of their own here: option → key.
-    pub const OWN: [(&'static str, &'static str); 19] = [
-        ("model", "model"),
-        ("tokenizer", "tokenizer"),
-        ("served-model-name", "served_model_name"),
-        ("dtype", "dtype"),
-        ("quantization", "quantization"),
-        ("load-format", "load_format"),
-        ("tensor-parallel-size", "tensor_parallel_size"),
-        ("pipeline-parallel-size", "pipeline_parallel_size"),
-        ("data-parallel-size", "data_parallel_size"),
-        ("max-model-len", "max_model_len"),
-        ("max-num-seqs", "max_num_seqs"),
-        ("max-num-batched-tokens", "max_num_batched_tokens"),
-        ("gpu-memory-utilization", "gpu_memory_utilization"),
-        ("kv-cache-dtype", "kv_cache_dtype"),
-        ("enforce-eager", "enforce_eager"),
-        ("enable-prefix-caching", "enable_prefix_caching"),
-        ("enable-chunked-prefill", "enable_chunked_prefill"),
-        ("port", "port"),
-        ("host", "host"),
-    ];
+    /// Keys that are called like the options of vLLM which they set, in the order of a command line.
+    pub const OWN: &'static str = "tokenizer served_model_name dtype quantization load_format tensor_parallel_size \
+        pipeline_parallel_size data_parallel_size max_model_len max_num_seqs max_num_batched_tokens \
+        gpu_memory_utilization kv_cache_dtype enforce_eager enable_prefix_caching enable_chunked_prefill";
 
     /// A number that is given, by its key or among the options.
     pub fn number(&self, name: &str) -> Option<f64> {

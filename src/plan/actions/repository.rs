@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::{ActionFacts, BY_THIS_PROGRAM, Check, StageChecker};
 use crate::manifest::model::Stage;
 use base::diag::{did_you_mean, nearest};
+use base::units::unquoted;
 use triton::repository::{FlagMeaning, MODELS, PARAMETERS, RUNTIME_FLAGS, meaning};
 pub use triton::repository::{Repository, RepositoryLayout};
 
@@ -59,15 +60,16 @@ pub(super) type RepositoryFacts<'a> = BTreeMap<&'static str, (&'static str, &'a 
 
 pub(super) fn repository_facts(repository: &Repository) -> RepositoryFacts<'_> {
     let mut facts = RepositoryFacts::new();
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     for (flag, value) in repository.runtime_flags.iter().filter(|(_, value)| !value.is_null()) {
         if let FlagMeaning::Parameters(list) = meaning(flag, value) {
-            facts.extend(list.into_iter().map(|(name, value)| (name, ("runtime_flags", flag.as_str(), text(&value)))));
+            facts.extend(
+                list.into_iter().map(|(name, value)| (name, ("runtime_flags", flag.as_str(), unquoted(&value)))),
+            );
         }
     }
     for (name, value) in repository.parameters.iter().filter(|(_, value)| !value.is_null()) {
         if let Some(parameter) = PARAMETERS.iter().find(|one| one.name == name) {
-            facts.insert(parameter.name, ("parameters", name.as_str(), text(value)));
+            facts.insert(parameter.name, ("parameters", name.as_str(), unquoted(value)));
         }
     }
     facts

@@ -1,18 +1,14 @@
 //! `serve:` — servers with a lifetime.
-//!
-//! When a server counts as ready.
-
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::{ActionFacts, Check, StageChecker};
-use crate::manifest::model::{ModelControl, RateLimit, Stage, TritonServer, TrtllmServe, Vllm};
+use crate::manifest::model::{ModelControl, RateLimit, ReadyWhen, Stage, TritonServer, TrtllmServe, Vllm};
 use base::diag::{Diagnostic, nearest};
 use base::event::{Endpoint, EndpointError};
-use base::spec::{Launcher, ServerMode, TimeSpan};
+use base::spec::{Launcher, ServerMode};
 
 /// Which server. Started when the first stage that needs it starts; always stopped afterwards.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -186,43 +182,6 @@ pub struct CommandServer {
     pub port: Option<u16>,
     #[serde(default)]
     pub ready: ReadyWhen,
-}
-
-/// When a server counts as ready.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ReadyWhen {
-    /// Give up after this long [default: 30m; for servers that run already 2m].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<TimeSpan>,
-    /// For `command`: `detect` takes what its port speaks, ServerReady over gRPC or `GET /v1/models` over HTTP, and
-    /// benchmarks of the stage do the same; `kserve` calls ServerReady, `port` only connects, `health` sends
-    /// `GET /health` and benchmarks use HTTP.
-    #[serde(default = "super::detect")]
-    pub by: String,
-}
-
-impl Default for ReadyWhen {
-    fn default() -> Self {
-        Self { timeout: None, by: super::detect() }
-    }
-}
-
-impl ReadyWhen {
-    /// As a server is probed whose protocol is known.
-    fn is_usual(&self) -> bool {
-        ["detect", "kserve"].contains(&&*self.by)
-    }
-
-    /// The time limit of a server that this run starts. Loading weights and building CUDA graphs is slow.
-    pub fn limit(&self) -> Duration {
-        self.timeout.as_ref().map_or(Duration::from_mins(30), TimeSpan::time)
-    }
-
-    /// That of a server that runs already: it is there, or it is not.
-    pub fn limit_attached(&self) -> Duration {
-        self.timeout.as_ref().map_or(Duration::from_mins(2), TimeSpan::time)
-    }
 }
 
 const READY_BY: [&str; 4] = ["detect", "kserve", "port", "health"];
@@ -406,7 +365,8 @@ impl StageChecker<'_> {
         }
         for name in server.options.keys() {
             let option = name.replace('_', "-");
-            if let Some((_, key)) = Vllm::OWN.iter().find(|(own, _)| *own == option) {
+            let mut keys = Vllm::OWN.split(' ').chain(["model", "port", "host"]);
+            if let Some(key) = keys.find(|key| key.replace('_', "-") == option) {
                 self.fault(&["serve", "vllm", "options", name], "has a key of its own", "not among `options`")
                     .hint(format!("write `{key}` next to `options`"));
             }
@@ -538,7 +498,7 @@ impl StageChecker<'_> {
                 .and_then(|triton| triton.node.get("options"))
                 .and_then(|options| options.node.get(name))
                 .map_or_else(|| self.node.place(&["serve", "triton", "options"]), |entry| entry.key.clone());
-            if let Some((_, key)) = TritonServer::OWN.iter().find(|(own, _)| *own == option) {
+            if let Some(key) = TritonServer::key_of_option(&option) {
                 let message = format!("`{name}` has a key of its own");
                 let fault = Diagnostic::error(message).at(place, "not among `options`");
                 self.found.push(fault.hint(format!("write `{key}` next to `options`")));
@@ -546,7 +506,7 @@ impl StageChecker<'_> {
                 let fault = Diagnostic::error("`disable-auto-complete-config` is always there".to_owned());
                 self.found.push(fault.at(place, "every config is complete").hint("remove it"));
             } else if !TritonServer::OPTIONS.split(' ').any(|known| known == option) {
-                let option_names = TritonServer::OPTIONS.split(' ').chain(TritonServer::OWN.map(|(own, _)| own));
+                let option_names = TritonServer::OPTIONS.split(' ').chain(TritonServer::own_options());
                 let hint = nearest(&option, option_names).map_or_else(
                     || format!("what only a newer server knows can be given through `args: [\"--{option}=…\"]`"),
                     |near| format!("did you mean `{near}`?"),

@@ -5,7 +5,6 @@ mod loadgen;
 mod measurement;
 mod preflight;
 mod resume;
-mod saved_run;
 mod search;
 mod series;
 mod spec;
@@ -70,7 +69,7 @@ impl Run for Bench {
             return Box::pin(series::perform_repeats(context, &spec, bench, before)).await;
         }
         let measured = Box::pin(measure(context, &spec, bench.telemetry, MeasurementPlace::default(), before)).await?;
-        let result = Box::pin(saved_run::write(&context.lease.out, Box::new(measured))).await?;
+        let result = Box::pin(resume::write(&context.lease.out, Box::new(measured))).await?;
         if context.lease.stop.is_requested() && context.lease.stop.reason().is_none() {
             return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));
         }

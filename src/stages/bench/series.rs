@@ -13,8 +13,7 @@ use std::time::Instant;
 
 use super::measurement::{MeasurementPlace, failure, headline_details, is_only_noticed, measure, task_outcome};
 use super::preflight::preflight;
-use super::resume::{self, Servers};
-use super::saved_run::{before, copy, keep};
+use super::resume::{self, Servers, before, copy, keep};
 use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind, Verdict};
 use base::spec::{Arrivals, BenchSweep, Length};

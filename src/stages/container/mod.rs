@@ -59,11 +59,11 @@ impl TaskContainer {
         let mut container = of_model(&written, &name(mark));
         if container.engine.is_detached() {
             let is_literal = lease.task.container.as_ref().is_none_or(|written| !written.image.contains('⟦'));
-            let (program, image) = (container.program().to_owned(), container.image.clone());
+            let (program, image) = (container.program().to_owned(), container.settings.image.clone());
             let images = Arc::clone(images);
             let image = tokio::task::spawn_blocking(move || find(&program, &image, is_literal, &images)).await;
             // From here on by its id: the image under the name may be replaced meanwhile.
-            container.image = image.map_err(|error| Failure::system(error.to_string()))??;
+            container.settings.image = image.map_err(|error| Failure::system(error.to_string()))??;
         }
         let state = lease.out.parent().and_then(Path::parent).unwrap_or(&lease.out).to_owned();
         Ok(Some(Self { container, is_named: written.name.is_some(), state, count: AtomicU32::new(0) }))
@@ -71,7 +71,7 @@ impl TaskContainer {
 
     /// The image's id; a file or a name where there are no ids.
     pub fn image(&self) -> &str {
-        &self.container.image
+        &self.container.settings.image
     }
 
     pub const fn is_named(&self) -> bool {
@@ -131,18 +131,9 @@ pub fn name(mark: &str) -> String {
 /// From the manifest's settings. `name` is the container's unless the manifest sets one.
 pub fn of_model(written: &model::Container, name: &str) -> ContainerSpec {
     ContainerSpec {
+        settings: written.clone(),
         engine: engine(written.engine, &written.image),
-        image: written.image.clone(),
-        program: written.program.clone(),
-        mounts: written.mounts.clone(),
-        shm_size: written.shm_size.clone(),
-        ulimits: written.ulimits.as_ref().map(|all| all.iter().map(|(name, limit)| (name.clone(), *limit)).collect()),
-        gpus: written.gpus,
-        network: written.network.clone(),
-        user: written.user.clone(),
-        env: written.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
         name: written.name.clone().unwrap_or_else(|| name.to_owned()),
-        args: written.args.clone(),
     }
 }
 
@@ -157,15 +148,16 @@ const IMAGE: &str = "image";
 /// The id of the image that a task names, if it is one of docker's or podman's: part of its key.
 pub fn image_fact(task: &Task, images: &Images) -> Option<(String, String)> {
     let container = with_image_id(task)?;
-    let id = images.first_seen(container.program(), &container.image);
+    let id = images.first_seen(container.program(), &container.settings.image);
     Some((IMAGE.to_owned(), id.unwrap_or_else(|| "not on this machine".to_owned())))
 }
 
 /// Where only a program of the manifest's own knows the image: a plan starts none.
 pub fn open_image(task: &Task) -> Option<OpenFact> {
     let container = with_image_id(task)?;
-    let program = container.program.as_deref().filter(|program| *program != container.engine.as_str())?;
-    let condition = format!("{} is still the same image, for which a plan does not start {program}", container.image);
+    let program = container.settings.program.as_deref().filter(|program| *program != container.engine.as_str())?;
+    let image = &container.settings.image;
+    let condition = format!("{image} is still the same image, for which a plan does not start {program}");
     Some(OpenFact { names: IMAGE.to_owned(), condition })
 }
 
@@ -176,7 +168,8 @@ fn with_image_id(task: &Task) -> Option<ContainerSpec> {
         return None;
     }
     // An image that a stage made is in the key by that stage's output.
-    let is_looked_up = |container: &ContainerSpec| container.engine.is_detached() && !container.image.contains('⟦');
+    let is_looked_up =
+        |container: &ContainerSpec| container.engine.is_detached() && !container.settings.image.contains('⟦');
     place_of(task).filter(is_looked_up)
 }
 

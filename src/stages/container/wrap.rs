@@ -71,11 +71,11 @@ pub fn wrap_in(container: &ContainerSpec, view: &ContainerView<'_>) -> Result<Wr
         return Err(Failure::refused(message));
     }
     let mut container = container.clone();
-    if container.user.is_none() {
-        container.user = user(container.engine);
+    if container.settings.user.is_none() {
+        container.settings.user = user(container.engine);
     }
     let mut sees = ContainerAccess {
-        mounts: mounts(view, container.engine, &container.mounts)?,
+        mounts: mounts(view, container.engine, &container.settings.mounts)?,
         gpus: view.gpus.to_vec(),
         dir: Some(view.dir.display().to_string()),
         stop_after: STOP_AFTER,
@@ -92,7 +92,9 @@ pub fn wrap_in(container: &ContainerSpec, view: &ContainerView<'_>) -> Result<Wr
         }
     }
     sees.pass.extend(view.secrets.iter().filter(|name| std::env::var_os(name).is_some()).cloned());
-    if container.user.as_deref().is_some_and(|user| !user.starts_with("0:")) && is_unset("HOME", &sees, &container) {
+    if container.settings.user.as_deref().is_some_and(|user| !user.starts_with("0:"))
+        && is_unset("HOME", &sees, &container)
+    {
         // That user id is unknown inside, and it does not own `/`.
         sees.set.push(("HOME".to_owned(), "/tmp".to_owned()));
     }
@@ -167,7 +169,7 @@ fn is_runtime_variable(name: &str) -> bool {
 }
 
 fn is_unset(name: &str, sees: &ContainerAccess, container: &ContainerSpec) -> bool {
-    !sees.set.iter().any(|(known, _)| known == name) && !container.env.contains_key(name)
+    !sees.set.iter().any(|(known, _)| known == name) && !container.settings.env.contains_key(name)
 }
 
 /// Later ones win, in the order in which the names first came.

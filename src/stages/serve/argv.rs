@@ -3,17 +3,24 @@
 //!
 //! The command lines of vLLM's servers: a pure function of the manifest, so that they can be read before anything
 //! runs.
+//!
+//! Server programs with OpenAI's interfaces around one engine: `trtllm-serve`, vLLM. One process for each copy of
+//! the model, with GPUs and a port of its own; only their command lines differ.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use super::engine_copies::{EngineCopies, existing_path};
-use super::planned_server::{PlannedServer, ReadinessProbe};
+use super::launch::{HOST, check_free, free_ports};
+use super::planned_server::{PlannedServer, ReadinessProbe, ServerCommand, log_of, placed, refused};
 use crate::container::wrap;
 use crate::task_context::TaskContext;
-use base::event::{Failure, ReducedSetting};
+use base::event::{Endpoint, Failure, GpuId, ReducedSetting};
+use base::units::unquoted;
 use plan::manifest::model::{Serve, TrtllmServe, Vllm};
+use triton::SpecProblem;
+use triton::launch::LaunchWorld;
 
 /// The file that `--extra_llm_api_options` names, in the task's folder.
 const OPTIONS: &str = "extra_llm_api_options.yaml";
@@ -134,52 +141,125 @@ pub fn vllm_argv(server: &Vllm, port: &str) -> Vec<String> {
         argv.push("--model".to_owned());
     }
     argv.push(server.model.clone());
-    let mut push = |name: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            push_option(&mut argv, name, &value);
-        }
-    };
-    let text = |value: &Option<String>| value.clone().map(Value::from);
-    let parallel = |size: u32| (size > 1).then(|| size.into());
-    push("host", Some(server.host.clone().into()));
-    push("port", Some(port.into()));
-    push("tokenizer", text(&server.tokenizer));
-    push("served-model-name", text(&server.served_model_name));
-    push("dtype", text(&server.dtype));
-    push("quantization", text(&server.quantization));
-    push("load-format", text(&server.load_format));
-    push("tensor-parallel-size", parallel(server.tensor_parallel_size));
-    push("pipeline-parallel-size", parallel(server.pipeline_parallel_size));
-    push("data-parallel-size", parallel(server.data_parallel_size));
-    push("max-model-len", server.max_model_len.map(Value::from));
-    push("max-num-seqs", server.max_num_seqs.map(Value::from));
-    push("max-num-batched-tokens", server.max_num_batched_tokens.map(Value::from));
-    push("gpu-memory-utilization", server.gpu_memory_utilization.map(Value::from));
-    push("kv-cache-dtype", text(&server.kv_cache_dtype));
-    push("enforce-eager", server.enforce_eager.map(Value::from));
-    push("enable-prefix-caching", server.enable_prefix_caching.map(Value::from));
-    push("enable-chunked-prefill", server.enable_chunked_prefill.map(Value::from));
-    push("enable-logging-iteration-details", server.step_log.then(|| true.into()));
+    argv.extend(["--host", &server.host, "--port", port].map(str::to_owned));
+    let keys = serde_json::to_value(server).unwrap_or_default();
+    let is_usual = |key: &str| key.ends_with("_parallel_size") && keys[key] == 1;
+    for key in Vllm::OWN.split(' ').filter(|key| !is_usual(key)) {
+        push_option(&mut argv, key, &keys[key]);
+    }
+    if server.step_log {
+        argv.push("--enable-logging-iteration-details".to_owned());
+    }
     for (name, value) in &server.options {
-        push(&name.replace('_', "-"), Some(value.clone()));
+        push_option(&mut argv, name, value);
     }
     argv.extend(server.args.iter().cloned());
     argv
 }
 
 /// `--name value`; true and false are `--name` and `--no-name`, and null is nothing.
-fn push_option(argv: &mut Vec<String>, name: &str, value: &Value) {
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+fn push_option(argv: &mut Vec<String>, key: &str, value: &Value) {
+    let name = key.replace('_', "-");
     match value {
         Value::Null => {}
         Value::Bool(true) => argv.push(format!("--{name}")),
         Value::Bool(false) => argv.push(format!("--no-{name}")),
         Value::Array(values) => {
             argv.push(format!("--{name}"));
-            argv.extend(values.iter().map(text));
+            argv.extend(values.iter().map(unquoted));
         }
-        value => argv.extend([format!("--{name}"), text(value)]),
+        value => argv.extend([format!("--{name}"), unquoted(value)]),
     }
+}
+
+/// The copies of one model.
+pub struct EngineCopies {
+    /// GPUs of one copy, and what they are the product of: `tp × pp`.
+    pub ranks: u32,
+    pub factors: &'static str,
+    /// `None`: as many as the GPUs allow.
+    pub servers: Option<u32>,
+    /// The first one's; further ones count up.
+    pub port: Option<u16>,
+    pub probe: ReadinessProbe,
+    /// Its port has Prometheus' `/metrics`, too.
+    pub has_metrics: bool,
+    /// Files that a container must have beyond those that the arguments name.
+    pub named: Vec<PathBuf>,
+}
+
+impl EngineCopies {
+    /// The GPUs of each copy; empty ones where none are leased.
+    pub fn shares(&self, gpus: &[GpuId]) -> Result<Vec<Vec<GpuId>>, SpecProblem> {
+        let ranks = self.ranks as usize;
+        if gpus.is_empty() {
+            return Ok(vec![Vec::new(); self.servers.unwrap_or(1) as usize]);
+        }
+        let servers = self.servers.map_or_else(|| (gpus.len() / ranks).max(1), |servers| servers as usize);
+        if servers * ranks != gpus.len() {
+            let (leased, factors, needed) = (gpus.len(), self.factors, servers * ranks);
+            let message =
+                format!("{leased} GPUs are leased, and {servers} servers of {ranks} ({factors}) need {needed}");
+            return Err(SpecProblem::new(message, "change the stage's `gpus`, or `servers`"));
+        }
+        Ok(gpus.chunks(ranks).map(<[GpuId]>::to_vec).collect())
+    }
+
+    /// The servers to be. `argv` is the command line of one on a port.
+    pub fn plan(
+        &self,
+        context: &TaskContext,
+        argv: impl Fn(&str) -> Vec<String>,
+    ) -> Result<Vec<PlannedServer>, Failure> {
+        let shares = self.shares(&context.lease.gpus).map_err(|problem| refused(&[problem]))?;
+        let count = shares.len();
+        let ports = self.ports(count)?;
+        let mut planned = Vec::new();
+        for (index, (gpus, port)) in shares.into_iter().zip(ports).enumerate() {
+            let mut words = argv(&port.to_string());
+            if let Some(lowered) = &context.lease.lowered {
+                crate::task_context::out_of_memory::lower_option(&mut words, lowered);
+            }
+            let words = words.into_iter().map(OsString::from);
+            let ServerCommand { argv, wrapped, stop_target: world } =
+                placed(context, words.collect(), &gpus, &self.named)?;
+            let log = log_of(context, index, count);
+            planned.push(PlannedServer {
+                // It has one port, for everything.
+                endpoint: Some(Endpoint {
+                    host: HOST.to_owned(),
+                    grpc: port,
+                    http: Some(port),
+                    metrics: self.has_metrics.then_some(port),
+                    name: None,
+                }),
+                // Inside a container they are counted anew.
+                gpus: if wrapped.is_some() { Vec::new() } else { gpus },
+                stop_target: world.unwrap_or(LaunchWorld::Process),
+                probe: self.probe,
+                wrapped,
+                ..PlannedServer::new(format!("server {index}"), argv, log)
+            });
+        }
+        Ok(planned)
+    }
+
+    fn ports(&self, count: usize) -> Result<Vec<u16>, Failure> {
+        let Some(first) = self.port else { return free_ports(count) };
+        let too_high = || Failure::refused(format!("`port` {first}: {count} servers do not fit above it"));
+        (0..count)
+            .map(|index| {
+                let port = u16::try_from(index).ok().and_then(|index| first.checked_add(index)).ok_or_else(too_high)?;
+                check_free(port, "port").map(|()| port)
+            })
+            .collect()
+    }
+}
+
+/// A path of the manifest as a server gets it: absolute where it exists, since a server runs in the task's folder.
+pub fn existing_path(context: &TaskContext, text: &str) -> String {
+    let path = context.path(text);
+    if path.exists() { path.display().to_string() } else { text.to_owned() }
 }
 
 #[cfg(test)]
@@ -261,5 +341,33 @@ mod vllm_argv_tests {
             --gpu-memory-utilization 0.9 --kv-cache-dtype fp8 --enforce-eager --no-enable-prefix-caching \
             --enable-chunked-prefill --compilation-config {\"level\":3} --cudagraph-capture-sizes 1 2 \
             --no-async-scheduling --seed 1 --disable-log-stats");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gpus(numbers: std::ops::Range<u32>) -> Vec<GpuId> {
+        numbers.map(GpuId::Index).collect()
+    }
+
+    #[test]
+    fn every_copy_has_its_own_gpus() {
+        let copies = |servers| EngineCopies {
+            ranks: 2,
+            factors: "tp × pp",
+            servers,
+            port: None,
+            probe: ReadinessProbe::Health,
+            has_metrics: false,
+            named: Vec::new(),
+        };
+        let two = copies(None);
+        assert_eq!(two.shares(&gpus(4..8)).unwrap(), [gpus(4..6), gpus(6..8)]);
+        assert_eq!(two.shares(&[]).unwrap(), [gpus(0..0)]);
+        let wrong = two.shares(&gpus(0..3)).unwrap_err();
+        assert_eq!(wrong.message, "3 GPUs are leased, and 1 servers of 2 (tp × pp) need 2");
+        assert!(copies(Some(1)).shares(&gpus(0..4)).unwrap_err().message.contains("1 servers of 2"));
     }
 }

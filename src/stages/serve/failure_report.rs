@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::argv::option_value;
 use super::planned_server::PlannedServer;
-use super::{repository_copies, repository_models};
+use super::repository_models;
 use crate::task_context::out_of_memory::LINES_SEARCHED;
 use crate::task_context::{TaskContext, out_of_memory, signal_name};
 use base::event::{Failure, FailureKind, MemoryKind, OutOfMemory};
@@ -88,7 +88,7 @@ pub fn explain(
     let Some(found) = process::shortage(far, out_of_memory::is_killed(how)) else { return failure };
     let rule = context.lease.task.retry.as_ref().and_then(|rule| rule.lower.as_ref());
     let value = rule.and_then(|rule| match &server.repository {
-        Some(repository) => repository_copies::value(repository, &rule.setting),
+        Some(repository) => repository_models::value(repository, &rule.setting),
         None => out_of_memory::value(&server.argv, &rule.setting).or_else(|| option_value(context, &rule.setting)),
     });
     failure.out_of_memory = Some(OutOfMemory { of: found.of, value });
@@ -110,7 +110,7 @@ fn fit(repository: &Path, found: &Shortage) -> Option<Fit> {
     });
     let weights = |fit: &Fit| fit.weights.map_or(0.0, |(bytes, _)| bytes);
     let mut fit = fits.max_by(|a, b| weights(a).total_cmp(&weights(b)))?;
-    let number = |name: &str| repository_copies::value(repository, name);
+    let number = |name: &str| repository_models::value(repository, name);
     fit.max_batch_size = number("max_batch_size").or(fit.max_batch_size);
     fit.max_num_tokens = number("max_num_tokens").or(fit.max_num_tokens);
     fit.fraction = number("kv_cache_free_gpu_mem_fraction");

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indexmap::IndexMap;
-use serde_json::Value;
 use tokio::sync::watch::Receiver;
 
 use super::planned_server::PlannedServer;
@@ -20,14 +19,13 @@ use super::{stop, watch};
 use crate::container::{self, emit_removal, wrap};
 use base::event::{Endpoint, Event, ExternalResource, Failure, FailureKind, GpuId, Stop, TaskId};
 use base::files::read_bytes;
-use base::units::unquoted;
 use exec::container::ContainerSpec;
 use exec::process::{self, ProcessCommand, ProcessExit, Running, Splitter, remove_shared_memory};
 use plan::Task;
-use plan::manifest::model::{self, TritonServer};
+use plan::manifest::model::TritonServer;
 use runner::store::{ProjectLock, StateFolder};
 use triton::SpecProblem;
-use triton::launch::{BasePorts, LaunchSpec, LaunchTuning, LaunchWorld, Port, Ports, ServerSpec, place};
+use triton::launch::{BasePorts, LaunchSpec, LaunchWorld, Port, Ports, ServerSpec, place};
 
 /// What a launch needs beside the manifest's settings.
 pub struct LaunchContext<'a> {
@@ -54,26 +52,12 @@ pub fn spec(server: &TritonServer, mut servers: Vec<ServerSpec>, place: LaunchCo
             one.reads = reads(one, &named, container);
         }
     }
-    LaunchSpec {
-        servers,
-        gpus: place.gpus,
-        program: server.program.clone(),
-        words: server.words.clone(),
-        prefix: server.prefix.clone(),
-        args: server.args.clone(),
-        mode: server.mode,
-        world_size: server.world_size,
-        spawn_processes: server.spawn_processes,
-        launcher: server.launcher,
-        oversubscribe: server.oversubscribe,
-        mpi: server.mpi.clone(),
-        srun: server.srun.clone(),
-        trtllm_llmapi_launch: server.trtllm_llmapi_launch,
-        container,
-        host: server.host.clone(),
-        tuning: tuning(server, place.path),
-        stage_env: place.stage_env,
+    let mut settings = server.clone();
+    let trace_file = settings.trace.as_mut().and_then(|trace| trace.file.as_mut());
+    for file in settings.log_file.iter_mut().chain(trace_file) {
+        *file = (place.path)(file);
     }
+    LaunchSpec { settings, servers, gpus: place.gpus, container, stage_env: place.stage_env }
 }
 
 /// The paths that its options and further arguments name.
@@ -87,7 +71,7 @@ fn named_in_options(server: &TritonServer) -> Vec<PathBuf> {
 /// What the container of a server mounts beyond its repository and its engines. What is not built yet is mounted as it
 /// is named.
 fn reads(server: &ServerSpec, named: &[PathBuf], container: &ContainerSpec) -> Vec<String> {
-    let mut covered = wrap::mount_targets(&container.mounts);
+    let mut covered = wrap::mount_targets(&container.settings.mounts);
     covered.push(Path::new(&server.repository));
     covered.extend(server.models.iter().filter_map(|model| model.engine.as_deref()).map(Path::new));
     let named: Vec<PathBuf> = server.reads.iter().map(PathBuf::from).chain(named.iter().cloned()).collect();
@@ -105,78 +89,6 @@ pub fn ports(server: &TritonServer, servers: usize) -> Result<Vec<Ports>, SpecPr
         metrics: or_usual(server.metrics_port, 8002),
     };
     place(base, servers)
-}
-
-fn tuning(server: &TritonServer, path: &dyn Fn(&str) -> String) -> LaunchTuning {
-    LaunchTuning {
-        http_address: server.http_address.clone(),
-        grpc_address: server.grpc_address.clone(),
-        metrics_address: server.metrics_address.clone(),
-        log_verbose: server.log_verbose,
-        log_file: server.log_file.as_deref().map(path),
-        exit_timeout_secs: server.exit_timeout_secs,
-        tensorrt_llm_model_name: server.tensorrt_llm_model_name.clone(),
-        multimodal_gpu0_cuda_mem_pool_bytes: server.multimodal_gpu0_cuda_mem_pool_bytes,
-        model_control_mode: server.model_control_mode.map(|mode| {
-            match mode {
-                model::ModelControl::None => "none",
-                model::ModelControl::Poll => "poll",
-                model::ModelControl::Explicit => "explicit",
-            }
-            .to_owned()
-        }),
-        load_model: server.load_model.clone(),
-        backend_config: server
-            .backend_config
-            .iter()
-            .flat_map(|(backend, all)| {
-                all.iter().map(move |(name, value)| format!("{backend},{name}={}", unquoted(value)))
-            })
-            .collect(),
-        trace_config: server.trace.as_ref().map(|trace| trace_config(trace, path)).unwrap_or_default(),
-        rate_limit: server.rate_limit.map(|mode| {
-            match mode {
-                model::RateLimit::Off => "off",
-                model::RateLimit::ExecutionCount => "execution_count",
-            }
-            .to_owned()
-        }),
-        rate_limit_resource: server.rate_limit_resource.clone(),
-        options: server
-            .options
-            .iter()
-            .flat_map(|(name, value)| {
-                let name = name.replace('_', "-");
-                let values = match value {
-                    Value::Array(values) => values.iter().map(unquoted).collect(),
-                    one => vec![unquoted(one)],
-                };
-                values.into_iter().map(move |value| (name.clone(), value))
-            })
-            .collect(),
-    }
-}
-
-/// Values of `--trace-config`: settings for all modes, then `mode,setting=value`.
-fn trace_config(trace: &model::Trace, path: &dyn Fn(&str) -> String) -> Vec<String> {
-    let mode = match trace.mode.unwrap_or_default() {
-        model::TraceMode::Triton => "triton",
-        model::TraceMode::Opentelemetry => "opentelemetry",
-    };
-    let mut list = vec![format!("mode={mode}")];
-    list.extend(trace.level.iter().map(|level| {
-        let level = match level {
-            model::TraceLevel::Off => "OFF",
-            model::TraceLevel::Timestamps => "TIMESTAMPS",
-            model::TraceLevel::Tensors => "TENSORS",
-        };
-        format!("level={level}")
-    }));
-    list.extend(trace.rate.map(|rate| format!("rate={rate}")));
-    list.extend(trace.count.map(|count| format!("count={count}")));
-    list.extend(trace.file.as_deref().map(|file| format!("{mode},file={}", path(file))));
-    list.extend(trace.settings.iter().map(|(name, value)| format!("{mode},{name}={}", unquoted(value))));
-    list
 }
 
 pub(super) const HOST: &str = "127.0.0.1";

@@ -2,16 +2,13 @@
 
 mod argv;
 pub mod attach;
-mod engine_copies;
 mod failure_report;
 mod launch;
 mod loading;
 mod planned_server;
 mod preview;
 pub mod ready;
-mod repository_copies;
 mod repository_models;
-mod step_log;
 mod stop;
 mod watch;
 
@@ -55,7 +52,7 @@ impl Run for Serve {
         };
         let limit = ready.limit();
         let send_ready = context.lease.ready.take();
-        let _copies = repository_copies::RepositoryCopies(&context.lease.out);
+        let _copies = repository_models::RepositoryCopies(&context.lease.out);
         let planned = planned_server::plan(&context, self, program)?;
         let mut servers = Servers {
             context: &context,
@@ -82,7 +79,7 @@ impl Run for Serve {
 /// The steps of each server's engine, from its log.
 fn keep_steps(context: &TaskContext, planned: &[PlannedServer]) {
     for PlannedServer { name, log, .. } in planned {
-        context.lease.notice(match step_log::write(log) {
+        context.lease.notice(match watch::write(log) {
             Ok(Some((path, count))) => format!("{name}: {count} steps of its engine are in {}", path.display()),
             Ok(None) => format!("{name}: its log has no steps of its engine"),
             Err(error) => format!("{name}: the steps of its engine cannot be kept: {}: {error}", log.path().display()),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::launch::{HOST, LaunchContext, check_free, choose, free_ports, rank_logs};
 use super::repository_models::repositories;
-use super::{argv, launch, repository_copies, repository_models};
+use super::{argv, launch, repository_models};
 use crate::container::{self, wrap};
 use crate::task_context::{TaskContext, out_of_memory};
 use base::event::{Endpoint, ExternalResource, Failure, FailureKind, GpuId};
@@ -164,7 +164,7 @@ fn simulators(
     let program = program
         .map_or_else(std::env::current_exe, |program| Ok(program.to_owned()))
         .map_err(|error| Failure::system(format!("the regatta program cannot be found: {error}")))?;
-    let repositories = repository_copies::private_copies(context, repositories(&context.path(&server.repository))?)?;
+    let repositories = repository_models::private_copies(context, repositories(&context.path(&server.repository))?)?;
     let count = repositories.len();
     let planned = repositories.into_iter().enumerate().map(|(index, repository)| {
         let mut argv: Vec<OsString> = vec![program.clone().into()];
@@ -187,7 +187,7 @@ fn tritons(context: &TaskContext, server: &TritonServer) -> Result<Vec<PlannedSe
     let Some(repository) = &server.repository else {
         return Err(Failure::refused("`serve.triton` needs a `repository`"));
     };
-    let repositories = repository_copies::private_copies(context, repositories(&context.path(repository))?)?;
+    let repositories = repository_models::private_copies(context, repositories(&context.path(repository))?)?;
     let count = repositories.len();
     let mut ports = launch::ports(server, count).map_err(|problem| refused(&[problem]))?;
     choose(&mut ports)?;
@@ -208,7 +208,7 @@ fn tritons(context: &TaskContext, server: &TritonServer) -> Result<Vec<PlannedSe
     };
     let mut spec = launch::spec(server, servers.collect(), place);
     if let (Some(place), Some(container)) = (&context.place, &mut spec.container) {
-        place.image().clone_into(&mut container.image);
+        place.image().clone_into(&mut container.settings.image);
     }
     let plan = triton::launch::plan(&spec).map_err(|error| refused(&error.problems))?;
     check_no_other_server(server)?;

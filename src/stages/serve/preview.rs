@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::engine_copies::EngineCopies;
+use super::argv::EngineCopies;
 use super::launch::{LaunchContext, rank_logs};
 use super::repository_models::{groups_of, repositories};
 use super::{argv, launch, repository_models};
@@ -17,6 +17,7 @@ use crate::remote::hosts;
 use base::diag::error_chain;
 use base::event::GpuId;
 use base::spec::{Launcher, ServerMode};
+use base::units::unquoted;
 use exec::container::ContainerSpec;
 use exec::process;
 use plan::manifest::model::{
@@ -232,9 +233,7 @@ impl PreviewContext<'_> {
 
     /// The models that a `repository:` stage will write and that run an engine.
     fn models(&self, repository: &Repository, notes: &mut Vec<String>) -> Result<Vec<LaunchModel>, PreviewError> {
-        let parameter = |name: &str| {
-            repository.parameters.get(name).map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
-        };
+        let parameter = |name: &str| repository.parameters.get(name).map(unquoted);
         if parameter("triton_backend").is_some_and(|backend| backend != BACKEND) {
             return Ok(Vec::new());
         }
@@ -395,7 +394,7 @@ impl PreviewContext<'_> {
         let inputs = inputs.map(|(name, all)| (name.clone(), all.iter().filter_map(there).collect()));
         let mut spec = place_of(self.task);
         if let Some(spec) = &mut spec {
-            spec.image = self.shown(&spec.image);
+            spec.settings.image = self.shown(&spec.settings.image);
         }
         ContainerPreview { task: self.task, project: self.project, spec, inputs: inputs.collect(), named }
     }

@@ -1,14 +1,23 @@
 //! Whether a checkpoint is whole: every shard that its index names is there, and no safetensors file is cut off.
+//!
+//! Which files of an unfinished download have been checked, so that the next attempt does not read them again.
+//!
+//! The two digests that a hub knows files by: SHA-256 of what it keeps in large-file storage, git's own of the
+//! rest.
 
-use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{self, Read as _};
-use std::path::Path;
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use serde_json::Value;
+use sha1::{Digest as _, Sha1};
 
 use super::WeightsFile;
-use base::files::{metadata_if_there, read_text};
+use base::files::{Sha256Of, metadata_if_there, read_text};
 
 /// The index of a checkpoint in several files.
 const SHARDS: &str = "model.safetensors.index.json";
@@ -105,12 +114,133 @@ pub(super) fn is_cut_off(path: &Path) -> Result<(), IncompleteCheckpoint> {
     Err(IncompleteCheckpoint::Size { name, size, expected })
 }
 
+/// In the output folder, until all is done.
+pub(super) const FILE: &str = ".regatta-weights";
+
+/// A file's size, time of change in ns, and inode.
+type Stamp = (u64, i64, u64);
+
+/// Name → what it was when it was checked.
+#[derive(Debug)]
+pub(super) struct CheckedFiles {
+    place: PathBuf,
+    known: HashMap<String, Stamp>,
+    file: File,
+}
+
+impl CheckedFiles {
+    pub(super) fn open(out: &Path) -> io::Result<Self> {
+        let place = out.join(FILE);
+        let text = read_text(&place).unwrap_or_default();
+        // A line that was cut off is skipped.
+        let stamps = text.lines().filter_map(|line| serde_json::from_str::<(String, Stamp)>(line).ok()).collect();
+        let file = OpenOptions::new().create(true).append(true).open(&place)?;
+        Ok(Self { place, known: stamps, file })
+    }
+
+    /// Whether this file has been checked, and is what it was.
+    pub(super) fn is_unchanged(&self, name: &str, path: &Path) -> bool {
+        self.known.get(name).is_some_and(|known| stamp(path).is_some_and(|now| now == *known))
+    }
+
+    pub(super) fn add(&mut self, name: &str, path: &Path) {
+        if let Some(stamp) = stamp(path)
+            && let Ok(line) = serde_json::to_string(&(name, stamp))
+        {
+            // Forgetting costs one more reading, nothing else.
+            let _ = writeln!(self.file, "{line}");
+            self.known.insert(name.to_owned(), stamp);
+        }
+    }
+
+    /// All is done.
+    pub(super) fn remove_record(self) {
+        let _ = fs::remove_file(self.place);
+    }
+}
+
+fn stamp(path: &Path) -> Option<Stamp> {
+    let now = fs::symlink_metadata(path).ok()?;
+    Some((now.size(), now.mtime() * 1_000_000_000 + now.mtime_nsec(), now.ino()))
+}
+
+/// A file's digest, 64 or 40 hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HubDigest {
+    Sha256(String),
+    /// SHA-1 of `blob <size>\0` and the bytes.
+    GitBlob(String),
+}
+
+impl fmt::Display for HubDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sha256(hex) => write!(f, "sha256 {hex}"),
+            Self::GitBlob(hex) => write!(f, "git blob {hex}"),
+        }
+    }
+}
+
+impl HubDigest {
+    /// A digest of this kind in the making, for a file of this many bytes.
+    pub(super) fn begin(&self, size: u64) -> FileHasher {
+        match self {
+            Self::Sha256(_) => FileHasher::Sha256(Sha256Of::default()),
+            Self::GitBlob(_) => {
+                let mut sum = Sha1::new();
+                sum.update(format!("blob {size}\0").as_bytes());
+                FileHasher::GitBlob(sum)
+            }
+        }
+    }
+
+    /// The digest of this kind of a file's bytes.
+    pub(super) fn of_file(&self, path: &Path) -> io::Result<Self> {
+        let mut sum = self.begin(path.metadata()?.len());
+        sum.read(path, u64::MAX)?;
+        Ok(sum.finish())
+    }
+}
+
+pub(super) enum FileHasher {
+    Sha256(Sha256Of),
+    GitBlob(Sha1),
+}
+
+impl FileHasher {
+    pub(super) fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Sha256(sum) => sum.update(bytes),
+            Self::GitBlob(sum) => sum.update(bytes),
+        }
+    }
+
+    /// Takes in a file's bytes up to a length.
+    pub(super) fn read(&mut self, path: &Path, up_to: u64) -> io::Result<()> {
+        let mut file = File::open(path)?.take(up_to);
+        let mut piece = vec![0; 1 << 20];
+        loop {
+            match file.read(&mut piece)? {
+                0 => return Ok(()),
+                length => self.update(&piece[..length]),
+            }
+        }
+    }
+
+    pub(super) fn finish(self) -> HubDigest {
+        match self {
+            Self::Sha256(sum) => HubDigest::Sha256(sum.finish()),
+            Self::GitBlob(sum) => HubDigest::GitBlob(format!("{:x}", sum.finalize())),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
 
     use super::*;
-    use crate::weights::hub_digest::HubDigest;
 
     fn file(path: &str) -> WeightsFile {
         WeightsFile { path: path.to_owned(), size: 0, sum: HubDigest::GitBlob(String::new()) }
@@ -151,5 +281,36 @@ mod tests {
         fs::write(&path, [&(header.len() as u64).to_le_bytes(), &header[..]].concat()).unwrap();
         let error = is_cut_off(&path).unwrap_err().to_string();
         assert!(error.contains(", and 18446744073709551615 by its header"), "{error}");
+    }
+
+    #[test]
+    fn what_was_checked_is_known_until_it_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, "one").unwrap();
+        let mut memory = CheckedFiles::open(folder.path()).unwrap();
+        assert!(!memory.is_unchanged("a", &path));
+        memory.add("a", &path);
+        drop(memory);
+        let memory = CheckedFiles::open(folder.path()).unwrap();
+        assert!(memory.is_unchanged("a", &path));
+        fs::write(&path, "longer").unwrap();
+        assert!(!memory.is_unchanged("a", &path));
+        memory.remove_record();
+        assert!(!folder.path().join(FILE).exists());
+    }
+
+    #[test]
+    fn digests_are_those_of_sha256sum_and_of_git() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        std::fs::write(&path, "hello\n").unwrap();
+        let digest = |kind: HubDigest| kind.of_file(&path).unwrap().to_string();
+        assert_eq!(
+            digest(HubDigest::Sha256(String::new())),
+            "sha256 5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
+        );
+        // `git hash-object x`
+        assert_eq!(digest(HubDigest::GitBlob(String::new())), "git blob ce013625030ba8dba906f756967f9e9ca394464a");
     }
 }

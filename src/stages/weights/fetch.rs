@@ -17,9 +17,8 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 
-use super::checked_files::CheckedFiles;
+use super::completeness::{CheckedFiles, FileHasher};
 use super::hub::{FetchError, Hub, chain, chosen, read_listing};
-use super::hub_digest::FileHasher;
 use super::index::{HubIndex, WeightsFile, differs};
 use crate::task_context::TaskContext;
 use base::event::{Failure, FailureKind};
@@ -342,7 +341,7 @@ fn hub_home() -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::weights::hub_digest::HubDigest;
+    use crate::weights::completeness::HubDigest;
 
     fn writer(path: &Path) -> FileWriter {
         let file = OpenOptions::new().create(true).append(true).open(path).unwrap();

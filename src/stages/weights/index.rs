@@ -8,8 +8,7 @@ use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::LIST;
-use super::checked_files::FILE;
-use super::hub_digest::HubDigest;
+use super::completeness::{FILE, HubDigest};
 use base::event::Failure;
 use base::units::{MOST_FILES_BYTES, first_beyond_limit};
 

@@ -11,11 +11,9 @@
 //!
 //! `weights.json`: what a checkpoint is, wherever it came from.
 
-mod checked_files;
 mod completeness;
 mod fetch;
 mod hub;
-mod hub_digest;
 mod index;
 
 use std::collections::BTreeMap;
@@ -32,11 +30,10 @@ use crate::task_context::TaskContext;
 use base::event::{Done, Failure, MovingSource};
 use base::files::{Digest, metadata_if_there};
 use base::units::{counted, size};
-use checked_files::CheckedFiles;
+use completeness::{CheckedFiles, HubDigest};
 use fetch::{hub_token, stopped, system};
 pub use fetch::{listed_size, weights_size};
 use hub::{Hub, chosen, globs};
-use hub_digest::HubDigest;
 use index::{HubIndex, WeightsFile, differs};
 use plan::manifest::model::{Fetcher, Weights};
 use runner::store::{PathError, WithPath as _};

@@ -4,7 +4,8 @@ use super::Rank;
 use super::spec::{LaunchSpec, ServerSpec};
 use super::world_size::ServerLayout;
 use base::event::GpuId;
-use base::spec::{Launcher, ServerMode};
+use base::spec::{Launcher, ServerMode, Trace};
+use base::units::unquoted;
 
 /// The models that ranks above 0 load when the repository does not define which run an engine.
 const MODEL: &str = "tensorrt_llm";
@@ -21,11 +22,11 @@ pub(super) fn ranks(spec: &LaunchSpec, index: usize, decided: &ServerLayout, fir
     (0..decided.world_size)
         .map(|number| {
             let args = RankArgs { spec, server, index, decided, number };
-            if !spec.words.is_empty() {
+            if !spec.settings.words.is_empty() {
                 return args.as_written();
             }
             let shm_prefix = format!("prefix{}_", first + number);
-            let loads = if number == 0 { spec.tuning.load_model.clone() } else { args.models() };
+            let loads = if number == 0 { spec.settings.load_model.clone() } else { args.models() };
             let argv = args.server_args(&shm_prefix, &loads);
             let has_log = decided.launcher == Launcher::Mpi && decided.world_size > 1 && !server.rank_logs.is_empty();
             let log = has_log.then(|| format!("{}/1/rank.{number}", server.rank_logs));
@@ -54,7 +55,7 @@ struct RankArgs<'a> {
 impl RankArgs<'_> {
     /// A command line that the manifest writes out: one process, nothing added.
     fn as_written(&self) -> RankCommand {
-        let words = self.spec.words.iter().map(|word| word.replace("{repository}", &self.server.repository));
+        let words = self.spec.settings.words.iter().map(|word| word.replace("{repository}", &self.server.repository));
         let rank = Rank {
             rank: self.number,
             role: self.role(),
@@ -68,15 +69,15 @@ impl RankArgs<'_> {
     }
 
     fn server_args(&self, shm_prefix: &str, loads: &[String]) -> Vec<String> {
-        let tuning = &self.spec.tuning;
+        let settings = &self.spec.settings;
         let mut argv = Vec::new();
-        if self.spec.trtllm_llmapi_launch {
+        if self.spec.settings.trtllm_llmapi_launch {
             argv.push("trtllm-llmapi-launch".to_owned());
         }
-        argv.push(self.spec.program.clone());
+        argv.push(self.spec.settings.program.clone());
         let mut option = |name: &str, value: &str| argv.push(format!("--{name}={value}"));
         option("model-repository", &self.server.repository);
-        if let Some(seconds) = tuning.exit_timeout_secs {
+        if let Some(seconds) = settings.exit_timeout_secs {
             option("exit-timeout-secs", &seconds.to_string());
         }
         let numbered = |text: &str| text.replace("{server}", &self.index.to_string());
@@ -84,20 +85,20 @@ impl RankArgs<'_> {
             for (name, port) in self.server.ports.all() {
                 option(&format!("{name}-port"), &port.to_string());
             }
-            let addresses = [&tuning.http_address, &tuning.grpc_address, &tuning.metrics_address];
+            let addresses = [&settings.http_address, &settings.grpc_address, &settings.metrics_address];
             for (name, address) in ["http-address", "grpc-address", "metrics-address"].iter().zip(addresses) {
                 if let Some(address) = address {
                     option(name, address);
                 }
             }
-            if let Some(level) = tuning.log_verbose {
+            if let Some(level) = settings.log_verbose {
                 option("log-verbose", &level.to_string());
             }
-            if let Some(file) = &tuning.log_file {
+            if let Some(file) = &settings.log_file {
                 option("log-file", &numbered(file));
             }
-            if let Some(mode) = &tuning.model_control_mode {
-                option("model-control-mode", mode);
+            if let Some(mode) = settings.model_control_mode {
+                option("model-control-mode", mode.as_str());
             }
         } else {
             for name in ["allow-http", "allow-grpc", "allow-metrics"] {
@@ -109,7 +110,7 @@ impl RankArgs<'_> {
             option("load-model", model);
         }
         if self.number == 0
-            && let Some(bytes) = tuning.multimodal_gpu0_cuda_mem_pool_bytes
+            && let Some(bytes) = settings.multimodal_gpu0_cuda_mem_pool_bytes
         {
             option("cuda-memory-pool-byte-size", &format!("0:{bytes}"));
         }
@@ -119,27 +120,33 @@ impl RankArgs<'_> {
         argv.push("--disable-auto-complete-config".to_owned());
         let mut option = |name: &str, value: &str| argv.push(format!("--{name}={value}"));
         option("backend-config", &format!("python,shm-region-prefix-name={shm_prefix}"));
-        for setting in &tuning.backend_config {
-            option("backend-config", setting);
+        for (backend, values) in &settings.backend_config {
+            for (name, value) in values {
+                option("backend-config", &format!("{backend},{name}={}", unquoted(value)));
+            }
         }
         if self.number == 0 {
-            for setting in &tuning.trace_config {
-                option("trace-config", &numbered(setting));
+            for setting in settings.trace.iter().flat_map(trace_config) {
+                option("trace-config", &numbered(&setting));
             }
-            if let Some(mode) = &tuning.rate_limit {
-                option("rate-limit", mode);
+            if let Some(mode) = settings.rate_limit {
+                option("rate-limit", mode.as_str());
             }
-            for resource in &tuning.rate_limit_resource {
+            for resource in &settings.rate_limit_resource {
                 option("rate-limit-resource", resource);
             }
         }
-        for (name, value) in &tuning.options {
+        for (name, value) in &settings.options {
+            let name = name.replace('_', "-");
             // The ports that only rank 0 may open stay closed on the other ranks.
-            if self.number == 0 || !matches!(name.as_str(), "allow-http" | "allow-grpc" | "allow-metrics") {
-                option(name, value);
+            if self.number > 0 && matches!(name.as_str(), "allow-http" | "allow-grpc" | "allow-metrics") {
+                continue;
+            }
+            for value in value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice) {
+                option(&name, &unquoted(value));
             }
         }
-        argv.extend(self.spec.args.iter().cloned());
+        argv.extend(self.spec.settings.args.iter().cloned());
         argv
     }
 
@@ -149,7 +156,7 @@ impl RankArgs<'_> {
         if !(self.decided.mode == ServerMode::Orchestrator && self.decided.spawns) {
             return Vec::new();
         }
-        let is_set = |name: &str| self.spec.tuning.options.iter().any(|(option, _)| option == name);
+        let is_set = |name: &str| self.spec.settings.options.keys().any(|option| option.replace('_', "-") == name);
         let mut extras = Vec::new();
         if !is_set("pinned-memory-pool-byte-size") {
             extras.push(("pinned-memory-pool-byte-size", "0".to_owned()));
@@ -158,7 +165,7 @@ impl RankArgs<'_> {
             extras.push(("enable-peer-access", "false".to_owned()));
         }
         if !is_set("cuda-memory-pool-byte-size") {
-            let from = usize::from(self.spec.tuning.multimodal_gpu0_cuda_mem_pool_bytes.is_some());
+            let from = usize::from(self.spec.settings.multimodal_gpu0_cuda_mem_pool_bytes.is_some());
             extras
                 .extend((from..self.decided.gpus.len()).map(|gpu| ("cuda-memory-pool-byte-size", format!("{gpu}:0"))));
         }
@@ -167,7 +174,7 @@ impl RankArgs<'_> {
 
     /// The models that ranks above 0 load.
     fn models(&self) -> Vec<String> {
-        let given = &self.spec.tuning.tensorrt_llm_model_name;
+        let given = &self.spec.settings.tensorrt_llm_model_name;
         if !given.is_empty() {
             return given.clone();
         }
@@ -232,4 +239,16 @@ impl RankArgs<'_> {
         };
         gpus.get(device).copied()
     }
+}
+
+/// Values of `--trace-config`: settings for all modes, then `mode,setting=value`.
+pub(super) fn trace_config(trace: &Trace) -> Vec<String> {
+    let mode = trace.mode.unwrap_or_default().as_str();
+    let mut list = vec![format!("mode={mode}")];
+    list.extend(trace.level.iter().map(|level| format!("level={}", level.as_str())));
+    list.extend(trace.rate.map(|rate| format!("rate={rate}")));
+    list.extend(trace.count.map(|count| format!("count={count}")));
+    list.extend(trace.file.as_ref().map(|file| format!("{mode},file={file}")));
+    list.extend(trace.settings.iter().map(|(name, value)| format!("{mode},{name}={}", unquoted(value))));
+    list
 }

@@ -4,7 +4,7 @@
 //! A `--multi-prog` file would do it too, but every node must see such a file, it cannot be pasted, and it has
 //! quoting rules of its own; the script is part of the command. It uses `exec`, so that signals reach the server.
 
-use super::argv::RankCommand;
+use super::argv::{RankCommand, trace_config};
 use super::spec::{LaunchSpec, ServerSpec};
 use super::world_size::ServerLayout;
 use super::{LaunchWorld, LaunchedServer};
@@ -44,16 +44,16 @@ pub(super) fn check(
             "use enroot or apptainer, or pyxis: `srun: { args: [--container-image=…] }` without `container`",
         ));
     }
-    if !spec.mpi.hosts.is_empty() {
+    if !spec.settings.mpi.hosts.is_empty() {
         problems.push(SpecProblem::new(
             "`mpi.hosts` with a container: mpirun inside would need ssh to containers on the other hosts".to_owned(),
             "use `launcher: srun`, or `mpi.args` for an mpirun that is made for it",
         ));
     }
-    if container.network.as_deref().is_some_and(|network| network != "host") {
+    if container.settings.network.as_deref().is_some_and(|network| network != "host") {
         notes.push(format!(
             "container network `{}`: no ports are published; use `container.args` (`--publish=…`)",
-            container.network.as_deref().unwrap_or_default()
+            container.settings.network.as_deref().unwrap_or_default()
         ));
     }
 }
@@ -95,14 +95,14 @@ pub(super) fn server(
     let (command, world) = match decided.launcher {
         Launcher::None => {
             let mut command = pieces(wrapper);
-            command.extend(pieces(spec.prefix.clone()));
+            command.extend(pieces(spec.settings.prefix.clone()));
             command.extend(argvs);
             (command, LaunchWorld::Process)
         }
         Launcher::Mpi => {
             let names: Vec<&str> = inside.iter().map(|(name, _)| name.as_str()).collect();
             let mut command = pieces(wrapper);
-            command.extend(pieces(spec.prefix.clone()));
+            command.extend(pieces(spec.settings.prefix.clone()));
             command.extend(mpirun(spec, server_spec, argvs, &names));
             (command, LaunchWorld::Mpi { ranks: world_size + spawned })
         }
@@ -122,7 +122,7 @@ pub(super) fn server(
     if decided.launcher == Launcher::Mpi && world_size > 1 && !server_spec.rank_logs.is_empty() {
         logs.push(server_spec.rank_logs.clone());
     }
-    logs.extend(spec.tuning.log_file.as_ref().map(|file| file.replace("{server}", &index.to_string())));
+    logs.extend(spec.settings.log_file.as_ref().map(|file| file.replace("{server}", &index.to_string())));
     let unset: &[&str] = match decided.launcher {
         _ if detached => &[],
         Launcher::None => &MPI,
@@ -169,19 +169,19 @@ fn parallelism(server: &ServerSpec) -> Option<String> {
 /// Where clients find the server: the given host, the first host it is spread to, the address it is bound to, or this
 /// machine.
 fn host(spec: &LaunchSpec) -> String {
-    let first = spec.mpi.hosts.first().map(|host| host.split(':').next().unwrap_or(host));
-    let bound = spec.tuning.grpc_address.as_deref().filter(|address| !matches!(*address, "0.0.0.0" | "::" | "[::]"));
-    spec.host.as_deref().or(first).or(bound).unwrap_or("127.0.0.1").to_owned()
+    let first = spec.settings.mpi.hosts.first().map(|host| host.split(':').next().unwrap_or(host));
+    let bound = spec.settings.grpc_address.as_deref().filter(|address| !matches!(*address, "0.0.0.0" | "::" | "[::]"));
+    spec.settings.host.as_deref().or(first).or(bound).unwrap_or("127.0.0.1").to_owned()
 }
 
 /// `mpirun … -n 1 rank 0 : -n 1 rank 1 …`
 fn mpirun(spec: &LaunchSpec, server: &ServerSpec, argvs: Vec<Vec<String>>, names: &[&str]) -> Vec<Vec<String>> {
-    let mpi = &spec.mpi;
+    let mpi = &spec.settings.mpi;
     let mut head = vec![mpi.program.clone()];
     if mpi.allow_run_as_root {
         head.push("--allow-run-as-root".to_owned());
     }
-    if spec.oversubscribe {
+    if spec.settings.oversubscribe {
         head.push("--oversubscribe".to_owned());
     }
     if !mpi.hosts.is_empty() {
@@ -211,12 +211,12 @@ fn mpirun(spec: &LaunchSpec, server: &ServerSpec, argvs: Vec<Vec<String>>, names
 
 /// `srun --mpi=pmix … sh -c 'case $SLURM_PROCID in …'`
 fn srun(spec: &LaunchSpec, container: &[String], argvs: &[Vec<String>], shm: &str) -> Vec<Vec<String>> {
-    let given = &spec.srun;
+    let given = &spec.settings.srun;
     let mut head = vec![given.program.clone(), "--mpi=pmix".to_owned(), format!("--ntasks={}", argvs.len())];
     if let Some(nodes) = given.nodes {
         head.push(format!("--nodes={nodes}"));
     }
-    if spec.oversubscribe {
+    if spec.settings.oversubscribe {
         head.push("--overcommit".to_owned());
     }
     // Several servers, and the benchmark, share one allocation. A rank that dies ends the others, as under mpirun.
@@ -225,7 +225,7 @@ fn srun(spec: &LaunchSpec, container: &[String], argvs: &[Vec<String>], shm: &st
     let line = |argv: &[String], rank: &str| {
         let mut text = "exec".to_owned();
         let mut width = rank.len() + text.len();
-        for word in container.iter().chain(&spec.prefix).chain(argv).map(|word| in_script(word)) {
+        for word in container.iter().chain(&spec.settings.prefix).chain(argv).map(|word| in_script(word)) {
             if width + word.len() > WIDEST {
                 text.push_str(" \\\n     ");
                 width = 4;
@@ -269,7 +269,7 @@ struct LauncherContext<'a> {
 impl LauncherContext<'_> {
     /// The engine's arguments up to the image, and its own environment.
     fn container_args(&self, inside: &[(String, String)]) -> container::EngineCommand {
-        let patience = self.spec.tuning.exit_timeout_secs.unwrap_or(EXIT_TIMEOUT).saturating_add(BEYOND);
+        let patience = self.spec.settings.exit_timeout_secs.unwrap_or(EXIT_TIMEOUT).saturating_add(BEYOND);
         let sees = ContainerAccess {
             mounts: self.mounts(),
             set: inside.to_vec(),
@@ -291,11 +291,13 @@ impl LauncherContext<'_> {
             }
         }
         mounts.extend(self.server_spec.reads.iter().map(|path| format!("{path}:{path}:ro")));
-        if self.several && self.spec.launcher != Some(Launcher::Srun) && !self.server_spec.rank_logs.is_empty() {
+        if self.several && self.spec.settings.launcher != Some(Launcher::Srun) && !self.server_spec.rank_logs.is_empty()
+        {
             mounts.push(format!("{0}:{0}", self.server_spec.rank_logs));
         }
-        let traces = self.spec.tuning.trace_config.iter().filter_map(|setting| setting.strip_prefix("triton,file="));
-        for file in self.spec.tuning.log_file.as_deref().into_iter().chain(traces) {
+        let traces = self.spec.settings.trace.as_ref().map(trace_config).unwrap_or_default();
+        let traces = traces.iter().filter_map(|setting| setting.strip_prefix("triton,file="));
+        for file in self.spec.settings.log_file.as_deref().into_iter().chain(traces) {
             if let Some((folder, _)) = file.rsplit_once('/') {
                 mounts.push(format!("{folder}:{folder}"));
             }

@@ -47,8 +47,8 @@ mod world_size;
 
 use super::SpecProblem;
 pub use spec::{
-    BasePorts, LaunchError, LaunchModel, LaunchPlan, LaunchPreview, LaunchSpec, LaunchTuning, LaunchWorld,
-    LaunchedServer, Port, Ports, Rank, ServePreview, ServerSpec, place,
+    BasePorts, LaunchError, LaunchModel, LaunchPlan, LaunchPreview, LaunchSpec, LaunchWorld, LaunchedServer, Port,
+    Ports, Rank, ServePreview, ServerSpec, place,
 };
 use world_size::ServerLayout;
 
@@ -96,7 +96,7 @@ mod tests {
 
     use super::*;
     use base::event::GpuId;
-    use base::spec::{ContainerEngine, ContainerGpus, Launcher, ServerMode};
+    use base::spec::{ContainerEngine, Launcher, ServerMode};
     use exec::container::ContainerSpec;
 
     fn model(tp: u32, pp: u32, copies: u32) -> LaunchModel {
@@ -124,10 +124,11 @@ mod tests {
             ..ServerSpec::default()
         };
         LaunchSpec {
+            settings: serde_json::from_str("{}").unwrap(),
             servers: ports.into_iter().enumerate().map(server).collect(),
             gpus: (0..servers * tp * pp * copies).map(GpuId::Index).collect(),
-            program: "tritonserver".to_owned(),
-            ..LaunchSpec::default()
+            container: None,
+            stage_env: Vec::new(),
         }
     }
 
@@ -142,7 +143,7 @@ mod tests {
             server.ports.all().iter().map(|(name, port)| format!("--{name}-port={port}")).collect();
         (0..world_size)
             .map(|rank| {
-                let mut words = vec!["-n".to_owned(), "1".to_owned(), spec.program.clone()];
+                let mut words = vec!["-n".to_owned(), "1".to_owned(), spec.settings.program.clone()];
                 words.push(format!("--model-repository={}", server.repository));
                 words.extend(ports.clone());
                 if rank > 0 {
@@ -213,25 +214,16 @@ mod tests {
     #[test]
     fn all_impossible_settings_are_reported_at_once() {
         let mut launch_spec = spec(1, 2, 1, 2);
-        launch_spec.mode = Some(ServerMode::Leader);
-        launch_spec.world_size = Some(3);
-        launch_spec.launcher = Some(Launcher::None);
-        launch_spec.spawn_processes = Some(false);
+        launch_spec.settings.mode = Some(ServerMode::Leader);
+        launch_spec.settings.world_size = Some(3);
+        launch_spec.settings.launcher = Some(Launcher::None);
+        launch_spec.settings.spawn_processes = Some(false);
         launch_spec.servers[0].models[0].gpu_device_ids = vec![vec![0, 9], vec![2, 3]];
         launch_spec.servers[0].ports.http = launch_spec.servers[0].ports.grpc;
         launch_spec.container = Some(ContainerSpec {
+            settings: serde_json::from_str(r#"{"image": "", "shm_size": "1g"}"#).unwrap(),
             engine: ContainerEngine::Enroot,
-            image: String::new(),
-            program: None,
-            mounts: Vec::new(),
-            shm_size: Some("1g".to_owned()),
-            ulimits: None,
-            gpus: ContainerGpus::Leased,
-            network: None,
-            user: None,
-            env: std::collections::BTreeMap::new(),
             name: "x".to_owned(),
-            args: Vec::new(),
         });
         assert_eq!(
             messages(&launch_spec),
@@ -261,7 +253,7 @@ mod tests {
              server 1 has 1 GPU, and its models need 2"
         );
         assert_eq!(
-            with(&|launch_spec| launch_spec.mode = Some(ServerMode::Plain)),
+            with(&|launch_spec| launch_spec.settings.mode = Some(ServerMode::Plain)),
             "mode plain is one rank, and the engine of server 0 needs 2 (tp × pp); mode plain is one rank, and the \
              engine of server 1 needs 2 (tp × pp)"
         );
@@ -270,7 +262,7 @@ mod tests {
             "there is no repository, so there would be no server"
         );
         assert_eq!(
-            with(&|launch_spec| launch_spec.mpi.hosts = vec!["a:1".to_owned(), "b:1".to_owned()]),
+            with(&|launch_spec| launch_spec.settings.mpi.hosts = vec!["a:1".to_owned(), "b:1".to_owned()]),
             "2 servers cannot be spread over the 2 hosts of `mpi.hosts`"
         );
     }
@@ -279,7 +271,7 @@ mod tests {
     fn an_orchestrator_without_spawn_must_know_its_participants() {
         let launch_spec = |ids: Vec<Vec<u32>>| {
             let mut launch_spec = spec(1, 2, 1, 2);
-            launch_spec.spawn_processes = Some(false);
+            launch_spec.settings.spawn_processes = Some(false);
             launch_spec.servers[0].models[0].participant_ids = ids;
             launch_spec
         };
@@ -294,7 +286,7 @@ mod tests {
             ]
         );
         let mut slurm = spec(1, 2, 1, 2);
-        slurm.launcher = Some(Launcher::Srun);
+        slurm.settings.launcher = Some(Launcher::Srun);
         assert_eq!(messages(&slurm), ["Slurm does not spawn MPI processes for an orchestrator"]);
     }
 
@@ -303,7 +295,7 @@ mod tests {
         let mut launch_spec = spec(1, 8, 2, 1);
         launch_spec.gpus.truncate(8);
         launch_spec.servers[0].models[0].gpu_device_ids.clear();
-        launch_spec.mpi.hosts = vec!["node1:8".to_owned(), "node2:8".to_owned()];
+        launch_spec.settings.mpi.hosts = vec!["node1:8".to_owned(), "node2:8".to_owned()];
         launch_spec.stage_env = vec!["NCCL_DEBUG".to_owned()];
         let server = plan(&launch_spec).unwrap().servers.remove(0);
         assert_eq!(server.host, "node1");
@@ -329,10 +321,10 @@ mod tests {
         ) {
             let mut launch_spec = spec(servers, tp, pp, copies);
             if copies > 1 {
-                launch_spec.spawn_processes = Some(spawn);
+                launch_spec.settings.spawn_processes = Some(spawn);
             }
             if srun && (copies == 1 || !spawn) && tp * pp * copies > 1 {
-                launch_spec.launcher = Some(Launcher::Srun);
+                launch_spec.settings.launcher = Some(Launcher::Srun);
             }
             let plan = plan(&launch_spec).unwrap();
             prop_assert_eq!(plan.servers.len() as u32, servers);
@@ -362,7 +354,8 @@ mod tests {
                 let line = server.argv().join(" ");
                 prop_assert_eq!(line.matches("--grpc-port=").count(), 1);
                 // `srun` starts all ranks but the first by one command.
-                let closed = if launch_spec.launcher.is_some() { usize::from(ranks > 1) } else { ranks as usize - 1 };
+                let is_by_srun = launch_spec.settings.launcher.is_some();
+                let closed = if is_by_srun { usize::from(ranks > 1) } else { ranks as usize - 1 };
                 prop_assert_eq!(line.matches("--allow-grpc=false").count(), closed);
             }
             prop_assert_eq!(gpus.len() as u32, servers * tp * pp * copies);

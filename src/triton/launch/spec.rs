@@ -6,34 +6,18 @@ use serde::Serialize;
 
 use crate::SpecProblem;
 use base::event::{Endpoint, GpuId};
-use base::spec::{Launcher, Mpi, ServerMode, Srun};
+use base::spec::{Launcher, ServerMode, TritonServer};
 use exec::container::ContainerSpec;
 
 /// Servers to be, on one host unless a launcher spreads them.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LaunchSpec {
+    /// How they are started. Paths are as the servers see them.
+    pub settings: TritonServer,
     pub servers: Vec<ServerSpec>,
     /// Leased, as the machine counts them; shared evenly by the servers in contiguous blocks.
     pub gpus: Vec<GpuId>,
-    pub program: String,
-    /// The whole command line, if it is given: then nothing is made from the rest. `{repository}` in it is the
-    /// server's.
-    pub words: Vec<String>,
-    /// In front of the whole command, inside its container; under srun in front of each rank's.
-    pub prefix: Vec<String>,
-    pub args: Vec<String>,
-    pub mode: Option<ServerMode>,
-    pub world_size: Option<u32>,
-    pub spawn_processes: Option<bool>,
-    pub launcher: Option<Launcher>,
-    pub oversubscribe: bool,
-    pub mpi: Mpi,
-    pub srun: Srun,
-    pub trtllm_llmapi_launch: bool,
     pub container: Option<ContainerSpec>,
-    /// Where clients find the servers, if given.
-    pub host: Option<String>,
-    pub tuning: LaunchTuning,
     /// Names of variables that the stage sets; a container or another host must be given them by name.
     pub stage_env: Vec<String>,
 }
@@ -118,30 +102,6 @@ impl Ports {
     }
 }
 
-/// Options of `tritonserver` itself, each as its arguments.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LaunchTuning {
-    pub http_address: Option<String>,
-    pub grpc_address: Option<String>,
-    pub metrics_address: Option<String>,
-    pub log_verbose: Option<u32>,
-    /// `{server}` is the server's number.
-    pub log_file: Option<String>,
-    pub exit_timeout_secs: Option<u32>,
-    pub tensorrt_llm_model_name: Vec<String>,
-    pub multimodal_gpu0_cuda_mem_pool_bytes: Option<u64>,
-    pub model_control_mode: Option<String>,
-    pub load_model: Vec<String>,
-    /// `python,key=value`
-    pub backend_config: Vec<String>,
-    /// Values of `--trace-config`; `{server}` is the server's number.
-    pub trace_config: Vec<String>,
-    pub rate_limit: Option<String>,
-    pub rate_limit_resource: Vec<String>,
-    /// Option → values, as on the command line.
-    pub options: Vec<(String, String)>,
-}
-
 // Ports: counted up from a base, and no two the same.
 
 /// The ports of the first server, where they were given.
@@ -158,9 +118,9 @@ pub fn place(bases: BasePorts, servers: usize) -> Result<Vec<Ports>, SpecProblem
         None => Ok(Port::Free),
         Some(base) => {
             let port = u16::try_from(index).ok().and_then(|index| base.checked_add(index));
-            port.map(Port::Known).ok_or_else(|| SpecProblem {
-                message: format!("{name}_port {base} leaves no room for {servers} servers: the last port is 65535"),
-                hint: Some("choose a smaller one".to_owned()),
+            port.map(Port::Known).ok_or_else(|| {
+                let room = format!("{name}_port {base} leaves no room for {servers} servers: the last port is 65535");
+                SpecProblem::new(room, "choose a smaller one")
             })
         }
     };
@@ -191,10 +151,7 @@ pub(super) fn check(spec: &LaunchSpec, problems: &mut Vec<SpecProblem>) {
                         8001 + apart.max(100),
                         8001 + 2 * apart.max(100)
                     );
-                    problems.push(SpecProblem {
-                        message: format!("port {port} would be {first} and {user}"),
-                        hint: Some(hint),
-                    });
+                    problems.push(SpecProblem::new(format!("port {port} would be {first} and {user}"), &hint));
                 }
                 None => seen.push((port, user)),
             }

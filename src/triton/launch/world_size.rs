@@ -24,13 +24,13 @@ pub(super) fn all(spec: &LaunchSpec, problems: &mut Vec<SpecProblem>, notes: &mu
         report("there is no repository, so there would be no server".to_owned(), "");
         return Vec::new();
     }
-    if servers > 1 && !spec.words.is_empty() {
+    if servers > 1 && !spec.settings.words.is_empty() {
         report(
             format!("`words` is the command line of one server, and there are {servers} repositories"),
             "name one of their folders, or leave `words` out",
         );
     }
-    let hosts = spec.mpi.hosts.len().max(1) as u32;
+    let hosts = spec.settings.mpi.hosts.len().max(1) as u32;
     if hosts > 1 && servers > 1 {
         report(
             format!("{servers} servers cannot be spread over the {hosts} hosts of `mpi.hosts`"),
@@ -69,7 +69,7 @@ impl ServerDecision<'_> {
 
     fn decide(mut self, gpus: Vec<GpuId>) -> ServerLayout {
         let spec = self.spec;
-        if !spec.words.is_empty() {
+        if !spec.settings.words.is_empty() {
             // What its processes are is up to the command line.
             return ServerLayout {
                 mode: ServerMode::Plain,
@@ -82,8 +82,8 @@ impl ServerDecision<'_> {
         let ranks =
             |model: &LaunchModel| u64::from(model.ranks().unwrap_or(1)).saturating_mul(u64::from(model.copies.max(1)));
         let workers = self.server.models.iter().map(ranks).fold(0, u64::saturating_add);
-        if workers.max(spec.world_size.unwrap_or(0).into()) > MOST_PARTS.into() {
-            let count = workers.max(spec.world_size.unwrap_or(0).into());
+        if workers.max(spec.settings.world_size.unwrap_or(0).into()) > MOST_PARTS.into() {
+            let count = workers.max(spec.settings.world_size.unwrap_or(0).into());
             self.push_problem(
                 format!("{} would have {count} ranks, and at most {MOST_PARTS} are started", self.name),
                 "lower the copies in its config.pbtxt, or `world_size`",
@@ -103,34 +103,34 @@ impl ServerDecision<'_> {
             .filter(|model| model.ranks().is_none())
             .map(|model| model.name.as_str())
             .collect();
-        let mode = spec.mode.unwrap_or(
-            match (copies, of_one.max(if unknown.is_empty() { 1 } else { spec.world_size.unwrap_or(1) })) {
+        let mode = spec.settings.mode.unwrap_or(
+            match (copies, of_one.max(if unknown.is_empty() { 1 } else { spec.settings.world_size.unwrap_or(1) })) {
                 (2.., _) => ServerMode::Orchestrator,
                 (_, 2..) => ServerMode::Leader,
-                _ if self.server.models.is_empty() && spec.world_size.is_some_and(|world| world > 1) => {
+                _ if self.server.models.is_empty() && spec.settings.world_size.is_some_and(|world| world > 1) => {
                     ServerMode::Leader
                 }
                 _ => ServerMode::Plain,
             },
         );
-        let spawns = mode == ServerMode::Orchestrator && spec.spawn_processes.unwrap_or(true);
+        let spawns = mode == ServerMode::Orchestrator && spec.settings.spawn_processes.unwrap_or(true);
         let needed = match mode {
             ServerMode::Plain => 1,
             ServerMode::Leader if self.server.models.is_empty() || !unknown.is_empty() => {
-                spec.world_size.unwrap_or(of_one)
+                spec.settings.world_size.unwrap_or(of_one)
             }
             ServerMode::Leader => of_one,
             ServerMode::Orchestrator if spawns => 1,
-            ServerMode::Orchestrator if !unknown.is_empty() => spec.world_size.unwrap_or(1 + model_ranks),
+            ServerMode::Orchestrator if !unknown.is_empty() => spec.settings.world_size.unwrap_or(1 + model_ranks),
             ServerMode::Orchestrator => 1 + model_ranks,
         };
-        let world_size = spec.world_size.unwrap_or(needed);
+        let world_size = spec.settings.world_size.unwrap_or(needed);
         self.mode(mode, copies, of_one);
         self.world(mode, spawns, world_size, needed);
         if mode == ServerMode::Orchestrator && !spawns {
             self.participants(world_size);
         }
-        if spec.spawn_processes.is_some() && mode != ServerMode::Orchestrator {
+        if spec.settings.spawn_processes.is_some() && mode != ServerMode::Orchestrator {
             self.push_problem(
                 format!("`spawn_processes` is for the mode orchestrator, and this is {mode}"),
                 "remove it, or set `mode: orchestrator`",
@@ -140,7 +140,7 @@ impl ServerDecision<'_> {
         let workers =
             if mode == ServerMode::Plain || mode == ServerMode::Leader { of_one.max(needed) } else { model_ranks };
         self.gpus(&gpus, workers, !unknown.is_empty());
-        if !unknown.is_empty() && spec.world_size.is_none() {
+        if !unknown.is_empty() && spec.settings.world_size.is_none() {
             let names = unknown.join(", ");
             self.notes.push(format!(
                 "the engine of {names} cannot be read here: one rank is assumed; `world_size` overrides it"
@@ -186,7 +186,7 @@ impl ServerDecision<'_> {
 
     fn launcher(&mut self, mode: ServerMode, spawns: bool, world_size: u32) -> Launcher {
         let default = if mode == ServerMode::Plain { Launcher::None } else { Launcher::Mpi };
-        let launcher = self.spec.launcher.unwrap_or(default);
+        let launcher = self.spec.settings.launcher.unwrap_or(default);
         match launcher {
             Launcher::None if world_size > 1 => self.push_problem(
                 format!("launcher none starts one process, and the world size is {world_size}"),
@@ -202,7 +202,7 @@ impl ServerDecision<'_> {
             ),
             _ => {}
         }
-        if !self.spec.mpi.hosts.is_empty() && launcher != Launcher::Mpi {
+        if !self.spec.settings.mpi.hosts.is_empty() && launcher != Launcher::Mpi {
             self.push_problem(
                 "`mpi.hosts` is for the launcher mpi".to_owned(),
                 "`srun.nodes` sets the number of nodes of a server",
@@ -263,7 +263,8 @@ impl ServerDecision<'_> {
         if here == 0 {
             return;
         }
-        let hosts = self.spec.mpi.hosts.len().max(self.spec.srun.nodes.unwrap_or(1) as usize).max(1) as u32;
+        let hosts =
+            self.spec.settings.mpi.hosts.len().max(self.spec.settings.srun.nodes.unwrap_or(1) as usize).max(1) as u32;
         let there = here * hosts;
         if !self.server.models.is_empty() && !unknown {
             if there < workers {

@@ -3,7 +3,6 @@
 //! Covers the syntax and the schema only. What a value means to a server or to a backend is checked elsewhere.
 
 mod document;
-mod json;
 mod lex;
 mod schema;
 mod tree;
@@ -13,9 +12,8 @@ use std::ops::Range;
 
 use super::proto::inference::ModelConfig;
 pub use document::{PbtxtDocument, PbtxtStep};
-pub use json::{json, message_json};
 pub use lex::{PbtxtError, quoted};
-pub use write::write;
+pub use write::{json, message_json, write};
 
 /// A `${name}` that was not replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -21,8 +21,7 @@ fn read(line: &str) -> Result<BenchRequest, Box<dyn std::error::Error>> {
 fn a_program_is_split_as_a_shell_splits_it() {
     let program = |text: &str| {
         let line = Line::try_parse_from(["bench", "gpt2", "--serve", "vllm", "--program", text]).expect("arguments");
-        let serve = into_request(line.args).map(|bench| bench.serve.expect("a server").program);
-        serve.map_err(|(_, text)| text)
+        into_request(line.args).map(|bench| bench.program).map_err(|(_, text)| text)
     };
     assert_eq!(program("sh -c 'two words'").unwrap(), ["sh", "-c", "two words"]);
     assert!(program("sh -c 'open").unwrap_err().contains("a quote is not closed"));

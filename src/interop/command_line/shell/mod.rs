@@ -7,14 +7,13 @@
 //! it stands for. As a number it is read as a [`Quantity`](base::spec::Quantity), and what is computed from it is a
 //! formula.
 
-mod arithmetic;
 mod parameter;
 mod split;
 mod terminal_prompt;
 mod unknown;
 mod variables;
 
-pub(crate) use arithmetic::sequence;
+pub(crate) use parameter::sequence;
 pub(crate) use split::{WrittenCommand, split};
 pub(crate) use terminal_prompt::{as_typed, without_prompts};
 pub use unknown::UnknownValue;

@@ -1,4 +1,9 @@
 //! What stands between the braces of `${ … }`.
+//!
+//! `$(( … ))`: whole numbers, `+ - * / %`, `**` and parentheses. Of a value that the text does not have it is a
+//! formula.
+
+use base::spec::Quantity;
 
 /// A variable, and what is done with its value.
 pub(super) struct ParameterExpansion<'a> {
@@ -153,4 +158,150 @@ fn matches(pattern: &str, text: &str) -> bool {
         }
     }
     pattern[at..].iter().all(|c| *c == '*')
+}
+
+/// The value; `None` if this arithmetic is not supported. `value` returns the value of a name, or its placeholder.
+pub(super) fn evaluate(text: &str, value: &mut dyn FnMut(&str) -> String) -> Option<Quantity<i64>> {
+    let mut expression = Expression { chars: text.chars().collect(), at: 0, value };
+    let result = expression.sum(0)?;
+    expression.peek().is_none().then_some(result)
+}
+
+/// `LAST`, `FIRST LAST` and `FIRST STEP LAST`, as `seq` counts.
+pub(crate) fn sequence(text: &str) -> Option<Vec<String>> {
+    let numbers: Vec<usize> = text.split_whitespace().map(|word| word.parse().ok()).collect::<Option<_>>()?;
+    let (first, step, last) = match numbers.as_slice() {
+        [last] => (1, 1, *last),
+        [first, last] => (*first, 1, *last),
+        [first, step, last] if *step > 0 => (*first, *step, *last),
+        _ => return None,
+    };
+    Some((first..=last).step_by(step).take(1000).map(|number| number.to_string()).collect())
+}
+
+struct Expression<'a> {
+    chars: Vec<char>,
+    at: usize,
+    value: &'a mut dyn FnMut(&str) -> String,
+}
+
+impl Expression<'_> {
+    /// Parentheses in parentheses of more than these are not read.
+    const DEEPEST: usize = 32;
+
+    /// The next character that is not a blank.
+    fn peek(&mut self) -> Option<char> {
+        self.at += self.chars[self.at..].iter().take_while(|c| c.is_whitespace()).count();
+        self.chars.get(self.at).copied()
+    }
+
+    fn takes(&mut self, text: &str) -> bool {
+        let is_next = self.peek().is_some() && self.chars[self.at..].starts_with(&text.chars().collect::<Vec<_>>());
+        self.at += if is_next { text.len() } else { 0 };
+        is_next
+    }
+
+    fn sum(&mut self, depth: usize) -> Option<Quantity<i64>> {
+        let mut total = self.product(depth)?;
+        loop {
+            total = match self.peek() {
+                Some('+') => self.behind(total, "+", i64::checked_add, |it| it.product(depth))?,
+                Some('-') => self.behind(total, "-", i64::checked_sub, |it| it.product(depth))?,
+                _ => return Some(total),
+            };
+        }
+    }
+
+    fn product(&mut self, depth: usize) -> Option<Quantity<i64>> {
+        let mut total = self.power(depth)?;
+        loop {
+            total = match self.peek() {
+                Some('*') => self.behind(total, "*", i64::checked_mul, |it| it.power(depth))?,
+                Some('/') => self.behind(total, "//", i64::checked_div, |it| it.power(depth))?,
+                Some('%') => self.behind(total, "%", i64::checked_rem, |it| it.power(depth))?,
+                _ => return Some(total),
+            };
+        }
+    }
+
+    fn power(&mut self, depth: usize) -> Option<Quantity<i64>> {
+        let base = self.operand(depth)?;
+        if !self.takes("**") {
+            return Some(base);
+        }
+        self.at -= 1;
+        let power = |base: i64, exponent: i64| base.checked_pow(u32::try_from(exponent).ok()?);
+        self.behind(base, "**", power, |it| it.operand(depth))
+    }
+
+    /// `one` combined with the operand after the next operator. `operator` is how a manifest writes it.
+    fn behind(
+        &mut self,
+        one: Quantity<i64>,
+        operator: &str,
+        compute: impl Fn(i64, i64) -> Option<i64>,
+        operand: impl Fn(&mut Self) -> Option<Quantity<i64>>,
+    ) -> Option<Quantity<i64>> {
+        self.at += 1;
+        match (one, operand(self)?) {
+            (Quantity::Known(one), Quantity::Known(other)) => compute(one, other).map(Quantity::Known),
+            // The operands are not both numbers.
+            (one, other) => Some(one.combine(operator, other, |one, _| one)),
+        }
+    }
+
+    fn operand(&mut self, depth: usize) -> Option<Quantity<i64>> {
+        if depth > Self::DEEPEST {
+            return None;
+        }
+        if self.peek() == Some('-') {
+            return self.behind(Quantity::Known(0), "-", i64::checked_sub, |it| it.operand(depth + 1));
+        }
+        if self.takes("(") {
+            let inner = self.sum(depth + 1)?;
+            return self.takes(")").then_some(inner);
+        }
+        let rest = &self.chars[self.at..];
+        if rest.starts_with(&['{', '{']) {
+            let length = rest.windows(2).position(|pair| pair == ['}', '}'])? + 2;
+            self.at += length;
+            return rest[..length].iter().collect::<String>().parse().ok();
+        }
+        let length = rest.iter().take_while(|c| c.is_ascii_alphanumeric() || **c == '_').count();
+        let word: String = rest[..length].iter().collect();
+        self.at += length;
+        let is_name = word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        let number = if is_name { (self.value)(&word).trim().to_owned() } else { word };
+        // The shell reads 010 as 8.
+        let is_octal = number.len() > 1 && number.starts_with('0');
+        if is_octal { None } else { number.parse().ok() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::evaluate;
+
+    #[test]
+    fn shell_arithmetic_has_the_shells_precedence() {
+        let mut value = |name: &str| if name == "N" { "4".to_owned() } else { "{{u}}".to_owned() };
+        for (text, result) in [
+            ("N*10", Some("40")),
+            ("4 * 2 + N", Some("12")),
+            ("2 + 3 * (N - 1)", Some("11")),
+            ("2**10 / 3 % 100", Some("41")),
+            ("-N", Some("-4")),
+            ("U * 2", Some("{{u:int·*·2}}")),
+            ("N * (U / 2 - 1)", Some("{{4·*·((u:int·//·2)·-·1)}}")),
+            ("{{u:int·*·2}} + 1", Some("{{(u:int·*·2)·+·1}}")),
+            ("1 2", None),
+            ("1 / 0", None),
+            ("010 + 1", None),
+            ("(1", None),
+            ("", None),
+            ("9223372036854775807 + 1", None),
+        ] {
+            assert_eq!(evaluate(text, &mut value).map(|result| result.to_string()).as_deref(), result, "{text}");
+        }
+    }
 }

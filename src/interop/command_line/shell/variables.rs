@@ -2,10 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::arithmetic::{evaluate, sequence};
-use super::parameter::{Operation, ParameterExpansion};
-use super::split::placeholder;
-use super::split::substitution;
+use super::parameter::{Operation, ParameterExpansion, evaluate, sequence};
+use super::split::{placeholder, substitution};
 use super::unknown::UnknownValue;
 use base::units::is_reserved_name;
 

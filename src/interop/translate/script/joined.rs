@@ -1,10 +1,22 @@
 //! Commands of a script that become one thing here: files that are filled are one repository, and runs of one manifest
 //! are one run.
+//!
+//! What a script names: `source FILE` goes on in that file, `bash FILE` starts it with what is exported, and a function is
+//! read with its arguments. Conditions are not followed, and are reported.
+//!
+//! Files that a script writes with a here-document, which a stage writes if another one reads it.
 
-use serde_json::{Value, json};
+use std::path::Path;
 
-use super::Script;
-use crate::command_line::{RunLine, RunSetting, UnknownValue, is_in_container, mounts, replace_path};
+use serde_json::{Map, Value, json};
+
+use super::{Script, read_commands};
+use crate::command_line::{
+    Env, RunLine, RunSetting, Translation, TranslationError, UnknownValue, UntranslatedOption, as_written, base,
+    is_in_container, mounts, positional, read_outputs, replace_path,
+};
+use crate::translate::command::Surroundings;
+use crate::translate::stage_names::unique;
 use crate::triton_backend::fill_template;
 use base::units::unquoted;
 
@@ -97,6 +109,159 @@ impl Script {
             last.until.clear();
         } else {
             last.until.extend(run.until);
+        }
+    }
+}
+
+impl Script {
+    /// Reads a script of the user's, in whose errors its name is.
+    pub(super) fn file(&mut self, path: &str, text: &str) -> Result<(), TranslationError> {
+        let inner = self.surroundings.of_script(path);
+        let name = self.name.replace(path.to_owned());
+        let home = std::mem::replace(&mut self.surroundings.home, inner.home);
+        let open_scripts = std::mem::replace(&mut self.surroundings.open_scripts, inner.open_scripts);
+        let outcome = self.text(text);
+        self.name = name;
+        self.surroundings.home = home;
+        self.surroundings.open_scripts = open_scripts;
+        outcome
+    }
+
+    /// Goes on in a sourced file that can be read; whether it did.
+    pub(super) fn source(&mut self, place: &str, words: &[String]) -> bool {
+        let [name, file, ..] = words else { return false };
+        let text = if name == "source" || name == "." { self.surroundings.script(file) } else { None };
+        let Some(text) = text else { return false };
+        if let Err(error) = self.file(file, &text) {
+            self.problems(place, error);
+        }
+        true
+    }
+
+    /// Reads the commands of a function with these arguments, or with those of the text. A function that calls itself
+    /// is read once.
+    pub(super) fn call(&mut self, name: &str, arguments: Option<&[String]>, depth: usize) {
+        /// Functions in functions of more than these are not followed.
+        const DEEPEST: usize = 32;
+        let Some(commands) = (depth < DEEPEST).then(|| self.functions.remove(name)).flatten() else { return };
+        self.called.insert(name.to_owned());
+        let before = arguments.map(|arguments| self.variables.swap_positional(positional(arguments)));
+        self.all(&commands, depth);
+        let _arguments = before.map(|before| self.variables.swap_positional(before));
+        self.functions.insert(name.to_owned(), commands);
+    }
+
+    /// Reads the commands of functions that no command called.
+    pub(super) fn call_others(&mut self) {
+        let functions: Vec<String> = self.functions.keys().cloned().collect();
+        for name in functions {
+            if !self.called.contains(&name) {
+                self.builder.note(format!("no command calls the function `{name}`: its commands are read once"));
+                self.call(&name, None, 0);
+            }
+        }
+    }
+
+    /// Names the variables that a condition sets to one of several values.
+    pub(super) fn report_alternatives(&mut self) {
+        for (name, values) in std::mem::take(&mut self.alternatives) {
+            if values.len() > 1 && self.variables.used.contains(&name) {
+                let list = values.iter().map(|value| format!("`{value}`")).collect::<Vec<_>>().join(", ");
+                let reason = format!(
+                    "a condition, which is not followed, sets it to one of {list}: the last is taken; set the right \
+                    one in front of the commands, and leave the condition out"
+                );
+                let last = self.variables.values.get(&name).map_or("", String::as_str);
+                self.not_followed.push(UntranslatedOption::new(format!("{name}={last}"), reason));
+            }
+        }
+    }
+}
+
+/// The translation of a script or a text that a shell is started with, or of a script that is started by its own name;
+/// `None` where the command is another one, or the script is not here.
+pub(in crate::translate) fn called_script(
+    path: &str,
+    env: &Env,
+    words: &[String],
+    surroundings: &Surroundings,
+) -> Option<Result<Translation, TranslationError>> {
+    let is_shell = ["bash", "sh", "zsh"].contains(&base(path));
+    let words = if is_shell { words } else { &[&[path.to_owned()], words].concat() };
+    // `bash -lc "…"` is a text of its own.
+    if let [flags, text, ..] = words
+        && is_shell
+        && flags.starts_with('-')
+        && flags.ends_with('c')
+    {
+        return Some(read_commands(text, surroundings));
+    }
+    let flags = words.iter().take_while(|word| is_shell && word.starts_with('-')).count();
+    let (file, arguments) = words[flags..].split_first()?;
+    let is_path = is_shell || file.contains('/') || Path::new(file).extension().is_some_and(|suffix| suffix == "sh");
+    let text = if is_path { surroundings.script(file) } else { None };
+    let text = text.filter(|text| is_shell || is_script(file, text))?;
+    let mut script = Script { surroundings: surroundings.of_script(file), ..Script::default() };
+    script.name = Some(file.clone());
+    for (name, value) in &env.0 {
+        script.variables.set(name, value);
+        script.variables.export(name);
+    }
+    script.variables.set_positional(file, arguments);
+    Some(script.text(&text).and_then(|()| script.into_translation()))
+}
+
+/// Whether a shell runs a file, by its name or its first line.
+fn is_script(file: &str, text: &str) -> bool {
+    let first = text.lines().next().unwrap_or_default();
+    [".sh", ".bash"].iter().any(|end| file.ends_with(end)) || first.starts_with("#!") && first.ends_with("sh")
+}
+
+/// A file that the text writes.
+#[derive(Clone, Debug)]
+pub(super) struct WrittenFile {
+    /// Without `./` in front.
+    pub path: String,
+    content: String,
+    /// Of the command that writes it.
+    place: String,
+}
+
+/// A path without `./` in front.
+pub(super) fn plain(path: &str) -> &str {
+    path.strip_prefix("./").unwrap_or(path)
+}
+
+impl Script {
+    /// `cat > FILE << EOF`
+    pub(super) fn write(&mut self, place: &str, path: &str, content: String) {
+        let path = plain(path).to_owned();
+        self.surroundings.written.insert(path.clone(), content.clone());
+        self.files.retain(|file| file.path != path);
+        self.files.push(WrittenFile { path, content, place: place.to_owned() });
+    }
+
+    /// A stage for each file that a stage reads; the others are named.
+    pub(super) fn place_files(&mut self) {
+        for file in std::mem::take(&mut self.files).into_iter().rev() {
+            let name = base(&file.path);
+            let stem: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+            let stage = unique(&format!("write_{stem}"), &[], &self.whole.stages);
+            let mut stages = self.whole.stages.clone();
+            let expression = format!("{{{{ stages.{stage}.out }}}}/{name}");
+            read_outputs(stages.values_mut(), &[(file.path.clone(), expression)]);
+            // A template's own braces would be read as the manifest's.
+            let is_template = ["{{ ", "{%", "{#"].iter().any(|begin| file.content.contains(begin));
+            if stages == self.whole.stages || is_template {
+                let path = as_written(&file.path, &self.variables.unknown);
+                let reason = format!("the text writes `{path}`, which Regatta does not: write the file before the run");
+                self.builder.push_untranslated(format!("{}: cat > {path}", file.place), reason);
+                continue;
+            }
+            let text = format!("cat > '{name}' <<'END_OF_FILE'\n{}END_OF_FILE\n", file.content);
+            let write = json!({"shell": text, "outputs": [name]});
+            self.places.push((stage.clone(), file.place));
+            self.whole.stages = std::iter::once((stage, write)).chain(stages).collect::<Map<_, _>>();
         }
     }
 }

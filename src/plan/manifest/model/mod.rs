@@ -12,7 +12,6 @@ pub use super::param::{ListRule, NoBounds, NumberBounds, PARAM_KINDS, Param, Pat
 pub use crate::actions::Action;
 pub use crate::actions::bench::{Bench, Data, Preflight, RateSearch, RepeatRole, Telemetry, USUAL_END_ID, WhenBusy};
 pub use crate::actions::compare::{CompareResults, PublishedRow};
-pub use crate::actions::container::Container;
 pub use crate::actions::engine::{
     DecodingType, DraftSource, Engine, EngineBackend, EngineOnly, ModelShape, SpeculativeConfig,
     SpeculativeConfigError, SpeculativeMethod, SystemShape,
@@ -28,14 +27,14 @@ pub use crate::actions::mlperf::{
 pub use crate::actions::openai_servers::{TrtllmServe, Vllm};
 pub use crate::actions::repository::{Repository, RepositoryLayout};
 pub use crate::actions::serve::{
-    AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, ReadyWhen, Serve, SimServer,
+    AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, Serve, SimServer,
 };
 pub use crate::actions::shell::ShellScript;
 pub use crate::actions::stage::{OneOrMany, Retry, RetryAfter, Stage, input_variable};
 pub use crate::actions::template::Template;
-pub use crate::actions::tritonserver::{ModelControl, RateLimit, Trace, TraceLevel, TraceMode, TritonServer};
 pub use crate::actions::trtllm_bench::{TrtllmBench, TrtllmBenchBackend};
 pub use crate::actions::weights::{Fetcher, Weights};
+pub use base::spec::{Container, ModelControl, RateLimit, ReadyWhen, Trace, TraceLevel, TraceMode, TritonServer};
 
 /// A Regatta manifest: a pipeline that ends with a benchmark report.
 #[base::omit_empty]

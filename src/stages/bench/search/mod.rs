@@ -21,8 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::measurement::headline_details;
-use super::resume::{self, ended_without_result};
-use super::saved_run::copy;
+use super::resume::{self, copy, ended_without_result};
 use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind, Verdict};
 use base::spec::TimeSpan;

@@ -4,7 +4,6 @@
 //! accepts although a user would not want it. What the real server refuses was tried on it (tests/it/repository.rs).
 
 mod backend;
-mod batching;
 mod ensemble;
 mod files;
 mod model;
@@ -70,7 +69,7 @@ fn repository(
         let mut look = ModelChecker { model, found: &mut checked.found };
         files::check(&mut look);
         model::check_tensors(&mut look);
-        batching::check(&mut look);
+        backend::check_batching(&mut look);
         model::check_instances(&mut look, gpus);
         model::check_warmup(&mut look);
         backend::check(&mut look, engine);

@@ -1,17 +1,20 @@
-//! `serve: { triton: … }` — a real `tritonserver`: which processes, with which options, started by what.
+//! `serve: { triton: … }` — a real `tritonserver`: which processes, with which options, started by what; and when a
+//! server counts as ready.
+
+use std::time::Duration;
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::container::Container;
-use super::serve::ReadyWhen;
-use base::spec::{Launcher, MOST_PARTS, MOST_SECONDS, MOST_USERS, Mpi, ServerMode, Srun};
+use super::placement::{Container, Launcher, Mpi, ServerMode, Srun};
+use super::quantity::TimeSpan;
+use super::schema_format::{MOST_PARTS, MOST_SECONDS, MOST_USERS};
 
 /// A real `tritonserver`: one for each `triton_model_repo_<n>` of the repository. `regatta plan MANIFEST --launch`
 /// prints the exact commands.
-#[base::omit_empty]
+#[crate::omit_empty]
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TritonServer {
@@ -21,7 +24,7 @@ pub struct TritonServer {
     #[serde(default)]
     pub ready: ReadyWhen,
     /// The server program. [default: tritonserver]
-    #[serde(default = "super::tritonserver")]
+    #[serde(default = "tritonserver")]
     pub program: String,
     /// The whole command line of the one server, unchanged, in place of the one that is made from these keys: nothing
     /// is added. `{repository}` is `repository`. Set the port keys to the ports that it opens. [default ports then:
@@ -56,7 +59,7 @@ pub struct TritonServer {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub trtllm_llmapi_launch: bool,
     /// Start although a program of this name runs already. Ports are looked at in any case. [default: true]
-    #[serde(default = "super::yes", skip_serializing_if = "Clone::clone")]
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub force: bool,
     /// The container of the servers: `container` next to `serve`, written here.
     pub container: Option<Container>,
@@ -116,26 +119,28 @@ pub struct TritonServer {
     pub triton_grpc_ports: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ModelControl {
-    /// All models at start, none later.
-    None,
-    /// As the repository changes.
-    Poll,
-    /// Those of `load_model`, and those that clients load.
-    Explicit,
+crate::named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+    pub enum ModelControl {
+        /// All models at start, none later.
+        None = "none",
+        /// As the repository changes.
+        Poll = "poll",
+        /// Those of `load_model`, and those that clients load.
+        Explicit = "explicit",
+    }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RateLimit {
-    Off,
-    ExecutionCount,
+crate::named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+    pub enum RateLimit {
+        Off = "off",
+        ExecutionCount = "execution_count",
+    }
 }
 
 /// Triton's request traces; rank 0.
-#[base::omit_empty]
+#[crate::omit_empty]
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Trace {
@@ -155,46 +160,49 @@ pub struct Trace {
     pub settings: IndexMap<String, Value>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum TraceMode {
-    #[default]
-    Triton,
-    Opentelemetry,
+crate::named! {
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+    pub enum TraceMode {
+        #[default]
+        Triton = "triton",
+        Opentelemetry = "opentelemetry",
+    }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum TraceLevel {
-    Off,
-    Timestamps,
-    Tensors,
+crate::named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+    pub enum TraceLevel {
+        Off = "OFF",
+        Timestamps = "TIMESTAMPS",
+        Tensors = "TENSORS",
+    }
 }
 
 impl TritonServer {
-    /// Options of `tritonserver` that have a key of their own here: option → key.
-    pub const OWN: [(&'static str, &'static str); 20] = [
+    /// Options of `tritonserver` that have a key of their own here, which is called as they are.
+    const OWN: &'static str = "http-port grpc-port metrics-port http-address grpc-address metrics-address log-verbose \
+        log-file exit-timeout-secs model-control-mode load-model backend-config rate-limit rate-limit-resource";
+
+    /// Those whose key has another name: option → key.
+    const RENAMED: [(&'static str, &'static str); 6] = [
         ("model-repository", "repository"),
         ("model-store", "repository"),
-        ("http-port", "http_port"),
-        ("grpc-port", "grpc_port"),
-        ("metrics-port", "metrics_port"),
-        ("http-address", "http_address"),
-        ("grpc-address", "grpc_address"),
-        ("metrics-address", "metrics_address"),
-        ("log-verbose", "log_verbose"),
-        ("log-file", "log_file"),
-        ("exit-timeout-secs", "exit_timeout_secs"),
-        ("model-control-mode", "model_control_mode"),
-        ("load-model", "load_model"),
-        ("backend-config", "backend_config"),
         ("trace-config", "trace"),
         ("trace-file", "trace"),
         ("trace-level", "trace"),
         ("trace-rate", "trace"),
-        ("rate-limit", "rate_limit"),
-        ("rate-limit-resource", "rate_limit_resource"),
     ];
+
+    /// The options with a key of their own.
+    pub fn own_options() -> impl Iterator<Item = &'static str> {
+        Self::OWN.split(' ').chain(Self::RENAMED.into_iter().map(|(option, _)| option))
+    }
+
+    /// The key of an option that has one of its own.
+    pub fn key_of_option(option: &str) -> Option<String> {
+        let renamed = Self::RENAMED.iter().find(|(name, _)| *name == option).map(|(_, key)| (*key).to_owned());
+        renamed.or_else(|| Self::OWN.split(' ').find(|name| *name == option).map(|name| name.replace('-', "_")))
+    }
 
     /// What `options` may hold: every other option of `tritonserver` that means something to a server with
     /// TensorRT-LLM. One that is not here, or newer, can be given through `args`.
@@ -216,4 +224,53 @@ impl TritonServer {
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
+}
+
+/// When a server counts as ready.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReadyWhen {
+    /// Give up after this long [default: 30m; for servers that run already 2m].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<TimeSpan>,
+    /// For `command`: `detect` takes what its port speaks, ServerReady over gRPC or `GET /v1/models` over HTTP, and
+    /// benchmarks of the stage do the same; `kserve` calls ServerReady, `port` only connects, `health` sends
+    /// `GET /health` and benchmarks use HTTP.
+    #[serde(default = "detect")]
+    pub by: String,
+}
+
+impl Default for ReadyWhen {
+    fn default() -> Self {
+        Self { timeout: None, by: detect() }
+    }
+}
+
+impl ReadyWhen {
+    /// As a server is probed whose protocol is known.
+    pub fn is_usual(&self) -> bool {
+        ["detect", "kserve"].contains(&&*self.by)
+    }
+
+    /// The time limit of a server that this run starts. Loading weights and building CUDA graphs is slow.
+    pub fn limit(&self) -> Duration {
+        self.timeout.as_ref().map_or(Duration::from_mins(30), TimeSpan::time)
+    }
+
+    /// That of a server that runs already: it is there, or it is not.
+    pub fn limit_attached(&self) -> Duration {
+        self.timeout.as_ref().map_or(Duration::from_mins(2), TimeSpan::time)
+    }
+}
+
+fn tritonserver() -> String {
+    "tritonserver".to_owned()
+}
+
+const fn yes() -> bool {
+    true
+}
+
+fn detect() -> String {
+    "detect".to_owned()
 }
