@@ -257,11 +257,11 @@ fn swept_line(sweep: &Sweep, mut words: Vec<String>, translation: &Translation) 
     }
 }
 
-/// The keys that the line of a measurement has no option for. What is not known yet, an address or a tokenizer, the line
-/// describes in words.
+/// The keys that the line of a measurement has no option for. What is not known yet, an address or a tokenizer, the
+/// line describes in words.
 fn keys_without_option(line: &TranslatedBench) -> Option<String> {
     let is_described = |key: &str| key == "target" || line.args.iter().any(|word| word.strip_prefix("--") == Some(key));
-    let keys = line.keys.iter().filter(|(key, value)| !value.is_null() && !(value.is_string() && is_described(key)));
+    let keys = line.keys.iter().filter(|(key, value)| !(value.is_null() || value.is_string() && is_described(key)));
     let names = keys.flat_map(|(key, value)| match value {
         Value::Object(parts) if !key.ends_with("_tokens") => parts.keys().map(|part| format!("{key}.{part}")).collect(),
         _ => vec![key.clone()],

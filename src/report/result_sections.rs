@@ -349,14 +349,15 @@ fn outputs(result: &RunResult) -> Option<ResultBlock> {
         let example = output.example.clone().unwrap_or_default();
         vec![name.clone(), count(output.responses), count(output.bytes), count(output.misshapen), example]
     });
-    Some(ResultBlock {
+    let block = || ResultBlock {
         title: "Other outputs",
         about: "Requested outputs other than tokens. Misshapen: tensors whose shape does not fit the request."
             .to_owned(),
         head: vec!["output", "responses", "bytes", "misshapen", "the first misshapen"],
         rows: rows.collect(),
         ..ResultBlock::default()
-    })
+    };
+    (!result.outputs.is_empty()).then(block)
 }
 
 fn load(result: &RunResult) -> Option<ResultBlock> {

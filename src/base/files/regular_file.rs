@@ -188,7 +188,7 @@ mod tests {
         for bytes in [units(u16::to_le_bytes), units(u16::to_be_bytes)] {
             assert_eq!(foreign_text(bytes).unwrap(), "{\"ä\": 1}");
         }
-        // Half of a pair of surrogates is no text.
+        // Half of a pair of surrogates cannot be written as text.
         assert!(foreign_text(vec![0xff, 0xfe, 0x00, 0xd8]).is_err());
         let folder = tempfile::tempdir().unwrap();
         for (bytes, reason) in [(&b"\x1f\x8b\x08"[..], "gunzip"), (b"PK\x03\x04\xff", "unzip"), (b"\xe4", "not UTF-8")]

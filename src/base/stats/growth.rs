@@ -130,7 +130,8 @@ impl Growth {
             && ((self.is_above(LIKELY) && self.has_risen()) || (self.is_above(LIKELY_BACKLOG) && has_backlog))
     }
 
-    /// Of the same stationary queues at most 0.8 % of M/M/4 and none of M/D/8 did, 3.2 % of M/H2/4, and 4.5 % of bursts.
+    /// Of the same stationary queues at most 0.8 % of M/M/4 and none of M/D/8 did, 3.2 % of M/H2/4, and 4.5 % of
+    /// bursts.
     pub fn is_certain(&self) -> bool {
         self.is_likely() && self.is_above(CERTAIN) && self.has_risen()
     }

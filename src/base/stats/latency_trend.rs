@@ -28,7 +28,8 @@ pub struct VisitsInOrder<'v> {
 const FEWEST_ARRIVALS: usize = 50;
 /// Standard errors of the rank sum.
 pub(super) const NOT_BY_CHANCE: f64 = 3.0;
-/// Seconds longer for each second later, and standard errors. A server at 1.5 times what it does adds 0.5, at twice that 1.
+/// Seconds longer for each second later, and standard errors. A server at 1.5 times what it does adds 0.5, at twice
+/// that 1.
 const LIKELY: (f64, f64) = (0.5, NOT_BY_CHANCE);
 const CERTAIN: (f64, f64) = (1.0, NOT_BY_CHANCE);
 /// The same where enough arrived for `Growth`, and the server is so wide that they only fill it: its requests hardly
@@ -83,8 +84,8 @@ impl LatencyTrend {
 
     /// Of 150 stationary queues of each of eleven kinds (one to 64 servers, processor sharing, equal, exponential and
     /// lognormal services) at ρ = 0.9, from empty, with 60 arrivals at most 2.7 % say so, and with 99 at most 0.7 %. At
-    /// ρ = 3 all of those do that have a queue by then. Of 64 slots with equal services 91 % of 400 runs of 300 arrivals do
-    /// at ρ = 1.3, and none at 0.9.
+    /// ρ = 3 all of those do that have a queue by then. Of 64 slots with equal services 91 % of 400 runs of 300
+    /// arrivals do at ρ = 1.3, and none at 0.9.
     pub fn is_likely(&self) -> bool {
         // Arrivals that `Growth` could judge, in a window too short for it.
         let is_of_many = self.is_short() && self.arrivals_per_s * self.window_s > (LEAST_ARRIVALS - 2) as f64;

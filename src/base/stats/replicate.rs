@@ -49,8 +49,8 @@ pub struct JudgedRow {
     /// The smallest change, percent of the first side, that runs like these show in nine of ten cases, if no other row
     /// shows one; absent without a test.
     pub detectable_percent: Option<f64>,
-    /// Runs on each side that show a change of [`COMMON_CHANGE`] in nine of ten cases; absent where these runs do, where
-    /// a thousand do not, and where so small a change does not matter.
+    /// Runs on each side that show a change of [`COMMON_CHANGE`] in nine of ten cases; absent where these runs do,
+    /// where a thousand do not, and where so small a change does not matter.
     pub runs_needed: Option<u32>,
 }
 

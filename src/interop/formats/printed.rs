@@ -292,9 +292,9 @@ Mean E2EL (ms):                          9000.5
         let plain = tables(&TABLES[title..end]);
         for front in ["bench-1  | ", "0: ", "\u{1b}[36mbench |\u{1b}[0m ", "2026-06-01T10:00:0N.12NZ ", "[pod/x/y] "] {
             let lines = TABLES[title..end].lines().enumerate();
-            let log: String =
-                lines.map(|(n, line)| format!("{}{line}\n", front.replace('N', &(n % 10).to_string()))).collect();
-            assert_eq!(tables(&log), plain, "{front}");
+            let log: Vec<String> =
+                lines.map(|(n, line)| format!("{}{line}", front.replace('N', &(n % 10).to_string()))).collect();
+            assert_eq!(tables(&log.join("\n")), plain, "{front}");
         }
         assert_eq!(plain[0]["completed"], 32.0);
     }

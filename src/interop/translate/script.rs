@@ -231,17 +231,15 @@ impl Script {
 
     /// Sets a variable; `NAME+` gets more, with `between` in front.
     fn set(&mut self, name: &str, value: &str, between: &str) {
-        match name.strip_suffix('+') {
-            Some(name) => self.variables.append(name, between, value),
-            None => {
-                if self.conditions > 0 {
-                    let values = self.alternatives.entry(name.to_owned()).or_default();
-                    values.extend(self.variables.values.get(name).cloned());
-                    values.insert(value.to_owned());
-                }
-                self.variables.set(name, value);
-            }
+        if let Some(name) = name.strip_suffix('+') {
+            return self.variables.append(name, between, value);
         }
+        if self.conditions > 0 {
+            let values = self.alternatives.entry(name.to_owned()).or_default();
+            values.extend(self.variables.values.get(name).cloned());
+            values.insert(value.to_owned());
+        }
+        self.variables.set(name, value);
     }
 
     /// Words of the shell in front of a command: what is behind them is read, once.

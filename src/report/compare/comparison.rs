@@ -118,8 +118,8 @@ pub struct Delta {
     /// Of no difference, after Holm's correction for all rows of its family.
     pub p: Option<f64>,
     pub judgement: Option<Judgement>,
-    /// This many runs on each side, each with a plan of its own, would show a change of 5 % in nine of ten cases; absent
-    /// where these runs do, and where a thousand do not.
+    /// This many runs on each side, each with a plan of its own, would show a change of 5 % in nine of ten cases;
+    /// absent where these runs do, and where a thousand do not.
     pub runs_needed: Option<u32>,
     /// The smallest change, percent, that runs like these show in nine of ten cases; absent where no row is judged.
     pub detectable_percent: Option<f64>,

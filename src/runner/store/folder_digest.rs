@@ -232,8 +232,8 @@ fn names_in(folder: &Path) -> rustix::io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// The digest of a file's bytes. A stamp that belongs to it is from before they are read: if the file changes meanwhile,
-/// its stamp is another one from then on.
+/// The digest of a file's bytes. A stamp that belongs to it is from before they are read: if the file changes
+/// meanwhile, its stamp is another one from then on.
 pub(super) fn hash_file(path: &Path) -> Result<Digest, PathError> {
     let (file, metadata) = open_regular(path).at("read", path)?;
     Digest::of_file(&file, metadata.len()).at("read", path)

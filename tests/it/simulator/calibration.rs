@@ -321,6 +321,9 @@ enum Load {
     Users(usize),
 }
 
+/// A load on servers with these limits, and what was measured of it.
+type Row<'a> = (&'a str, &'a regatta::sim::EngineLimits, usize, Load, &'a [(Measured, f64, &'a str)]);
+
 /// Loads that were measured with vLLM 0.24 on H200, 512 and 128 tokens. Those of several servers, and the rates, ran side by
 /// side on one host; one run each of 40 s, but the two loads of "three runs", which had the host for themselves.
 #[test]
@@ -376,7 +379,6 @@ fn loads_on_h200_come_out_near_what_was_measured() {
     let [ttft, tpot] = [Latency(Ttft, P50), Latency(Tpot, P50)];
     let [ttft99, tpot99] = [Latency(Ttft, P99), Latency(Tpot, P99)];
     let [mean_ttft, mean_tpot] = [Latency(Ttft, Mean), Latency(Tpot, Mean)];
-    type Row<'a> = (&'a str, &'a regatta::sim::EngineLimits, usize, Load, &'a [(Measured, f64, &'a str)]);
     let rows: [Row<'_>; 14] = [
         ("one user", &small, 1, Load::Users(1), &[(ttft, 21.6, HELD_OUT), (tpot, 4.83, HELD_OUT)]),
         ("16 users", &small, 1, Load::Users(16), &[(Tokens, 2389.0, HELD_OUT), (mean_ttft, 183.0, HELD_OUT)]),

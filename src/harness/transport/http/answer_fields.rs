@@ -115,7 +115,7 @@ fn usage<'a>(it: &mut Json<'a>, seen: &mut ScannedEvent<'a>) -> Result<(), NotJs
                         _ => it.skip()?,
                     }
                     Ok(())
-                })?
+                })?;
             }
             _ => it.skip()?,
         }

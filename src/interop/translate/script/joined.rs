@@ -1,8 +1,8 @@
 //! Commands of a script that become one thing here: files that are filled are one repository, and runs of one manifest
 //! are one run.
 //!
-//! What a script names: `source FILE` goes on in that file, `bash FILE` starts it with what is exported, and a function is
-//! read with its arguments. Conditions are not followed, and are reported.
+//! What a script names: `source FILE` goes on in that file, `bash FILE` starts it with what is exported, and a function
+//! is read with its arguments. Conditions are not followed, and are reported.
 //!
 //! Files that a script writes with a here-document, which a stage writes if another one reads it.
 

@@ -157,8 +157,8 @@ fn a_command_in_a_container_that_is_there_is_read_as_the_command() {
         let translation = files(&[("run.sh", &format!("{front} vllm bench serve --model m --num-prompts 7\n"))]);
         let TranslationKind::Bench(bench) = &translation.kind else { panic!("{front}: {:?}", translation.kind) };
         assert!(bench.args.join(" ").contains("--requests 7"), "{front}: {bench:?}");
-        let why: Vec<&str> = translation.untranslated.iter().map(|option| option.why.as_str()).collect();
-        assert!(why.len() == 1 && why[0].contains("it runs in a"), "{front}: {why:?}");
+        let reasons: Vec<&str> = translation.untranslated.iter().map(|option| option.why.as_str()).collect();
+        assert!(reasons.len() == 1 && reasons[0].contains("it runs in a"), "{front}: {reasons:?}");
     }
 }
 
