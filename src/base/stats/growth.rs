@@ -49,7 +49,7 @@ const SEEN_IN_LEVEL: f64 = 0.9;
 /// Of the window, before the middle of its last quarter.
 const BEFORE_LATE: f64 = 0.875;
 /// Fewer arrivals show nothing.
-pub(super) const LEAST_ARRIVALS: usize = 100;
+const LEAST_ARRIVALS: usize = 100;
 
 /// Arrivals and departures of a window of arrivals, compared. The window is first to last arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

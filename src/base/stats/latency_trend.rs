@@ -10,8 +10,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::growth::LEAST_ARRIVALS;
-
 /// A window shorter than this many times the usual time in the system shows only how a server fills.
 pub(super) const TIMES_IN_SYSTEM: f64 = 4.0;
 
@@ -25,16 +23,12 @@ pub struct VisitsInOrder<'v> {
 }
 
 /// Fewer arrivals show nothing: of 150 queues at ρ = 0.9 with 30 arrivals up to 7 % of M/M/1 would be called likely.
-const FEWEST_ARRIVALS: usize = 50;
+const LEAST_ARRIVALS: usize = 50;
 /// Standard errors of the rank sum.
 pub(super) const NOT_BY_CHANCE: f64 = 3.0;
-/// Seconds longer for each second later, and standard errors. A server at 1.5 times what it does adds 0.5, at twice
-/// that 1.
-const LIKELY: (f64, f64) = (0.5, NOT_BY_CHANCE);
-const CERTAIN: (f64, f64) = (1.0, NOT_BY_CHANCE);
-/// The same where enough arrived for `Growth`, and the server is so wide that they only fill it: its requests hardly
-/// wait for each other by chance. 64 slots at 1.3 times what they do add 0.3.
-const LIKELY_OF_MANY: (f64, f64) = (0.2, 5.0);
+/// Seconds longer for each second later. A server at 1.5 times what it does adds 0.5, at twice that 1.
+const LIKELY: f64 = 0.5;
+const CERTAIN: f64 = 1.0;
 /// This many of each third are compared, evenly taken, where it has more.
 const COMPARED: usize = 10_000;
 /// As many independent values must be in a series: one or two long busy periods show nothing of their server.
@@ -65,7 +59,7 @@ impl LatencyTrend {
     pub fn estimate<'v>(visits: &'v VisitsInOrder<'v>) -> Option<Self> {
         let VisitsInOrder { count, visits: all, .. } = visits;
         let (from, to) = (all().next()?.0, all().last()?.0);
-        if *count < FEWEST_ARRIVALS || to <= from {
+        if *count < LEAST_ARRIVALS || to <= from {
             return None;
         }
         let third = count / 3;
@@ -84,12 +78,9 @@ impl LatencyTrend {
 
     /// Of 150 stationary queues of each of eleven kinds (one to 64 servers, processor sharing, equal, exponential and
     /// lognormal services) at ρ = 0.9, from empty, with 60 arrivals at most 2.7 % say so, and with 99 at most 0.7 %. At
-    /// ρ = 3 all of those do that have a queue by then. Of 64 slots with equal services 91 % of 400 runs of 300
-    /// arrivals do at ρ = 1.3, and none at 0.9.
+    /// ρ = 3 all of those do that have a queue by then.
     pub fn is_likely(&self) -> bool {
-        // Arrivals that `Growth` could judge, in a window too short for it.
-        let is_of_many = self.is_short() && self.arrivals_per_s * self.window_s > (LEAST_ARRIVALS - 2) as f64;
-        self.is_above(LIKELY) || (is_of_many && self.is_above(LIKELY_OF_MANY))
+        self.is_above(LIKELY)
     }
 
     /// None of the same stationary queues did.
@@ -100,11 +91,7 @@ impl LatencyTrend {
     /// Neither this nor `Growth` can tell whether the server would hold the rate: the window is over before it has
     /// filled.
     pub fn shows_only_filling(&self) -> bool {
-        !self.is_likely() && self.is_short()
-    }
-
-    fn is_short(&self) -> bool {
-        self.window_s < TIMES_IN_SYSTEM * self.usual_s
+        !self.is_likely() && self.window_s < TIMES_IN_SYSTEM * self.usual_s
     }
 
     /// What the server completed per second, as the ends of the requests lie apart.
@@ -112,8 +99,8 @@ impl LatencyTrend {
         self.arrivals_per_s / (1.0 + self.rise.max(0.0))
     }
 
-    fn is_above(&self, (rise, errors): (f64, f64)) -> bool {
-        self.rise > rise && self.standard_errors > errors
+    fn is_above(&self, rise: f64) -> bool {
+        self.rise > rise && self.standard_errors > NOT_BY_CHANCE
     }
 }
 
@@ -221,16 +208,6 @@ mod tests {
             alarms.count() as f64 / 200.0
         };
         assert!(share(0.9, LatencyTrend::is_likely) <= 0.02);
-        // The window of 300 requests is hardly four times as long as 64 slots take for one.
-        let wide = |load: f64, requests: usize| {
-            let alarms = (0..100).filter(|seed| {
-                let visits = SimulatedQueue::new(64, ServiceTime::Fixed, load).starting_empty(requests, *seed);
-                let visits: Vec<(f64, f64)> = visits.iter().map(|visit| (visit.arrival, visit.end)).collect();
-                trend(&visits).unwrap().is_likely()
-            });
-            alarms.count()
-        };
-        assert!(wide(1.3, 300) >= 80 && wide(0.9, 200) <= 2, "{} {}", wide(1.3, 300), wide(0.9, 200));
         assert!(share(0.9, LatencyTrend::is_certain) < 0.005);
         assert!(share(3.0, LatencyTrend::is_certain) > 0.9);
     }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::options::{Opt, Takes, read_front};
-use super::tool_table::{Launcher, launchers};
+use super::tool_table::{LauncherOptions, launchers};
 use super::translation::{ProblemKind, Translation, TranslationBuilder, TranslationError};
 use base::diag::did_you_mean;
 use base::units::is_identifier;
@@ -68,7 +68,7 @@ impl Env {
 /// Brings up the ranks of TensorRT-LLM.
 pub(crate) const LAUNCHER: &str = "trtllm-llmapi-launch";
 /// Prefixes of a command that do not change what it does, with the options that they take.
-static LAUNCHERS: LazyLock<Vec<Launcher>> = LazyLock::new(|| launchers(include_str!("../tools/launchers.toml")));
+static LAUNCHERS: LazyLock<Vec<LauncherOptions>> = LazyLock::new(|| launchers(include_str!("../tools/launchers.toml")));
 
 /// A command without what stands around it.
 pub(crate) struct Program<'a> {
@@ -114,7 +114,7 @@ pub(crate) fn program(words: &[String]) -> Result<Program<'_>, TranslationError>
 }
 
 /// The launcher that words begin with, and how many of them are its name: `nice`, `uv run`, `docker exec`.
-fn launcher(words: &[String]) -> Option<(&'static Launcher, usize)> {
+fn launcher(words: &[String]) -> Option<(&'static LauncherOptions, usize)> {
     let named = |name: &str| LAUNCHERS.iter().find(|(row, _)| row.names.iter().any(|other| other == name));
     let count = words.len().min(2);
     (1..=count).find_map(|count| Some((named(&words[..count].join(" "))?, count)))
@@ -122,7 +122,7 @@ fn launcher(words: &[String]) -> Option<(&'static Launcher, usize)> {
 
 /// The words after the options of a launcher. MPI's `--mca` takes two values. The command is taken to begin right after
 /// an option that is not known here.
-fn command_behind<'a>(name: &str, (row, table): &Launcher, words: &'a [String]) -> &'a [String] {
+fn command_behind<'a>(name: &str, (row, table): &LauncherOptions, words: &'a [String]) -> &'a [String] {
     if name.starts_with("mpi") {
         let mut at = 0;
         while let Some(word) = words.get(at).filter(|word| word.starts_with('-')) {

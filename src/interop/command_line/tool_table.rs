@@ -412,10 +412,10 @@ fn option(written: &'static str) -> Opt {
 }
 
 /// A program in front of commands, and its options.
-pub(crate) type Launcher = (&'static LauncherRow, Vec<Opt>);
+pub(crate) type LauncherOptions = (&'static LauncherRow, Vec<Opt>);
 
 /// Reads the file of launchers.
-pub(crate) fn launchers(text: &'static str) -> Vec<Launcher> {
+pub(crate) fn launchers(text: &'static str) -> Vec<LauncherOptions> {
     let file: &'static ToolFile = Box::leak(Box::new(toml::from_str(text).unwrap_or_default()));
     let launcher = |row: &'static LauncherRow| (row, row.options.iter().map(|row| option(row)).collect());
     file.launchers.iter().map(launcher).collect()

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::cli::{Force, GpuSelection, PlanFormat};
+use crate::cli::{BenchTask, Force, GpuSelection, PlanFormat};
 use base::event::GpuId;
 
 fn parse_line(line: &str) -> Result<Invocation, CliParseError> {
@@ -39,10 +39,7 @@ fn the_table_of_commands_has_no_contradiction() {
 
 #[test]
 fn a_benchmark_of_the_load_generator_is_its_selftest_and_takes_nothing_else() {
-    assert_eq!(
-        parse_line("bench --selftest").expect("understood").request,
-        parse_line("selftest").expect("understood").request
-    );
+    assert_eq!(parse_line("bench --selftest").expect("understood").request, CliRequest::Bench(BenchTask::Selftest));
     let text = usage_error_text("bench sim: --selftest");
     assert!(text.contains("--selftest"), "{text}");
 }
