@@ -138,6 +138,7 @@ impl BucketUpload {
     }
 
     /// Takes it back, as well as that goes.
+    #[cfg_attr(not(feature = "buckets"), expect(clippy::unused_async, reason = "a bucket is told over the network"))]
     pub(super) async fn abort(self) {
         match self {
             Self::Folder(upload) => upload.abort(),

@@ -263,14 +263,15 @@ pub fn signal_name(signal: i32) -> String {
 // the project, because a stage runs in its own empty folder; this looks for the other way, paths written out. It reads
 // the command's text, so what a script opens by itself stays unseen.
 
-/// Names of the variables that a text reads and does not set, without those that every session has.
+/// Names of the variables that a text reads and does not set, without those that every session or job has.
 fn undeclared_variables(text: &str) -> BTreeSet<&str> {
     const USUAL: &str = " CUDA_VISIBLE_DEVICES HOME HOSTNAME LANG LOGNAME PATH PWD SHELL TERM TMPDIR UID USER ";
     let end = |rest: &str| rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
     let names = text.split('$').skip(1).map(|rest| rest.strip_prefix('{').unwrap_or(rest));
     let is_set = |name: &str| {
         let settings = [format!("{name}="), format!("for {name} "), format!("read {name}")];
-        settings.iter().any(|setting| text.contains(setting)) || USUAL.contains(&format!(" {name} "))
+        let is_of_job = ["SLURM_", "OMPI_", "PMI", "REGATTA_"].iter().any(|start| name.starts_with(start));
+        is_of_job || settings.iter().any(|setting| text.contains(setting)) || USUAL.contains(&format!(" {name} "))
     };
     names.map(|rest| &rest[..end(rest)]).filter(|name| is_identifier(name) && !is_set(name)).collect()
 }
@@ -309,6 +310,7 @@ mod undeclared_files_tests {
     fn variables_that_a_text_reads_and_does_not_set_are_named() {
         let names = |text: &str| undeclared_variables(text).into_iter().collect::<Vec<_>>().join(" ");
         assert_eq!(names("A=1; echo $A ${MODEL:-x} \"$TP\" $TP $1 $$ $(date) $HOME"), "MODEL TP");
+        assert_eq!(names("srun echo $SLURM_PROCID $RANK"), "RANK");
         assert_eq!(names("for F in a b; do read LINE; echo $F $LINE; done"), "");
         assert_eq!(names("no variables at all"), "");
     }
