@@ -3,7 +3,7 @@
 //! ```text
 //! cargo bench --bench stats              # 200 runs a cell, 200 pairs
 //! cargo bench --bench stats -- 1000 500  # so many runs a cell of the coverage table, so many pairs of the campaigns
-//! cargo bench --bench stats -- power 200 # the tables of `power` alone
+//! cargo bench --bench stats -- power 400 # the tables of `power` alone
 //! ```
 //!
 //! Virtual time and fixed seeds: the same numbers on every machine. *Before* is what earlier versions did: ranks of the binomial
