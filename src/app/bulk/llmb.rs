@@ -8,9 +8,8 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::bulk::{
-    BulkFile, BulkFileError, BulkRun, LlmbJobProblem, LlmbJobsError, TupleLineError, command_line_value,
-};
+use crate::bulk::regatta_list::command_line_value;
+use crate::bulk::{BulkFile, BulkFileError, BulkRun, LlmbJobProblem, LlmbJobsError, TupleLineError};
 use crate::cli::KeyValueArg;
 use crate::doctor;
 use crate::project::Project;
@@ -481,7 +480,7 @@ inference_llama3.3_70b:
         fn no_text_makes_a_reader_of_lists_panic(text in "[a-z_0-9:()\\[\\]',\"True\n# ]{0,60}") {
             let _ = read_tuples(&text);
             let _ = read(&text);
-            let _ = super::super::read_list(&text);
+            let _ = super::super::regatta_list::read(&text);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::{Resource, getrlimit};
 
 use crate::doctor::needs::Needs;
-use crate::doctor::version_of;
+use crate::doctor::programs;
 use base::diag::ErrorText;
 use base::files::{cores, metadata_if_there, read_bytes, read_text};
 use base::units;
@@ -55,7 +55,7 @@ fn version(program: &str, project: &Path) -> Option<String> {
         let text = read_text(folder.join("TRITON_VERSION")).ok()?;
         return Some(text.trim().to_owned());
     }
-    let line = version_of(&path.display().to_string(), name(program))?;
+    let line = programs::version_of(&path.display().to_string(), name(program))?;
     // `pip 24.0 from /usr/lib/…`: the path is specific to the machine.
     let words = line.split_whitespace().take_while(|word| !word.starts_with('/')).collect::<Vec<_>>().join(" ");
     Some(words.trim_end_matches(" from").to_owned())

@@ -7,7 +7,7 @@ use std::{env, fs};
 
 use crate::before_run::key_variables;
 use crate::doctor::machine::package_version;
-use crate::doctor::{is_known, programs};
+use crate::doctor::programs;
 use crate::store::{SIGN_KEY, TRUSTED_KEYS, sign_key_of};
 use plan::manifest::model::{
     Action, Engine, EngineBackend, HostOn, Mlperf, Serve, ShellScript, SshHost, SshMachine, Weights,
@@ -230,7 +230,7 @@ impl Needs {
                 }
             }
             Action::Shell(ShellScript::Text(text)) => {
-                for program in programs(text).iter().filter(|program| is_known(program)) {
+                for program in programs::programs(text).iter().filter(|program| programs::is_known(program)) {
                     self.program(program, &id);
                 }
             }

@@ -11,7 +11,7 @@ use crate::console::print_as;
 use crate::error::CommandError;
 use crate::lockfile::{
     DifferenceWeight, LockDifference, LockExtent, LockFile, LockFileError, LockPart, LockSection, LockedTask, compare,
-    outcome, pin, read, run_section,
+    display, outcome, pin, read, run_section,
 };
 use crate::project::{Project, options};
 use base::diag::ErrorText;
@@ -29,7 +29,7 @@ pub fn lock(global: &Global, request: &LockRequest) -> Result<CliExit, CommandEr
     match request {
         LockRequest::Show { file, json } => {
             let file = open(file)?;
-            print_as(styler, *json, || &file, |styler| compare::show(&file).terminal(styler));
+            print_as(styler, *json, || &file, |styler| display::show(&file).terminal(styler));
             Ok(CliExit::Done)
         }
         LockRequest::Diff { a, b, settings, json } => {
@@ -44,7 +44,7 @@ pub fn lock(global: &Global, request: &LockRequest) -> Result<CliExit, CommandEr
                 }
                 None => (since(global, &old, a, b, settings)?, ["locked", "now"], true),
             };
-            let as_json = || compare::differences_json(&differences);
+            let as_json = || display::differences_json(&differences);
             print_as(styler, *json, as_json, |styler| format_differences(&differences, sides, is_now, styler));
             Ok(if differences.values().all(Vec::is_empty) { CliExit::Done } else { CliExit::Failed })
         }
@@ -60,9 +60,9 @@ fn format_differences(
 ) -> String {
     let mut out = String::new();
     for (run, found) in found.iter().filter(|(_, found)| !found.is_empty()) {
-        let _ = write!(out, "{run}\n{}", compare::differences(found, sides, styler));
+        let _ = write!(out, "{run}\n{}", display::differences(found, sides, styler));
         if is_now {
-            out.push_str(&compare::advice(found, styler));
+            out.push_str(&display::advice(found, styler));
         }
     }
     let same = found.values().filter(|found| found.is_empty()).count();
@@ -192,7 +192,7 @@ pub fn enforce(
     if stops > 0 {
         let things = if stops == 1 { "1 entry does".to_owned() } else { format!("{stops} entries do") };
         let table =
-            compare::differences(&differences, ["locked", "now"], paint) + &compare::advice(&differences, paint);
+            display::differences(&differences, ["locked", "now"], paint) + &display::advice(&differences, paint);
         let is_other_stage = |difference: &LockDifference| difference.task.is_some() && difference.field == "stage";
         let has_other_stages = differences.iter().any(is_other_stage);
         let others = if has_other_stages { run_section::namesakes(project, plan) } else { Vec::new() };
@@ -215,7 +215,7 @@ pub fn enforce(
         } else {
             ""
         };
-        holding.push((None, format!("differs from {shown}: {place}{}{reason}", compare::line(difference))));
+        holding.push((None, format!("differs from {shown}: {place}{}{reason}", display::line(difference))));
     }
     pins(plan, options, &section, keys, &output_cache, &mut holding).map_err(anyhow::Error::from)?;
     options.output_check = output_check(section, *strictness, shown);
@@ -266,14 +266,14 @@ fn output_check(section: LockSection, strictness: LockStrictness, file: String) 
         let (stops, reported): (Vec<LockDifference>, Vec<LockDifference>) =
             outcome(task.id.as_str(), entry, &now).into_iter().partition(|one| strictness.stops(one));
         match stops.first() {
-            None => Ok(reported.iter().map(|one| format!("differs from {file}: {}", compare::line(one))).collect()),
+            None => Ok(reported.iter().map(|one| format!("differs from {file}: {}", display::line(one))).collect()),
             Some(first) => Err(failure(entry, first, &stops, &file)),
         }
     })
 }
 
 fn failure(entry: &LockedTask, first: &LockDifference, stops: &[LockDifference], file: &str) -> Failure {
-    let lines: Vec<String> = stops.iter().map(compare::line).collect();
+    let lines: Vec<String> = stops.iter().map(display::line).collect();
     let problem = format!("it does not match {file}: {}", lines.join("; "));
     let kind = serde_json::json!(entry.kind).as_str().unwrap_or_default().to_owned();
     Failure::new(FailureKind::Differs, problem)

@@ -13,9 +13,12 @@
 
 pub(super) mod command;
 mod compare;
+mod display;
 mod format;
 pub(super) mod run_section;
+mod splice;
 
 pub use compare::{DifferenceWeight, LockDifference, LockExtent, LockPart, compare, outcome};
 pub use exec::process::PrivateValues;
-pub use format::{LockFile, LockFileError, LockSection, LockedTask, measured, pin, read, splice, write};
+pub use format::{LockFile, LockFileError, LockSection, LockedTask, measured, pin, read, write};
+pub use splice::splice;

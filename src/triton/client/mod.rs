@@ -2,32 +2,25 @@
 //!
 //! Not for load: the harness has its own path, with its own connections and stamps. Every call has a deadline;
 //! every error names the call and the server, and keeps the server's own message and status.
-//!
-//! Waiting until a server reports that it is ready.
-//!
-//! ModelStreamInfer: many requests on one stream, each with any number of answers, errors among them.
 
 mod error;
 pub mod field_tensor;
+mod ready;
+mod stream;
 mod tensor;
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::pin::Pin;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::time::{sleep, timeout};
-use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::metadata::MetadataMap;
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint as Address};
-use tonic::{Code, Request, Response, Status, Streaming};
+use tonic::{Request, Response, Status};
 
-use self::error::of_status;
 use super::proto::health::HealthCheckRequest;
 use super::proto::health::health_check_response::ServingStatus;
 use super::proto::health::health_client::HealthClient;
@@ -41,12 +34,14 @@ use super::proto::inference::trace_setting_request::SettingValue as TraceValue;
 use super::proto::inference::{
     LogSettingsRequest, ModelConfig, ModelConfigRequest, ModelInferRequest, ModelInferResponse, ModelMetadataRequest,
     ModelMetadataResponse, ModelReadyRequest, ModelRepositoryParameter, ModelStatistics, ModelStatisticsRequest,
-    ModelStreamInferResponse, RepositoryIndexRequest, RepositoryModelLoadRequest, RepositoryModelUnloadRequest,
-    ServerLiveRequest, ServerMetadataRequest, ServerMetadataResponse, ServerReadyRequest, TraceSettingRequest,
+    RepositoryIndexRequest, RepositoryModelLoadRequest, RepositoryModelUnloadRequest, ServerLiveRequest,
+    ServerMetadataRequest, ServerMetadataResponse, ServerReadyRequest, TraceSettingRequest,
 };
-use crate::proto::inference::infer_parameter::ParameterChoice;
 use base::event::{Endpoint, host_port};
+
 pub use error::{ClientError, ClientErrorKind, ConnectCause};
+pub use ready::{AwaitError, await_ready};
+pub use stream::{InferStream, StreamResponse};
 pub use tensor::{DataType, InferRequest, Tensor, TensorData, TensorError, strings, tensors_of};
 
 /// Triton's own limit for one message.
@@ -326,204 +321,5 @@ impl Interceptor for CallMetadata {
         headers.extend(self.0.clone());
         *request.metadata_mut() = MetadataMap::from_headers(headers);
         Ok(request)
-    }
-}
-
-/// The pause before a server that is not ready is polled again.
-const PAUSE: Duration = Duration::from_millis(50);
-/// The limit of a single call while waiting for readiness: a server that accepts and does not answer is not ready.
-const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Why a server was not ready when it was queried.
-#[derive(Debug, thiserror::Error)]
-pub enum NotReady {
-    #[error("not queried yet")]
-    NotQueried,
-    #[error("no connection within {0:?}")]
-    Late(Duration),
-    #[error("{}", connect_words(.0))]
-    Connect(#[source] tonic::transport::Error),
-    /// It reports so itself.
-    #[error("the server is up and not ready")]
-    Starting,
-    #[error("something answers there that is not a Triton server")]
-    NotTriton,
-    #[error("{}", .0.call_and_why())]
-    Call(ClientError),
-}
-
-/// What kept a connection from being made; the frequent causes in words, others as the system names them.
-fn connect_words(error: &tonic::transport::Error) -> String {
-    match ClientErrorKind::connect(error) {
-        ClientErrorKind::Connect { cause: ConnectCause::Refused, .. } => {
-            "nothing listens there (connection refused)".to_owned()
-        }
-        ClientErrorKind::Connect { cause: ConnectCause::UnknownHost, text } => {
-            format!("the name of the host cannot be resolved ({text})")
-        }
-        other => other.to_string(),
-    }
-}
-
-/// Why waiting for a server ended without a ready one.
-#[derive(Debug, thiserror::Error)]
-pub enum AwaitError {
-    #[error("{endpoint} was not ready after {:.1} s: {last}", after.as_secs_f64())]
-    Timeout { endpoint: Endpoint, after: Duration, last: NotReady },
-    #[error("stopped while waiting for {endpoint}")]
-    Stopped { endpoint: Endpoint },
-    #[error(transparent)]
-    Address(#[from] ClientError),
-}
-
-/// Waits until a server reports that it is ready. `progress` receives, at each attempt, how long it has been and the
-/// server's last answer; `stop` ends the waiting when it resolves.
-///
-/// Readiness is not health: a server may report ready with a dead backend behind it.
-pub async fn await_ready(
-    endpoint: &Endpoint,
-    limit: Duration,
-    mut progress: impl FnMut(Duration, &str),
-    stop: impl Future<Output = ()>,
-) -> Result<(), AwaitError> {
-    let begun = tokio::time::Instant::now();
-    let address = address(endpoint)?.connect_timeout(QUERY_TIMEOUT);
-    let mut last = NotReady::NotQueried;
-    let waiting = async {
-        loop {
-            match probe_ready(&address, endpoint).await {
-                Ok(()) => return,
-                Err(reason) => last = reason,
-            }
-            progress(begun.elapsed(), &last.to_string());
-            sleep(PAUSE).await;
-        }
-    };
-    tokio::select! {
-        biased;
-        () = stop => Err(AwaitError::Stopped { endpoint: endpoint.clone() }),
-        done = timeout(limit, waiting) => match done {
-            Ok(()) => Ok(()),
-            Err(_) => Err(AwaitError::Timeout { endpoint: endpoint.clone(), after: begun.elapsed(), last }),
-        },
-    }
-}
-
-/// A new connection each time: a server that is still loading often closes the first ones.
-async fn probe_ready(address: &Address, endpoint: &Endpoint) -> Result<(), NotReady> {
-    let channel = timeout(QUERY_TIMEOUT, address.connect()).await;
-    let channel = channel.map_err(|_| NotReady::Late(QUERY_TIMEOUT))?.map_err(NotReady::Connect)?;
-    let client = TritonClient::over(channel, endpoint.to_string(), HeaderMap::new()).deadline(QUERY_TIMEOUT);
-    match client.is_ready().await {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(NotReady::Starting),
-        Err(ClientError { why: ClientErrorKind::Refused { code: Code::Unimplemented, .. }, .. }) => {
-            Err(NotReady::NotTriton)
-        }
-        Err(error) => Err(NotReady::Call(error)),
-    }
-}
-
-/// One stream. Triton sends its response headers only with the first answer, so the call is not awaited before the
-/// first request is queued: it opens while the first answer is awaited. Dropping the stream cancels what it carries.
-pub struct InferStream {
-    /// `None` once no more requests will come.
-    requests: Option<UnboundedSender<ModelInferRequest>>,
-    state: State,
-    address: String,
-    deadline: Duration,
-}
-
-type Opening = Pin<Box<dyn Future<Output = Result<Response<Streaming<ModelStreamInferResponse>>, Status>> + Send>>;
-
-enum State {
-    Opening(Opening),
-    Open(Box<Streaming<ModelStreamInferResponse>>),
-    Over,
-}
-
-/// One response of a stream. Its id shows which request it answers: ids should differ.
-#[derive(Clone, Debug)]
-pub struct StreamResponse {
-    /// The error of this request; the stream continues.
-    pub error: Option<String>,
-    pub response: ModelInferResponse,
-    /// `triton_final_response`. `None`: the server does not report it. Errors of the server itself have no mark.
-    pub is_final: Option<bool>,
-    /// When it was read.
-    pub at: Instant,
-}
-
-impl InferStream {
-    fn open(mut service: InferenceService, address: String, deadline: Duration) -> Self {
-        let (requests, queued) = unbounded_channel();
-        let opening = async move { service.model_stream_infer(UnboundedReceiverStream::new(queued)).await };
-        Self { requests: Some(requests), state: State::Opening(Box::pin(opening)), address, deadline }
-    }
-
-    /// Queues a request; it leaves when [`Self::next`] is awaited.
-    pub fn send(&self, request: ModelInferRequest) {
-        // A stream that has ended reports it in `next`.
-        if let Some(requests) = &self.requests {
-            let _ = requests.send(request);
-        }
-    }
-
-    /// No more requests will come: the stream ends when the last one is answered.
-    pub fn close(&mut self) {
-        self.requests = None;
-    }
-
-    /// The next answer; `None` when the stream has ended. The deadline applies to each answer separately.
-    pub async fn next(&mut self) -> Option<Result<StreamResponse, ClientError>> {
-        let deadline = self.deadline;
-        let step = match tokio::time::timeout(deadline, self.step()).await {
-            Ok(step) => step,
-            Err(_) => Err(ClientErrorKind::Timeout(deadline)),
-        };
-        match step {
-            Ok(Some(message)) => Some(Ok(StreamResponse::from_message(message))),
-            Ok(None) => {
-                self.state = State::Over;
-                None
-            }
-            Err(why) => {
-                // A late answer may still arrive; a broken stream delivers no more.
-                if !matches!(why, ClientErrorKind::Timeout(_)) {
-                    self.state = State::Over;
-                }
-                Some(Err(ClientError::new("ModelStreamInfer", &self.address, why)))
-            }
-        }
-    }
-
-    async fn step(&mut self) -> Result<Option<ModelStreamInferResponse>, ClientErrorKind> {
-        if let State::Opening(opening) = &mut self.state {
-            let opened = opening.await.map_err(|status| of_status(&status))?;
-            self.state = State::Open(Box::new(opened.into_inner()));
-        }
-        match &mut self.state {
-            State::Open(answers) => answers.message().await.map_err(|status| of_status(&status)),
-            _ => Ok(None),
-        }
-    }
-}
-
-impl StreamResponse {
-    fn from_message(message: ModelStreamInferResponse) -> Self {
-        let at = Instant::now();
-        let response = message.infer_response.unwrap_or_default();
-        let flag = response.parameters.get("triton_final_response").and_then(|flag| flag.parameter_choice.as_ref());
-        let is_final = match flag {
-            Some(ParameterChoice::BoolParam(flag)) => Some(*flag),
-            _ => None,
-        };
-        let error = (!message.error_message.is_empty()).then_some(message.error_message);
-        Self { error, response, is_final, at }
-    }
-
-    /// Whether the request is done for certain: marked as final, or failed before it reached the model.
-    pub fn ends(&self) -> bool {
-        self.is_final == Some(true) || (self.error.is_some() && self.is_final.is_none())
     }
 }
