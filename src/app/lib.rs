@@ -1,10 +1,25 @@
-//! The only room that knows all others: request → the module that handles it → the exit code.
+//! The program's commands: each is a module that turns its request into printed text and an exit code.
 //!
 //! ```text
-//!  arguments ─cli→ Invocation ─perform→ the module of the command ─→ other rooms ─→ text to print, CliExit
+//!  arguments ─cli→ Invocation ─perform→ the module of the command ─→ other crates ─→ text to print, CliExit
 //! ```
 //!
-//! No other room uses it.
+//! The only crate that knows all others, and no other crate uses it.
+//!
+//! | commands, as `regatta --help` groups them | modules |
+//! |---|---|
+//! | measure: `run`, `serve` · `bulk` · `bench` · `what-if` · `mlperf` · `sim` | `run` · `bulk` · `bench` · … |
+//! | look: `plan` · `status`, `logs`, `runs`, `report` · `history`, `tag` | `planning` · `past_runs` · `history` |
+//! | look: `compare`, `report --compat` · `explain` · `doctor` · `triton` | `compare` · `explain` · `doctor` · … |
+//! | write: `init`, `list`, `show`, `check`, `schema` · `repository` | `manifest_commands` · `repository` |
+//! | exchange: `import`, `export` | `export_import`; lines and configs: `translate`, run at once: `imported_run` |
+//! | exchange: `lock` · `store` | `lockfile` · `store` |
+//! | keep house: `gc`, `clean` · `selftest` · `manual` · `completions` | `clean` · `selftest` · `manual` · `cli` |
+//!
+//! What several of them use: `project` (one folder, its manifests, a plan compiled once), `before_run` (what earlier
+//! runs decide), `result_name` and `found_result` (from `RUN/TASK` to a result), `out_folder`, `expression_guard`
+//! (memory and time of what a manifest computes), `console` and `error`. `remote_work` has the hidden commands that
+//! work for a run on another machine.
 
 mod bench;
 mod bulk;
