@@ -421,6 +421,9 @@ fn loads_on_h200_come_out_near_what_was_measured() {
     ];
     let mut table =
         String::from("| vLLM 0.24 on H200 | | measured | simulated | error | |\n|---|---|---|---|---|---|\n");
+    let mut peer_table = String::from(
+        "| H200, vLLM 0.24 | | measured | simulated | AIConfigurator | with 8,192 tokens |\n|---|---|---|---|---|---|\n",
+    );
     let mut wrong = Vec::new();
     for (load, server, servers, arrivals, numbers) in rows {
         let result = match arrivals {
@@ -440,6 +443,13 @@ fn loads_on_h200_come_out_near_what_was_measured() {
                 measured.name(),
                 100.0 * error
             );
+            if let Some((_, _, answers)) = AICONFIGURATOR.iter().find(|row| (row.0, row.1) == (load, *measured)) {
+                let beside = [simulated, answers[0], answers[1]].map(|number| {
+                    let shown = regatta::units::grouped(number, usize::from(number < 100.0));
+                    format!("{shown} ({:+.0} %)", 100.0 * (number / value - 1.0))
+                });
+                let _ = writeln!(peer_table, "| {name} | {} | {of_server} | {} |", measured.name(), beside.join(" | "));
+            }
             // The band of step logs for throughput, 15 % for latencies.
             let most = if *measured == Tokens { 0.1 } else { 0.16 };
             if [FITTED, HELD_OUT].contains(role) && error.abs() > most {
@@ -448,5 +458,30 @@ fn loads_on_h200_come_out_near_what_was_measured() {
         }
     }
     super::manual_table::on_the_page("concepts/simulation.md", &table);
+    super::manual_table::on_the_page("concepts/simulation.md", &peer_table);
     assert!(wrong.is_empty(), "{table}{wrong:?}");
 }
+
+/// What AIConfigurator 0.12.0 answers to the same loads: with the users as its batch size, and its own `--ctx-tokens` (512, the
+/// prompt) or the server's 8,192. The config has the shapes of Llama-3.1-8B:
+///
+/// ```sh
+/// aiconfigurator cli estimate --model-path FOLDER --system h200_sxm --backend vllm --perf-db-version 0.24.0 --isl 512 --osl 128 \
+///   --tp-size 1 --gemm-quant-mode bfloat16 --kvcache-quant-mode bfloat16 --fmha-quant-mode bfloat16 --batch-size USERS
+/// ```
+const AICONFIGURATOR: &[(&str, Measured, [f64; 2])] = {
+    use Measured::{Latency, TokensPerSecond};
+    use regatta::spec::LimitedMetric::{Tpot, Ttft};
+    use regatta::spec::Statistic::{Mean, P50};
+    &[
+        ("one user", Latency(Ttft, P50), [37.082, 199.960]),
+        ("one user", Latency(Tpot, P50), [4.848, 4.848]),
+        ("16 users", TokensPerSecond, [2366.85, 1763.74]),
+        ("16 users", Latency(Ttft, Mean), [57.579, 300.608]),
+        ("64 users", TokensPerSecond, [5657.71, 4308.39]),
+        ("64 users", Latency(Ttft, Mean), [70.628, 354.148]),
+        ("256 users", TokensPerSecond, [5704.58, 6834.70]),
+        ("256 users", Latency(Ttft, Mean), [95.726, 421.082]),
+        ("256 users", Latency(Tpot, Mean), [22.263, 34.140]),
+    ]
+};
