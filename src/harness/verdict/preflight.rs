@@ -13,7 +13,7 @@ use crate::{
     SendingSpec, Slo, Transport, VerdictCheck,
 };
 use base::event::Endpoint;
-use base::spec::{Length, Limits, Request, StopAfter};
+use base::spec::{Arrivals, Length, Limits, Request, StopAfter};
 
 pub use crate::measure::result::PreflightResult;
 
@@ -93,6 +93,8 @@ impl PreflightTrial {
             protocol: Transport::Kserve,
             model: "tensorrt_llm".to_owned(),
             scenario,
+            // Scaled gaps end with a number of requests, and the trial ends with its time.
+            arrivals: if spec.arrivals == Arrivals::PoissonScaled { Arrivals::Poisson } else { spec.arrivals },
             stop: StopAfter { requests: None, duration: Some(ARRIVALS.into()) },
             input_len: Length::Fixed(input.clamp(1, MOST_INPUT)),
             output_len: Length::Fixed(answer),
@@ -291,7 +293,7 @@ mod tests {
             protocol: Transport::Kserve,
             model: "ensemble".to_owned(),
             scenario,
-            arrivals: base::spec::Arrivals::Constant,
+            arrivals: Arrivals::Constant,
             stop: StopAfter { requests, duration: seconds.map(|seconds| Duration::from_secs(seconds).into()) },
             input_len: Length::Uniform { min: 100, max: 300 },
             output_len: Length::Fixed(100),
@@ -327,6 +329,17 @@ mod tests {
         let Length::Fixed(input) = tried.input_len else { panic!("{:?}", tried.input_len) };
         assert!((180..220).contains(&input), "{input}");
         assert!(plan(&tried).unwrap().requests.len() <= 60, "little more than a second of them");
+    }
+
+    #[test]
+    fn scaled_arrivals_are_tried_as_poissons() {
+        let scaled = BenchSpec {
+            arrivals: Arrivals::PoissonScaled,
+            ..spec(LoadPattern::Server { rate: 50.0.into() }, Some(3_000), None)
+        };
+        let trial = PreflightTrial::new(&scaled, &plan(&scaled).unwrap()).unwrap();
+        let local = Endpoint { host: "127.0.0.1".to_owned(), grpc: 9, http: None, metrics: None, name: None };
+        assert!(plan(&trial.at(local)).unwrap().requests.len() > 20, "a second of them");
     }
 
     #[test]
