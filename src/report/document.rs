@@ -6,6 +6,7 @@
 //!                                                                                                 └→ HTML page
 //! ```
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use minijinja::context;
@@ -13,7 +14,7 @@ use minijinja::value::Serde;
 use serde::Serialize;
 
 use crate::page_template::render_page;
-use crate::styler::{Styler, TextRole, clean, rows_with};
+use crate::styler::{Styler, TextRole, clean, clean_lines, rows_with};
 use base::units::three_digits;
 
 const PAGE: &str = include_str!("../../templates/report/document.html");
@@ -24,20 +25,29 @@ pub struct Document {
     /// The title of the browser's window.
     pub(crate) name: String,
     /// On a page alone: what was asked on a terminal is in the line above.
-    pub(crate) title: &'static str,
+    pub(crate) title: Cow<'static, str>,
     pub(crate) badges: Vec<Badge>,
     /// Below the title.
     pub(crate) head: Vec<Block>,
-    /// The result in a sentence, and the numbers and the picture beside each other: on a page alone.
-    pub(crate) sentence: Option<String>,
-    pub(crate) facts: Vec<Fact>,
-    pub(crate) picture: Option<String>,
+    /// On a page alone.
+    pub(crate) tops: Vec<Top>,
     pub(crate) sections: Vec<Section>,
     pub(crate) footer: &'static str,
 }
 
 /// Name, value, and what was counted.
 pub(crate) type Fact = [String; 3];
+
+/// A result in a sentence, with its most important numbers and a picture beside each other.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Top {
+    /// Which of several results it is of.
+    pub task: String,
+    pub sentence: String,
+    pub facts: Vec<Fact>,
+    /// SVG.
+    pub picture: Option<String>,
+}
 
 /// A text in a frame: a verdict, `SIMULATED`.
 #[derive(Clone, Debug, Serialize)]
@@ -50,6 +60,15 @@ pub struct Badge {
 #[derive(Debug, Default, Serialize)]
 pub struct Section {
     pub heading: String,
+    pub(crate) role: TextRole,
+    /// Where it is on a page; the contents have each section with one.
+    pub(crate) anchor: String,
+    /// A page shows it when its heading is clicked; whether it is open at first.
+    pub(crate) is_open: Option<bool>,
+    /// Of the parts of one group one is open.
+    pub(crate) group: String,
+    /// Its class on a page.
+    pub(crate) look: &'static str,
     /// A terminal leaves it out.
     pub is_on_page: bool,
     /// A terminal shows the blocks without the heading and without an indent.
@@ -58,6 +77,8 @@ pub struct Section {
     /// What it is about: beside the heading on a terminal.
     pub about: String,
     pub blocks: Vec<Block>,
+    /// Each with a heading of its own, below the blocks.
+    pub(crate) parts: Vec<Self>,
 }
 
 /// A piece of a section.
@@ -84,6 +105,10 @@ enum Content {
     Items(Vec<Item>),
     Table(Table),
     Facts(Vec<Fact>),
+    /// A name and a text, which may have several lines, and is never broken.
+    Pairs(Vec<[String; 2]>),
+    /// Lines of a log or a file as they are.
+    Lines(Vec<String>),
     /// Commands to paste: never broken.
     Commands(Vec<String>),
     Charts(Vec<Figure>),
@@ -134,10 +159,11 @@ impl Section {
         !self.heading.is_empty() && !self.is_titled_on_page
     }
 
-    fn write(&self, styler: Styler, out: &mut String) {
+    pub(crate) fn write(&self, styler: Styler, out: &mut String) {
         let indent = if self.has_title() { "  " } else { "" };
         if self.has_title() {
-            let mut line = styler.tone(TextRole::Strong, clean(&self.heading));
+            let role = if self.role == TextRole::Plain { TextRole::Strong } else { self.role };
+            let mut line = styler.tone(role, clean(&self.heading));
             for badge in &self.badges {
                 let _ = write!(line, "  {}", styler.tone(badge.role, clean(&badge.text)));
             }
@@ -162,9 +188,13 @@ impl Block {
         Self::table(Table::list([], rows))
     }
 
-    /// A name and what it stands for, in each line.
+    /// Names and what they stand for.
     pub(crate) fn pairs<N: Into<String>>(pairs: impl IntoIterator<Item = (N, String)>) -> Self {
-        Self::list(pairs.into_iter().map(|(name, text)| [Cell::quiet(name), text.into()]))
+        Self::new(Content::Pairs(pairs.into_iter().map(|(name, text)| [name.into(), clean_lines(&text)]).collect()))
+    }
+
+    pub(crate) const fn lines(lines: Vec<String>) -> Self {
+        Self::new(Content::Lines(lines))
     }
 
     /// A line of text.
@@ -225,7 +255,7 @@ impl Block {
         self
     }
 
-    fn write(&self, styler: Styler, indent: &str, out: &mut String) {
+    pub(crate) fn write(&self, styler: Styler, indent: &str, out: &mut String) {
         if self.is_on_page {
             return;
         }
@@ -251,6 +281,21 @@ impl Block {
                     table.row([Cell::name(name), value.into(), Cell::quiet(about)]);
                 }
                 table.write(styler, indent, out);
+            }
+            Content::Pairs(pairs) => {
+                let mut before = "";
+                for [name, text] in pairs {
+                    for line in text.lines() {
+                        let shown = if name == before { "" } else { name };
+                        let _ = writeln!(out, "{indent}{} {line}", styler.tone(TextRole::Quiet, format!("{shown:<8}")));
+                        before = name;
+                    }
+                }
+            }
+            Content::Lines(lines) => {
+                for line in lines {
+                    let _ = writeln!(out, "{indent}{} {}", styler.tone(TextRole::Quiet, "│"), clean(line));
+                }
             }
             Content::Commands(commands) => {
                 for command in commands {
@@ -316,6 +361,8 @@ pub struct Cell {
     marks: Vec<String>,
     /// Its definition: a terminal has it below the row, a page behind a `?`.
     help: String,
+    /// Where it leads on a page.
+    link: String,
     svg: Option<String>,
 }
 
@@ -386,6 +433,12 @@ impl Cell {
     #[must_use]
     pub(crate) fn help(mut self, help: String) -> Self {
         self.help = help;
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn link(mut self, link: String) -> Self {
+        self.link = link;
         self
     }
 
@@ -552,7 +605,8 @@ impl Document {
         for block in &self.head {
             block.write(styler, "", &mut out);
         }
-        for section in self.sections.iter().filter(|section| !section.is_on_page) {
+        let sections = self.sections.iter().flat_map(|section| std::iter::once(section).chain(&section.parts));
+        for section in sections.filter(|section| !section.is_on_page) {
             if !out.is_empty() && section.has_title() {
                 out.push('\n');
             }

@@ -24,7 +24,7 @@ fn document() -> Document {
     let section = Section { about: "two points".to_owned(), ..Section::new("load") };
     let marked = Item { mark: "≠1".to_owned(), text: "load".to_owned(), ..Item::default() };
     let blocks = [Block::table(table()), Block::items(vec![marked]), Block::charts(["<svg/>".to_owned()])];
-    Document { title: "Points", sections: vec![section.with(blocks)], ..Document::default() }
+    Document { title: "Points".into(), sections: vec![section.with(blocks)], ..Document::default() }
 }
 
 #[test]
