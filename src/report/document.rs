@@ -2,8 +2,8 @@
 //! sweep or history.
 //!
 //! ```text
-//!  results ─what_if · history · compare · sweep · ratio→ Document (facts, tables, charts, texts) ─┬→ terminal
-//!                                                                                                 └→ HTML page
+//!  results, events ─run_page · compare · sweep · what_if · …→ Document (facts, tables, charts, texts) ─┬→ terminal
+//!                                                                                                      └→ HTML page
 //! ```
 
 mod table;

@@ -12,6 +12,7 @@ use crate::what_if::distinct;
 use base::event::TaskId;
 use base::units::counted;
 use harness::{LoadPattern, RequestRecord, SearchReport, SweepReport};
+use indexmap::IndexMap;
 use interop::MeasuredResult;
 use plan::{ActionKind, Plan};
 use std::collections::BTreeMap;
@@ -135,15 +136,12 @@ impl Measured {
         let of_sweeps = || self.sweeps.iter().map(|sweep| sweep.verdict.clone()).collect();
         let of_benches = || self.benches.iter().filter_map(|bench| bench.verdict.clone()).collect();
         let verdicts: Vec<Badge> = if self.sweeps.is_empty() { of_benches() } else { of_sweeps() };
-        let mut counts: Vec<(Badge, usize)> = Vec::new();
-        for verdict in verdicts {
-            match counts.iter_mut().find(|(counted, _)| counted.text == verdict.text) {
-                Some((_, count)) => *count += 1,
-                None => counts.push((verdict, 1)),
-            }
+        let mut counts: IndexMap<String, (TextRole, usize)> = IndexMap::new();
+        for Badge { role, text } in verdicts {
+            counts.entry(text).or_insert((role, 0)).1 += 1;
         }
         let text = |text: String, count| if count > 1 { format!("{count} × {text}") } else { text };
-        counts.into_iter().map(|(badge, count)| Badge { text: text(badge.text, count), ..badge }).collect()
+        counts.into_iter().map(|(verdict, (role, count))| Badge { role, text: text(verdict, count) }).collect()
     }
 
     /// The servers and the loads, each once; of many the first.
