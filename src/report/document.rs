@@ -64,15 +64,15 @@ pub struct Badge {
 #[derive(Debug, Default, Serialize)]
 pub struct Section {
     pub heading: String,
-    pub(crate) role: TextRole,
+    pub role: TextRole,
     /// Where it is on a page; the contents have each section with one.
-    pub(crate) anchor: String,
+    pub anchor: String,
     /// A page shows it when its heading is clicked; whether it is open at first.
-    pub(crate) is_open: Option<bool>,
+    pub is_open: Option<bool>,
     /// Of the parts of one group one is open.
-    pub(crate) group: String,
+    pub group: String,
     /// Its class on a page.
-    pub(crate) look: &'static str,
+    pub look: &'static str,
     /// A terminal leaves it out.
     pub is_on_page: bool,
     /// A terminal shows the blocks without the heading and without an indent.
@@ -82,7 +82,7 @@ pub struct Section {
     pub about: String,
     pub blocks: Vec<Block>,
     /// Each with a heading of its own, below the blocks.
-    pub(crate) parts: Vec<Self>,
+    pub parts: Vec<Self>,
 }
 
 /// A piece of a section.
