@@ -1,6 +1,5 @@
-//! What happened: `status`, `logs`, `report`, and the page that a run leaves.
-//!
-//! A run as another process sees it: what its journal holds, and whether it is still going on.
+//! Runs that another process began or that have ended, from their journals: `status`, `logs`, `report`, and the page
+//! that a run leaves.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};

@@ -1,6 +1,5 @@
-//! Simulated servers of commands: `regatta sim serve`, the preflight's server, and the twin that a manifest serves.
-//!
-//! `regatta sim calibrate` makes a preset of the simulator from step logs.
+//! The commands of the simulator: `regatta sim serve` and the servers behind it (the preflight's, and the twin that a
+//! manifest serves), and `regatta sim calibrate`, which makes a preset from step logs.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;

@@ -2,10 +2,13 @@
 //! sweep or history.
 //!
 //! ```text
-//!  results ─what_if · history · compare · sweep · ratio→ Document (facts, tables, charts, texts) ─┬→ terminal
-//!                                                                                                 └→ HTML page
+//!  results, events ─run_page · compare · sweep · what_if · …→ Document (facts, tables, charts, texts) ─┬→ terminal
+//!                                                                                                      └→ HTML page
 //! ```
 
+mod table;
+
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use minijinja::context;
@@ -13,8 +16,10 @@ use minijinja::value::Serde;
 use serde::Serialize;
 
 use crate::page_template::render_page;
-use crate::styler::{Styler, TextRole, clean, rows_with};
-use base::units::three_digits;
+use crate::styler::{Styler, TextRole, clean, clean_lines};
+
+pub(crate) use table::TableColumn;
+pub use table::{Cell, Table};
 
 const PAGE: &str = include_str!("../../templates/report/document.html");
 
@@ -24,20 +29,29 @@ pub struct Document {
     /// The title of the browser's window.
     pub(crate) name: String,
     /// On a page alone: what was asked on a terminal is in the line above.
-    pub(crate) title: &'static str,
+    pub(crate) title: Cow<'static, str>,
     pub(crate) badges: Vec<Badge>,
     /// Below the title.
     pub(crate) head: Vec<Block>,
-    /// The result in a sentence, and the numbers and the picture beside each other: on a page alone.
-    pub(crate) sentence: Option<String>,
-    pub(crate) facts: Vec<Fact>,
-    pub(crate) picture: Option<String>,
+    /// On a page alone.
+    pub(crate) tops: Vec<Top>,
     pub(crate) sections: Vec<Section>,
     pub(crate) footer: &'static str,
 }
 
 /// Name, value, and what was counted.
 pub(crate) type Fact = [String; 3];
+
+/// A result in a sentence, with its most important numbers and a picture beside each other.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Top {
+    /// Which of several results it is of.
+    pub task: String,
+    pub sentence: String,
+    pub facts: Vec<Fact>,
+    /// SVG.
+    pub picture: Option<String>,
+}
 
 /// A text in a frame: a verdict, `SIMULATED`.
 #[derive(Clone, Debug, Serialize)]
@@ -50,6 +64,15 @@ pub struct Badge {
 #[derive(Debug, Default, Serialize)]
 pub struct Section {
     pub heading: String,
+    pub role: TextRole,
+    /// Where it is on a page; the contents have each section with one.
+    pub anchor: String,
+    /// A page shows it when its heading is clicked; whether it is open at first.
+    pub is_open: Option<bool>,
+    /// Of the parts of one group one is open.
+    pub group: String,
+    /// Its class on a page.
+    pub look: &'static str,
     /// A terminal leaves it out.
     pub is_on_page: bool,
     /// A terminal shows the blocks without the heading and without an indent.
@@ -58,6 +81,8 @@ pub struct Section {
     /// What it is about: beside the heading on a terminal.
     pub about: String,
     pub blocks: Vec<Block>,
+    /// Each with a heading of its own, below the blocks.
+    pub parts: Vec<Self>,
 }
 
 /// A piece of a section.
@@ -84,6 +109,10 @@ enum Content {
     Items(Vec<Item>),
     Table(Table),
     Facts(Vec<Fact>),
+    /// A name and a text, which may have several lines, and is never broken.
+    Pairs(Vec<[String; 2]>),
+    /// Lines of a log or a file as they are.
+    Lines(Vec<String>),
     /// Commands to paste: never broken.
     Commands(Vec<String>),
     Charts(Vec<Figure>),
@@ -134,10 +163,11 @@ impl Section {
         !self.heading.is_empty() && !self.is_titled_on_page
     }
 
-    fn write(&self, styler: Styler, out: &mut String) {
+    pub(crate) fn write(&self, styler: Styler, out: &mut String) {
         let indent = if self.has_title() { "  " } else { "" };
         if self.has_title() {
-            let mut line = styler.tone(TextRole::Strong, clean(&self.heading));
+            let role = if self.role == TextRole::Plain { TextRole::Strong } else { self.role };
+            let mut line = styler.tone(role, clean(&self.heading));
             for badge in &self.badges {
                 let _ = write!(line, "  {}", styler.tone(badge.role, clean(&badge.text)));
             }
@@ -162,9 +192,13 @@ impl Block {
         Self::table(Table::list([], rows))
     }
 
-    /// A name and what it stands for, in each line.
+    /// Names and what they stand for.
     pub(crate) fn pairs<N: Into<String>>(pairs: impl IntoIterator<Item = (N, String)>) -> Self {
-        Self::list(pairs.into_iter().map(|(name, text)| [Cell::quiet(name), text.into()]))
+        Self::new(Content::Pairs(pairs.into_iter().map(|(name, text)| [name.into(), clean_lines(&text)]).collect()))
+    }
+
+    pub(crate) const fn lines(lines: Vec<String>) -> Self {
+        Self::new(Content::Lines(lines))
     }
 
     /// A line of text.
@@ -225,7 +259,7 @@ impl Block {
         self
     }
 
-    fn write(&self, styler: Styler, indent: &str, out: &mut String) {
+    pub(crate) fn write(&self, styler: Styler, indent: &str, out: &mut String) {
         if self.is_on_page {
             return;
         }
@@ -252,6 +286,21 @@ impl Block {
                 }
                 table.write(styler, indent, out);
             }
+            Content::Pairs(pairs) => {
+                let mut before = "";
+                for [name, text] in pairs {
+                    for line in text.lines() {
+                        let shown = if name == before { "" } else { name };
+                        let _ = writeln!(out, "{indent}{} {line}", styler.tone(TextRole::Quiet, format!("{shown:<8}")));
+                        before = name;
+                    }
+                }
+            }
+            Content::Lines(lines) => {
+                for line in lines {
+                    let _ = writeln!(out, "{indent}{} {}", styler.tone(TextRole::Quiet, "│"), clean(line));
+                }
+            }
             Content::Commands(commands) => {
                 for command in commands {
                     let _ = writeln!(out, "{indent}{}", clean(command));
@@ -259,284 +308,6 @@ impl Block {
             }
             Content::Charts(_) | Content::Legend(_) => {}
         }
-    }
-}
-
-/// Rows of cells under columns that are declared once.
-#[derive(Debug, Serialize)]
-pub struct Table {
-    /// For screen readers.
-    label: &'static str,
-    /// Its class on a page.
-    look: &'static str,
-    columns: Vec<TableColumn>,
-    rows: Vec<Row>,
-    /// Any cell but the first may be a sentence: the next cell follows it directly.
-    #[serde(skip)]
-    is_ragged: bool,
-}
-
-/// A column: its title with the unit, how its numbers look, and who needs it.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct TableColumn {
-    pub title: String,
-    /// Shown on a page; on a terminal the notes have it.
-    pub unit: &'static str,
-    /// Numbers end under each other.
-    pub is_number: bool,
-    #[serde(skip)]
-    pub digits: fn(f64) -> String,
-    #[serde(skip)]
-    pub is_on_page: bool,
-    /// A terminal too narrow for all columns leaves out the highest first; 0 stays.
-    #[serde(skip)]
-    pub priority: u8,
-    /// The color of a curve that the column is of.
-    pub color: String,
-}
-
-#[derive(Debug, Serialize)]
-struct Row {
-    /// Its class on a page.
-    look: &'static str,
-    cells: Vec<Cell>,
-}
-
-/// A cell. The last one of a row that has fewer than there are columns is as wide as those that are missing.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Cell {
-    role: TextRole,
-    text: String,
-    /// To be written with the digits of its column.
-    #[serde(skip)]
-    is_number: bool,
-    #[serde(skip)]
-    number: Option<f64>,
-    /// What it refers to.
-    marks: Vec<String>,
-    /// Its definition: a terminal has it below the row, a page behind a `?`.
-    help: String,
-    svg: Option<String>,
-}
-
-impl TableColumn {
-    /// Of texts.
-    pub(crate) fn new(title: impl Into<String>) -> Self {
-        Self {
-            title: title.into(),
-            unit: "",
-            is_number: false,
-            digits: three_digits,
-            is_on_page: false,
-            priority: 0,
-            color: String::new(),
-        }
-    }
-
-    /// Of numbers with three digits.
-    pub(crate) fn number(title: impl Into<String>) -> Self {
-        Self { is_number: true, ..Self::new(title) }
-    }
-
-    #[must_use]
-    pub(crate) const fn unit(mut self, unit: &'static str) -> Self {
-        self.unit = unit;
-        self
-    }
-
-    #[must_use]
-    pub(crate) const fn priority(mut self, priority: u8) -> Self {
-        self.priority = priority;
-        self
-    }
-
-    /// A terminal leaves it out.
-    #[must_use]
-    pub(crate) const fn on_page(mut self) -> Self {
-        self.is_on_page = true;
-        self
-    }
-}
-
-impl Cell {
-    /// A text in this role.
-    pub fn new(role: TextRole, text: impl Into<String>) -> Self {
-        Self { role, text: text.into(), ..Self::default() }
-    }
-
-    /// The name of a thing.
-    pub fn name(text: impl Into<String>) -> Self {
-        Self::new(TextRole::Name, text)
-    }
-
-    /// A remark.
-    pub fn quiet(text: impl Into<String>) -> Self {
-        Self::new(TextRole::Quiet, text)
-    }
-
-    /// A number with the digits of its column; `n/a` for `None`.
-    pub(crate) fn number(role: TextRole, number: Option<f64>) -> Self {
-        Self { role, is_number: true, number, ..Self::default() }
-    }
-
-    pub(crate) fn picture(svg: String) -> Self {
-        Self { svg: Some(svg), ..Self::default() }
-    }
-
-    #[must_use]
-    pub(crate) fn help(mut self, help: String) -> Self {
-        self.help = help;
-        self
-    }
-
-    #[must_use]
-    pub(crate) fn marks(mut self, marks: Vec<String>) -> Self {
-        self.marks = marks;
-        self
-    }
-}
-
-impl<T: Into<String>> From<T> for Cell {
-    fn from(text: T) -> Self {
-        Self::new(TextRole::Plain, text)
-    }
-}
-
-impl Table {
-    pub(crate) fn new(label: &'static str, columns: impl IntoIterator<Item = TableColumn>) -> Self {
-        Self { label, look: "deltas", columns: columns.into_iter().collect(), rows: Vec::new(), is_ragged: false }
-    }
-
-    /// Rows of texts under `heads`, where there are any. A row may have fewer cells than others.
-    pub fn list<'h, R: IntoIterator<Item = Cell>>(
-        heads: impl IntoIterator<Item = &'h str>,
-        rows: impl IntoIterator<Item = R>,
-    ) -> Self {
-        let rows: Vec<Vec<Cell>> = rows.into_iter().map(|row| row.into_iter().collect()).collect();
-        let mut columns: Vec<TableColumn> = heads.into_iter().map(TableColumn::new).collect();
-        let width = rows.iter().map(Vec::len).max().unwrap_or_default().max(columns.len());
-        columns.resize_with(width, || TableColumn::new(""));
-        let mut table = Self::new("list", columns);
-        for row in rows {
-            let missing = width - row.len();
-            table.row(row.into_iter().chain(std::iter::repeat_n(Cell::default(), missing)));
-        }
-        table
-    }
-
-    /// For rows whose sentences are not at their ends.
-    #[must_use]
-    pub(crate) const fn ragged(mut self) -> Self {
-        self.is_ragged = true;
-        self
-    }
-
-    /// For a terminal, each line after `indent`.
-    pub fn terminal(&self, styler: Styler, indent: &str) -> String {
-        let mut out = String::new();
-        self.write(styler, indent, &mut out);
-        out
-    }
-
-    /// With another class on a page.
-    #[must_use]
-    pub(crate) const fn look(mut self, look: &'static str) -> Self {
-        self.look = look;
-        self
-    }
-
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
-        self.row_like("", cells);
-    }
-
-    /// A row with a class on a page.
-    pub(crate) fn row_like(&mut self, look: &'static str, cells: impl IntoIterator<Item = Cell>) {
-        let cell = |(mut cell, column): (Cell, Option<&TableColumn>)| {
-            if cell.is_number {
-                let digits = column.map_or(three_digits as fn(f64) -> String, |column| column.digits);
-                cell.text = cell.number.map_or_else(|| "n/a".to_owned(), digits);
-            }
-            cell
-        };
-        let columns = self.columns.iter().map(Some).chain(std::iter::repeat(None));
-        self.rows.push(Row { look, cells: cells.into_iter().zip(columns).map(cell).collect() });
-    }
-
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.rows.is_empty()
-    }
-
-    fn write(&self, styler: Styler, indent: &str, out: &mut String) {
-        let mut columns: Vec<usize> =
-            (0..self.columns.len()).filter(|column| !self.columns[*column].is_on_page).collect();
-        let mut left_out = Vec::new();
-        let mut text = self.lines(styler, indent, &columns);
-        while styler.width().is_some_and(|width| self.is_wider(&columns, indent, width)) {
-            let least = columns.iter().copied().filter(|column| self.columns[*column].priority > 0);
-            let Some(least) = least.max_by_key(|column| self.columns[*column].priority) else { break };
-            columns.retain(|column| *column != least);
-            left_out.push(self.columns[least].title.as_str());
-            text = self.lines(styler, indent, &columns);
-        }
-        out.push_str(&text);
-        if !left_out.is_empty() {
-            let line = format!("for a wider terminal, or as JSON: {}", left_out.join(", "));
-            let _ = writeln!(out, "{indent}{}", styler.tone(TextRole::Quiet, line));
-        }
-    }
-
-    /// Whether a row of these columns has more characters. One with fewer cells is text, which is broken.
-    fn is_wider(&self, columns: &[usize], indent: &str, width: usize) -> bool {
-        let rows = self.plain_rows(columns);
-        let texts = self.rows_of_columns(Styler::OFF, indent, columns);
-        let whole = texts.iter().zip(&rows).filter(|(_, row)| row.len() == columns.len());
-        whole.map(|(text, _)| text.trim_end().chars().count()).any(|length| length > width)
-    }
-
-    /// Of each row its text, which has several lines where it is wider than the terminal.
-    pub(crate) fn row_texts(&self, styler: Styler) -> Vec<String> {
-        self.rows_of_columns(styler, "", &(0..self.columns.len()).collect::<Vec<_>>())
-    }
-
-    fn lines(&self, styler: Styler, indent: &str, columns: &[usize]) -> String {
-        self.rows_of_columns(styler, indent, columns).concat()
-    }
-
-    fn rows_of_columns(&self, styler: Styler, indent: &str, columns: &[usize]) -> Vec<String> {
-        let is_number = |column: usize| columns.get(column).is_some_and(|column| self.columns[*column].is_number);
-        rows_with(styler, indent, &self.plain_rows(columns), columns.len(), self.is_ragged, is_number)
-    }
-
-    /// The heads, where there are any, and the cells of these columns.
-    fn plain_rows(&self, columns: &[usize]) -> Vec<Vec<(TextRole, String)>> {
-        let mut rows = Vec::new();
-        if self.columns.iter().any(|column| !column.title.is_empty()) {
-            let mut before = "";
-            let head = |column: &usize| {
-                let title = self.columns[*column].title.as_str();
-                // `TTFT p50  TTFT p99` is `TTFT p50  p99`.
-                let words = title.split_once(' ').filter(|(_, last)| is_statistic(last));
-                let (metric, statistic) = words.unwrap_or((title, ""));
-                let is_same = metric == before && !statistic.is_empty();
-                before = metric;
-                (TextRole::Quiet, clean(if is_same { statistic } else { title }))
-            };
-            rows.push(columns.iter().map(head).collect());
-        }
-        for row in &self.rows {
-            let cells = columns.iter().filter_map(|column| row.cells.get(*column));
-            let text = |cell: &Cell| {
-                let text = cell.marks.iter().fold(clean(&cell.text), |text, mark| match text.as_str() {
-                    "" => mark.clone(),
-                    _ => format!("{text} {mark}"),
-                });
-                (cell.role, text)
-            };
-            rows.push(cells.map(text).collect());
-            let help = row.cells.first().map(|cell| &cell.help).filter(|help| !help.is_empty());
-            rows.extend(help.map(|help| vec![(TextRole::Plain, String::new()), (TextRole::Quiet, clean(help))]));
-        }
-        rows
     }
 }
 
@@ -552,7 +323,8 @@ impl Document {
         for block in &self.head {
             block.write(styler, "", &mut out);
         }
-        for section in self.sections.iter().filter(|section| !section.is_on_page) {
+        let sections = self.sections.iter().flat_map(|section| std::iter::once(section).chain(&section.parts));
+        for section in sections.filter(|section| !section.is_on_page) {
             if !out.is_empty() && section.has_title() {
                 out.push('\n');
             }
@@ -570,11 +342,60 @@ impl Document {
     }
 }
 
-/// `mean`, `p99`: what a metric's name is followed by in a heading.
-fn is_statistic(word: &str) -> bool {
-    let is_percentile = word.strip_prefix('p').is_some_and(|digits| digits.parse::<f64>().is_ok());
-    is_percentile || ["mean", "min", "max", "stddev"].contains(&word)
-}
-
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new(
+            "points",
+            [
+                TableColumn::new("users"),
+                TableColumn::number("tok/s"),
+                TableColumn::number("TTFT p50").unit("ms"),
+                TableColumn::number("TTFT p99").unit("ms").priority(1),
+                TableColumn::number("E2E mean").unit("ms").priority(2),
+                TableColumn::new("verdict"),
+            ],
+        );
+        let numbers =
+            [Some(189.0), Some(26.2), Some(1_281.4), None].map(|number| Cell::number(TextRole::Plain, number));
+        table.row([Cell::from("4")].into_iter().chain(numbers).chain([Cell::from("VALID")]));
+        table.row([Cell::from("8"), Cell::new(TextRole::Bad, "it does not fit <b>")]);
+        table
+    }
+
+    fn document() -> Document {
+        let section = Section { about: "two points".to_owned(), ..Section::new("load") };
+        let marked = Item { mark: "≠1".to_owned(), text: "load".to_owned(), ..Item::default() };
+        let blocks = [Block::table(table()), Block::items(vec![marked]), Block::charts(["<svg/>".to_owned()])];
+        Document { title: "Points".into(), sections: vec![section.with(blocks)], ..Document::default() }
+    }
+
+    #[test]
+    fn numbers_end_under_each_other_and_a_latency_is_named_once() {
+        insta::assert_snapshot!(document().terminal(Styler::OFF), @r"
+        load  two points
+          users  tok/s  TTFT p50    p99  E2E mean  verdict
+          4        189      26.2  1,281       n/a  VALID
+          8      it does not fit <b>
+          ≠1 load
+        ");
+    }
+
+    #[test]
+    fn a_narrow_terminal_does_without_what_is_least_needed() {
+        let shown = |width: usize| document().terminal(Styler::OFF.of_width(width));
+        assert!(shown(45).contains("for a wider terminal, or as JSON: E2E mean\n"), "{}", shown(45));
+        assert!(shown(30).contains("for a wider terminal, or as JSON: E2E mean, TTFT p99\n"), "{}", shown(30));
+        assert!(!shown(80).contains("wider"));
+    }
+
+    #[test]
+    fn a_page_has_units_pictures_and_no_markup_from_outside() {
+        let page = document().html().expect("a page");
+        for part in ["TTFT p99, ms", "<svg/>", "it does not fit &lt;b&gt;", "colspan=\"5\"", "<h2>load"] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+    }
+}

@@ -278,7 +278,7 @@ pub fn document(all: &[HistorySeries]) -> Document {
         of a series. The upright axes do not start at 0.";
     Document {
         name: "history".to_owned(),
-        title: "Measurements over time",
+        title: "Measurements over time".into(),
         head: vec![Block::text(TextRole::Quiet, about).on_page()],
         sections: all.iter().map(section).collect(),
         footer: "Made by regatta history.",

@@ -3,8 +3,8 @@
 //! [`RunState`] is the one fold; [`LiveDisplay`] shows it during the run, [`summary()`] at the end, [`run_page()`] as
 //! a report. `plan` shows what a plan would do, `server` where servers are, `command_tables` which manifests and runs
 //! exist, `doctor` what a machine has; [`compare`] compares results with each other, [`explain`] explains what a number
-//! means. A comparison, sweep, history, what-if or table of ratios, and each small report with headings, is a
-//! [`Document`], drawn once for a terminal and a page; so are the sections of a result. This module reads and writes no
+//! means. A page of a run, a comparison, sweep, history, what-if or table of ratios, and each small report
+//! with headings, is a [`Document`], drawn once for a terminal and a page. This module reads and writes no
 //! file and decides nothing about a run: its callers pass in the data to show. Everything except [`LiveDisplay`]
 //! returns text or bytes.
 //!

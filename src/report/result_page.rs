@@ -2,11 +2,11 @@
 
 use crate::chart::run::requests as request_timeline;
 use crate::chart::{OverlayCurve, SecondValue, StepPlot, number, spread};
-use crate::document::{Block, Document, Fact, Item, Section};
+use crate::document::{Badge, Block, Cell, Document, Fact, Item, Section, TableColumn, Top};
 use crate::machine_sections::server;
-use crate::metric_row::{MetricRow, cell, metric_blocks, title};
+use crate::metric_row::{MetricRow, metric_blocks, title};
 use crate::result_sections::{ResultBlock, is_section_key, sections};
-use crate::run_page::{PageResult, PageTop};
+use crate::run_page::PageResult;
 use crate::search::{self, FoundHead};
 use crate::styler::TextRole;
 use crate::sweep::limit_lines;
@@ -18,64 +18,79 @@ use harness::{
     RunResult, TimeSlice, Violation, WHOLE_ANSWERS, zero_point_text,
 };
 use interop::MeasuredResult;
-use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// One benchmark, ready for the template.
-#[derive(Debug, Serialize)]
+/// One benchmark, in the parts that a page and a terminal have in their own order.
+#[derive(Debug)]
 pub(crate) struct ResultSection {
     pub task: String,
     /// `VALID`, `LIMIT MISSED`, `VALID SIMULATED`, …; `None` where the file has none.
-    pub verdict: Option<String>,
+    pub verdict: Option<Badge>,
     pub simulated: bool,
     pub rehearsal: bool,
-    /// Of a run that LoadGen drove, and of a probe of a search: what it is, beside its name.
+    /// Of a run that LoadGen drove, and of a probe of a search: what it is.
     pub remark: Option<String>,
-    /// The same as sentences, with LoadGen's own result and what the search found.
-    pub about: Vec<String>,
     /// The server and the load.
     pub workload: Option<String>,
     /// What was measured, in a line and in full; nothing in files of older programs.
     pub identity: Option<String>,
-    pub measured: Option<Block>,
-    /// The color of the badge.
-    pub tone: TextRole,
-    pub reasons: Block,
+    measured: Option<Block>,
+    /// The server and the load, LoadGen's own result and what the search found, and the reasons of the verdict.
+    judged: Vec<Block>,
     /// The most important numbers.
-    pub numbers: Block,
+    numbers: Block,
     /// The same in a row of the table of all results.
-    pub row: Vec<String>,
+    pub row: Vec<Cell>,
     /// What the head of the page has of it.
-    #[serde(skip)]
-    pub top: Option<PageTop>,
+    pub top: Option<Top>,
     /// JSON of what the rest does not show.
-    pub others: String,
-    pub metrics: Vec<Block>,
-    /// What holds for all of them.
-    pub shared: Vec<String>,
+    others: String,
+    /// The metrics, and what holds for all of them.
+    latencies: Vec<Block>,
     /// SVG.
-    pub plots: Vec<String>,
+    plots: Vec<String>,
     /// Sections that exist only when requested, and the servers' own metrics.
-    pub sections: Vec<Section>,
+    sections: Vec<Section>,
+}
+
+/// Where the clocks of latencies start.
+const ZERO_POINTS: &str = "Zero points: schedule is the intended arrival of a request; when the user became idle, in \
+    a closed loop, is the end of the user's last answer plus its think time; issue is when it was sent; chunk is a \
+    piece of the answer.";
+
+impl ResultSection {
+    pub(crate) fn badge(&self) -> Badge {
+        let missing = || Badge { role: TextRole::Quiet, text: "no verdict".to_owned() };
+        self.verdict.clone().unwrap_or_else(missing)
+    }
+
+    /// All of it on a page.
+    pub(crate) fn card(self, anchor: String, is_open: bool) -> Section {
+        let badges = vec![self.badge()];
+        let zero_points = Block::notes((!self.latencies.is_empty()).then_some(ZERO_POINTS));
+        let others = Block::lines(vec![self.others]).folded("All other values", false);
+        let parts = self.sections.into_iter().chain([Section::default().with([others])]).collect();
+        let card = Section { anchor, is_open: Some(is_open), badges, parts, ..Section::page(self.task) };
+        let card = card.with(self.judged).with([self.numbers]).with(self.measured).with(self.latencies);
+        card.with(zero_points).with([Block::charts(self.plots)])
+    }
 }
 
 /// The result of one benchmark on a terminal: what the page of its run has, without pictures.
 pub fn result(task: &TaskId, result: &MeasuredResult) -> Document {
     let section = section(&PageResult::new(task.clone(), result.clone()));
-    let ResultSection { verdict, workload, identity, reasons, numbers, metrics, shared, sections, about, .. } = section;
-    let latencies = Section::new("Latencies").with(metrics).with(Block::notes(shared));
-    let verdict = Section::new(verdict.unwrap_or_else(|| "no verdict".to_owned()));
-    let verdict = verdict.with(Block::notes(workload.into_iter().chain(about).chain(identity))).with([reasons]);
-    let numbers = Section::new("Numbers").with([numbers]);
-    Document::of_sections([latencies, numbers].into_iter().chain(sections).chain([verdict]))
+    let verdict = Section::new(section.badge().text).with(Block::notes(section.identity)).with(section.judged);
+    let latencies = Section::new("Latencies").with(section.latencies);
+    let numbers = Section::new("Numbers").with([section.numbers]);
+    Document::of_sections([latencies, numbers].into_iter().chain(section.sections).chain([verdict]))
 }
 
 pub(crate) fn section(page: &PageResult) -> ResultSection {
     let PageResult { task, result, search, requests, .. } = page;
     let search = search.as_ref();
     let identity = result.identity();
-    let tone = result.verdict().map_or(TextRole::Plain, TextRole::from);
+    let role = result.verdict().map_or(TextRole::Quiet, TextRole::from);
     let run = result.own();
     let loadgen = run.and_then(|run| run.loadgen.as_ref());
     let latencies = result.latencies().into_iter();
@@ -94,24 +109,25 @@ pub(crate) fn section(page: &PageResult) -> ResultSection {
         Some(head) => top_of_search(run, top(run, &plots), head, &blocks),
         None => top(run, &plots),
     });
+    let workload = run.map(|run| run.workload().to_string());
+    let notes = head.into_iter().map(|head| head.note).chain(loadgen.map(loadgen_note));
+    let reasons = run.map(|run| run.reasons().iter().map(reason_item).collect()).unwrap_or_default();
+    let judged = Block::notes(workload.clone().into_iter().chain(notes)).chain([Block::items(reasons)]);
     ResultSection {
         task: task.to_string(),
-        verdict: run.map(RunResult::verdict_text),
+        verdict: run.map(|run| Badge { role, text: run.verdict_text() }),
         simulated: identity.is_some_and(|identity| identity.simulated),
         rehearsal: run.is_some_and(RunResult::is_rehearsal),
         remark: (!remarks.is_empty()).then(|| remarks.join(", ")),
-        workload: run.map(|run| run.workload().to_string()),
-        about: head.into_iter().map(|head| head.note).chain(loadgen.map(loadgen_note)).collect(),
+        workload,
         identity: identity.map(RunIdentity::line),
         measured: identity.map(|identity| Block::pairs(identity.entries()).folded("What was measured", false)),
-        tone,
-        reasons: Block::items(run.map(|run| run.reasons().iter().map(reason_item).collect()).unwrap_or_default()),
-        shared,
+        judged: judged.collect(),
         numbers: Block::facts(first(result)),
         row: row(result),
         top,
         others: other_values(result),
-        metrics: metric_blocks(&metrics),
+        latencies: metric_blocks(&metrics).into_iter().chain(Block::notes(shared)).collect(),
         plots,
         sections: blocks.into_iter().map(Section::from).collect(),
     }
@@ -124,10 +140,15 @@ fn reason_item(reason: &Reason) -> Item {
 }
 
 /// The columns of [`ResultSection::row`].
-pub(crate) const ROW: [&str; 7] =
-    ["tok/s", "req/s", "TTFT p50, ms", "TTFT p99, ms", "TPOT p50, ms", "TPOT p99, ms", "failed"];
+pub(crate) fn row_columns() -> [TableColumn; 7] {
+    let column = |title: &str| TableColumn { digits: number, ..TableColumn::number(title) };
+    let ms = |title: &str| column(title).unit("ms");
+    let latencies = [ms("TTFT p50"), ms("TTFT p99"), ms("TPOT p50"), ms("TPOT p99")];
+    let [ttft_p50, ttft_p99, tpot_p50, tpot_p99] = latencies;
+    [column("tok/s"), column("req/s"), ttft_p50, ttft_p99, tpot_p50, tpot_p99, column("failed")]
+}
 
-/// LoadGen's keys for the columns of [`ROW`] but the last.
+/// LoadGen's keys for the columns of [`row_columns`] but the last.
 const LOADGEN_ROW: [&[&str]; 6] = [
     &["result_tokens_per_second", "result_completed_tokens_per_second"],
     &["result_samples_per_second", "result_completed_samples_per_sec"],
@@ -170,12 +191,14 @@ fn loadgen_note(loadgen: &LoadgenResult) -> String {
 
 /// Of several runs of one measurement, the means over them, and the failures of all. Of a run that LoadGen drove,
 /// LoadGen's own numbers; of its accuracy runs and audits none.
-fn row(result: &MeasuredResult) -> Vec<String> {
+fn row(result: &MeasuredResult) -> Vec<Cell> {
+    let cell = |number: Option<f64>| Cell::number(TextRole::Plain, number);
+
     let failed =
         result.own().and_then(|own| own.count("requests_failed", own.counts.failed)).map(|failed| failed as f64);
     if let Some(loadgen) = result.own().and_then(|own| own.loadgen.as_ref()) {
         if !loadgen.is_performance() {
-            return std::iter::repeat_n("–".to_owned(), LOADGEN_ROW.len()).chain([cell(failed)]).collect();
+            return std::iter::repeat_n(Cell::from("–"), LOADGEN_ROW.len()).chain([cell(failed)]).collect();
         }
         if let Some(numbers) = loadgen_numbers(loadgen) {
             return numbers.into_iter().chain([failed]).map(cell).collect();
@@ -192,7 +215,7 @@ fn row(result: &MeasuredResult) -> Vec<String> {
 
 /// One sentence, three numbers, one picture. Of several runs of one measurement the numbers are means over them; the
 /// picture is of the run that the result shows.
-fn top(result: &RunResult, plots: &[String]) -> PageTop {
+fn top(result: &RunResult, plots: &[String]) -> Top {
     let mean = |name: &str, key: &str, unit: &str, of_each: &str| {
         if result.runs() < 2 {
             return None;
@@ -233,8 +256,8 @@ fn top(result: &RunResult, plots: &[String]) -> PageTop {
         ["requests".to_owned(), unit(result.rates.requests_full, "req/s"), format!("{ok} ok of {all}, {window}")]
     });
     let loadgen = result.loadgen.as_ref();
-    let numbers = if let Some(numbers) = loadgen.and_then(|loadgen| loadgen_top(loadgen, result.counts.ok)) {
-        numbers
+    let facts = if let Some(facts) = loadgen.and_then(|loadgen| loadgen_top(loadgen, result.counts.ok)) {
+        facts
     } else if is_offline && latency.tpot.p99.is_none() {
         vec![tokens, requests, ms("E2E from the send", "e2e_sent_p99", &latency.e2e_sent)]
     } else if is_offline {
@@ -245,25 +268,25 @@ fn top(result: &RunResult, plots: &[String]) -> PageTop {
     let headline = result.headline();
     let wanted = if is_offline { "in each second" } else { "TTFT: %" };
     let picture = plots.iter().find(|plot| plot.contains(wanted)).or_else(|| plots.first());
-    PageTop {
+    Top {
         sentence: headline.split(" (").next().unwrap_or(&headline).to_owned(),
-        numbers,
+        facts,
         picture: picture.filter(|_| loadgen.is_none_or(|loadgen| !loadgen.is_accuracy())).cloned(),
-        ..PageTop::default()
+        ..Top::default()
     }
 }
 
 /// The rate that a search found and its picture; the numbers of the run are those of one probe, and named so.
-fn top_of_search(result: &RunResult, of_run: PageTop, found: &FoundHead, blocks: &[ResultBlock]) -> PageTop {
+fn top_of_search(result: &RunResult, of_run: Top, found: &FoundHead, blocks: &[ResultBlock]) -> Top {
     let of_probe = of_run
-        .numbers
+        .facts
         .iter()
         .map(|[name, value, about]| [format!("{name} of {}", found.probe), value.clone(), about.clone()]);
     let of_search =
         blocks.iter().find_map(|block| block.plots.first().cloned().filter(|_| block.title == search::TITLE));
-    PageTop {
+    Top {
         sentence: format!("{}  {}", result.verdict_text(), found.sentence),
-        numbers: std::iter::once(found.number.clone()).chain(of_probe.take(2)).collect(),
+        facts: std::iter::once(found.number.clone()).chain(of_probe.take(2)).collect(),
         picture: of_search.or_else(|| of_run.picture.clone()),
         ..of_run
     }

@@ -1,27 +1,23 @@
-//! The page of a run: the values for its template.
+//! The page of a run: a [`Document`] of its results, failures and tasks.
 
 use crate::chart::run;
 use crate::command_tables::run_word;
-use crate::document::{Block, Cell, Fact, Item, Table};
-use crate::page_template::render_page;
+use crate::document::{Badge, Block, Cell, Document, Item, Section, Table, TableColumn, Top};
 use crate::result_page::{self, ResultSection};
 use crate::run_state::{Notice, RunState, TaskPhase, TaskState};
-use crate::styler::{TextRole, as_typed, clean, clean_lines, duration_text, to_the_second};
-use crate::summary::{failure_lines, failure_text, failure_word, reasons_of};
+use crate::styler::{TextRole, as_typed, clean, duration_text, to_the_second};
+use crate::summary::{failures, tally};
 use crate::sweep::{self, HIGHEST, NamedSweep, SweepSection, draw};
 use crate::what_if::distinct;
 use base::event::TaskId;
 use base::units::counted;
 use harness::{LoadPattern, RequestRecord, SearchReport, SweepReport};
+use indexmap::IndexMap;
 use interop::MeasuredResult;
-use minijinja::value::Serde;
-use minijinja::{Value, context};
-use plan::{ActionKind, Plan, Task};
-use serde::Serialize;
+use plan::{ActionKind, Plan};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-const PAGE: &str = include_str!("../../templates/report/page.html");
 /// The most rows that a table of tasks has; the page shows how many there are.
 const ROWS: usize = 1000;
 
@@ -64,72 +60,185 @@ pub fn run_page(
     results.sort_by_cached_key(|page| (is_beside(page), natural_key(page.task.as_str())));
     let mut sweeps = sweeps.to_vec();
     sweeps.sort_by(|a, b| natural_key(&a.0).cmp(&natural_key(&b.0)));
-    let section = |((name, report), place): (&(String, SweepReport), usize)| {
-        let points = points.iter().copied().filter(|page| page.sweep.as_ref() == Some(name));
-        sweep::section(name, report, place, &points.collect::<Vec<_>>())
+    let named: Vec<_> = sweeps.iter().map(|(name, report)| NamedSweep { name: name.clone(), report }).collect();
+    let section = |(sweep, place): (&NamedSweep<'_>, usize)| {
+        let points = points.iter().copied().filter(|page| page.sweep.as_ref() == Some(&sweep.name));
+        sweep::section(&sweep.name, sweep.report, place, &points.collect::<Vec<_>>())
     };
-    let mut sections: Vec<_> = sweeps.iter().zip(1..).map(section).collect();
-    let benches: Vec<_> = results.iter().map(|page| result_page::section(page)).collect();
-    // One task has no order and no needs.
-    let is_pipeline = plan.tasks.len() > 1;
-    let (gantt, left_out) = is_pipeline.then(|| run::timeline(run_state)).flatten().unzip();
-    let (tone, word) = run_word(run_state, false);
-    let word = word.split(';').next();
-    let total = plan.tasks.len().max(run_state.total);
+    let measured = Measured {
+        sweeps: named.iter().zip(1..).map(section).collect(),
+        benches: results.iter().map(|page| result_page::section(page)).collect(),
+    };
+    // Several sweeps are drawn over each other; the first picture is at the top.
+    let mut overlaid = (named.len() > 1).then(|| draw(&named).into_iter());
+    let tops = if sweeps.is_empty() {
+        tops_of_benches(&results, &measured.benches)
+    } else {
+        vec![top_of_sweeps(&named, &measured.sweeps, overlaid.as_mut().and_then(Iterator::next))]
+    };
+    let (role, word) = run_word(run_state, false);
+    let word = word.split(';').next().unwrap_or(word);
+    let name = named_by_file(if run_state.manifest.is_empty() { &plan.name } else { &run_state.manifest });
     let params = typed(if run_state.params.is_empty() { &plan.params } else { &run_state.params });
-    // After the end, the rest are servers that no task needed, and stages that were not selected.
-    let not_needed =
-        if run_state.finished.is_some_and(|end| end.exit == 0) { total.saturating_sub(run_state.done()) } else { 0 };
-    let tops = match PageTop::of_sweeps(&sweeps, &sections) {
-        Some(top) => vec![top],
-        None => PageTop::of_benches(&results, &benches),
+    let warnings = measured.warnings();
+    let titles = [name, word].into_iter().chain(warnings.iter().map(|badge| badge.text.as_str()));
+    let title = titles.collect::<Vec<_>>().join(" · ");
+    let badge = Badge { role, text: word.to_owned() };
+    let is_measured = !measured.benches.is_empty() || !measured.sweeps.is_empty();
+    let failures = failures(run_state);
+    let is_in_trouble = failures.is_some();
+    let overlaid = overlaid.map(|plots| part("overlaid", "Sweeps over each other").with([Block::charts(plots)]));
+    // One task has no order and no needs.
+    let pictures = (plan.tasks.len() > 1).then(|| [timeline(run_state), pipeline(run_state, plan, is_in_trouble)]);
+    let is_open = Some(is_in_trouble || !is_measured);
+    let document = Document {
+        name: title,
+        title: name.to_owned().into(),
+        badges: [badge].into_iter().chain(warnings).chain(measured.verdicts()).collect(),
+        head: head(run_state, &measured, &params),
+        tops: if tops.is_empty() { tops } else { compared(run_state, plan).chain(tops).collect() },
+        sections: failures
+            .into_iter()
+            .chain(overlaid)
+            .chain(measured.sections())
+            .chain(pictures.into_iter().flatten().flatten())
+            .chain([Section { is_open, ..part("tasks", "Tasks") }.with(tasks(run_state))])
+            .chain(notices(run_state))
+            .chain([
+                Section { look: "whole", ..part("origin", "Where it comes from") }.with([origin(run_state, &params)])
+            ])
+            .collect(),
+        footer: "Every number carries its population, the point where its clock starts, its source of tokens, its \
+            window and its percentile rule.",
     };
-    // The picture of a single sweep is at the top already.
-    if let [section] = sections.as_mut_slice() {
-        section.plots.drain(..section.plots.len().min(1));
-    }
-    render_page(
-        PAGE,
-        context! {
-            name => named(if run_state.manifest.is_empty() { &plan.name } else { &run_state.manifest }),
-            run => run_state.run.as_ref().map(ToString::to_string),
-            started_at => to_the_second(&run_state.started_at),
-            tone => Serde(tone), word,
-            simulated => benches.iter().any(|bench| bench.simulated) || sections.iter().any(|sweep| sweep.simulated),
-            rehearsal => benches.iter().any(|bench| bench.rehearsal),
-            workloads => workloads(&benches, &sections),
-            measured => measured(&benches, &sections),
-            tops => Serde(tops),
-            compared => Serde(compared(run_state, plan)),
-            verdicts => Serde(verdicts(&benches, &sections)),
-            overlaid => overlaid(&sweeps),
-            sweeps => Serde(&sections),
-            result_columns => result_page::ROW,
-            took => run_state.finished.map(|end| duration_text(end.seconds)),
-            tally => Serde(run_state.tally),
-            total => counted(total, "task"),
-            not_needed,
-            benches => Serde(&benches),
-            detailed => PageResult::DETAILED,
-            troubles => failures(run_state),
-            gantt,
-            left_out => left_out.unwrap_or(0),
-            network => is_pipeline.then(|| run::network(plan, run_state)).flatten(),
-            tasks => Serde(tasks(run_state)),
-            notices => Serde(notices(run_state)),
-            origin => Serde(origin(run_state, &params)),
-            params,
-        },
-    )
+    document.html()
 }
 
-fn notices(run_state: &RunState) -> Option<Block> {
+/// The results of a run.
+struct Measured {
+    sweeps: Vec<SweepSection>,
+    benches: Vec<ResultSection>,
+}
+
+impl Measured {
+    /// What a reader has to know before any number.
+    fn warnings(&self) -> Vec<Badge> {
+        let Self { sweeps, benches } = self;
+        let is_simulated = benches.iter().any(|bench| bench.simulated) || sweeps.iter().any(|sweep| sweep.simulated);
+        let is_rehearsal = benches.iter().any(|bench| bench.rehearsal);
+        let warnings = [(is_simulated, "SIMULATED"), (is_rehearsal, "REHEARSAL")];
+        let badge = |text: &str| Badge { role: TextRole::Warning, text: text.to_owned() };
+        warnings.into_iter().filter_map(|(is_shown, text)| is_shown.then(|| badge(text))).collect()
+    }
+
+    /// The verdicts of the results, each once.
+    fn verdicts(&self) -> Vec<Badge> {
+        let of_sweeps = || self.sweeps.iter().map(|sweep| sweep.verdict.clone()).collect();
+        let of_benches = || self.benches.iter().filter_map(|bench| bench.verdict.clone()).collect();
+        let verdicts: Vec<Badge> = if self.sweeps.is_empty() { of_benches() } else { of_sweeps() };
+        let mut counts: IndexMap<String, (TextRole, usize)> = IndexMap::new();
+        for Badge { role, text } in verdicts {
+            counts.entry(text).or_insert((role, 0)).1 += 1;
+        }
+        let text = |text: String, count| if count > 1 { format!("{count} × {text}") } else { text };
+        counts.into_iter().map(|(verdict, (role, count))| Badge { role, text: text(verdict, count) }).collect()
+    }
+
+    /// The servers and the loads, each once; of many the first.
+    fn workloads(&self) -> Vec<String> {
+        let of_sweeps = self.sweeps.iter().map(|sweep| &sweep.workload);
+        let workloads = of_sweeps.chain(self.benches.iter().map(|bench| &bench.workload));
+        distinct(workloads.flatten().cloned()).into_iter().take(4).collect()
+    }
+
+    /// What was measured, each different line once.
+    fn identities(&self) -> Vec<String> {
+        let of_benches = self.benches.iter().map(|bench| &bench.identity);
+        distinct(of_benches.chain(self.sweeps.iter().map(|sweep| &sweep.identity)).flatten().cloned())
+    }
+
+    /// A section for each sweep, and one for all other results.
+    fn sections(self) -> Vec<Section> {
+        let Self { sweeps, benches } = self;
+        let is_alone = sweeps.len() == 1;
+        let mut sections: Vec<Section> = sweeps.into_iter().map(|sweep| sweep.section(is_alone)).collect();
+        if !benches.is_empty() {
+            let (table, count) = (results_table(&benches), benches.len());
+            let detailed = PageResult::DETAILED;
+            let rest = (count > detailed).then(|| {
+                format!("{detailed} of {count} have all their numbers below; those of the others are in their folders.")
+            });
+            let table = (count > 1).then(|| Block::table(table));
+            let cards = benches.into_iter().take(detailed).zip(1..);
+            let parts = cards.map(|(bench, n)| bench.card(format!("bench-{n}"), count == 1)).collect();
+            sections.push(Section { parts, ..part("results", "Results") }.with(table).with(Block::notes(rest)));
+        }
+        sections
+    }
+}
+
+/// A section that the contents have.
+fn part(anchor: &str, heading: &str) -> Section {
+    Section { anchor: anchor.to_owned(), ..Section::page(heading) }
+}
+
+/// A row for each result, which leads to its card where it has one.
+fn results_table(benches: &[ResultSection]) -> Table {
+    let columns = result_page::row_columns().into_iter().chain([TableColumn::new("verdict")]);
+    let mut table = Table::new("all results", [TableColumn::new("benchmark")].into_iter().chain(columns)).look("");
+    for (bench, n) in benches.iter().zip(1..) {
+        let link = if n <= PageResult::DETAILED { format!("#bench-{n}") } else { String::new() };
+        let Badge { role, text } = bench.badge();
+        let verdict = Cell::new(role, std::iter::once(text).chain(bench.remark.clone()).collect::<Vec<_>>().join(", "));
+        table.row([Cell::name(&bench.task).link(link)].into_iter().chain(bench.row.clone()).chain([verdict]));
+    }
+    table
+}
+
+/// What was measured, and when.
+fn head(run_state: &RunState, measured: &Measured, params: &BTreeMap<&str, String>) -> Vec<Block> {
+    let run = run_state.run.as_ref().map(|run| format!("run {run}"));
+    let started = Some(to_the_second(&run_state.started_at)).filter(|at| !at.is_empty());
+    let took = run_state.finished.map(|end| format!("took {}", duration_text(end.seconds)));
+    let facts = run.into_iter().chain(started.map(|at| format!("started {at}"))).chain(took).chain([tally(run_state)]);
+    let params: Vec<String> = params.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let lines = [facts.collect::<Vec<_>>().join(" · "), params.join(" ")];
+    let workloads = measured.workloads().into_iter().map(|line| Block::text(TextRole::Strong, line));
+    let lines = measured.identities().into_iter().chain(lines).filter(|line| !line.is_empty());
+    workloads.chain(Block::notes(lines)).collect()
+}
+
+fn timeline(run_state: &RunState) -> Option<Section> {
+    let (picture, left_out) = run::timeline(run_state)?;
+    let curves = [("ran", "ran"), ("service", "service, pale until ready"), ("failed", "failed")];
+    let left_out = (left_out > 0).then(|| format!("{left_out} shorter tasks are not drawn."));
+    let section = Section { look: "whole", ..part("timeline", "Timeline") }.with([legend(curves)]);
+    Some(section.with([Block::charts([picture])]).with(Block::notes(left_out)))
+}
+
+fn pipeline(run_state: &RunState, plan: &Plan, is_open: bool) -> Option<Section> {
+    let boxes = [
+        ("ran", "ran"),
+        ("service", "service"),
+        ("idle", "cached; dashed: skipped or not started"),
+        ("failed", "failed"),
+    ];
+    let section = Section { look: "network", is_open: Some(is_open), ..part("pipeline", "Pipeline") };
+    let arrows = Block::notes(["dashed arrows carry order only"]);
+    Some(section.with([legend(boxes), Block::charts([run::network(plan, run_state)?])]).with(arrows))
+}
+
+fn legend<const N: usize>(colors: [(&str, &str); N]) -> Block {
+    Block::legend(colors.map(|(color, name)| [String::new(), color.to_owned(), name.to_owned()]).to_vec())
+}
+
+fn notices(run_state: &RunState) -> Option<Section> {
     let item = |notice: &Notice| {
         let about = notice.task.as_ref().map(|task| format!("{task}: ")).unwrap_or_default();
         Item { text: format!("{about}{}", clean(&notice.text)), ..Item::default() }
     };
     let items: Vec<Item> = run_state.notices.iter().map(item).collect();
-    (!items.is_empty()).then(|| Block::items(items))
+    (!items.is_empty()).then(|| part("notices", "Notices").with([Block::items(items)]))
 }
 
 /// What makes the same run again.
@@ -142,48 +251,15 @@ fn origin(run_state: &RunState, params: &BTreeMap<&str, String>) -> Block {
 }
 
 /// What comparisons of this run found: for each its task, and its line.
-fn compared<'a>(run_state: &'a RunState, plan: &'a Plan) -> Vec<(&'a str, &'a str)> {
-    let line = |task: &'a Task| Some((task.id.as_str(), run_state.tasks.get(&task.id)?.headline.as_deref()?));
-    plan.tasks.iter().filter(|task| task.kind == ActionKind::Compare).filter_map(line).collect()
-}
-
-/// Several sweeps over each other.
-fn overlaid(sweeps: &[(String, SweepReport)]) -> Vec<String> {
-    let named: Vec<_> = sweeps.iter().map(|(name, report)| NamedSweep { name: name.clone(), report }).collect();
-    // The first one is at the top.
-    if named.len() > 1 { draw(&named).split_off(1) } else { Vec::new() }
-}
-
-/// The verdicts of the results, each once, with their color.
-fn verdicts(benches: &[ResultSection], sweeps: &[SweepSection]) -> Vec<(TextRole, String)> {
-    let of_benches = || benches.iter().filter_map(|bench| Some((bench.tone, bench.verdict.clone()?))).collect();
-    let of_sweeps = || sweeps.iter().map(|sweep| (sweep.tone, sweep.verdict.clone())).collect();
-    let verdicts: Vec<(TextRole, String)> = if sweeps.is_empty() { of_benches() } else { of_sweeps() };
-    let mut counts: Vec<(TextRole, String, usize)> = Vec::new();
-    for (tone, verdict) in verdicts {
-        match counts.iter_mut().find(|counted| counted.1 == verdict) {
-            Some(counted) => counted.2 += 1,
-            None => counts.push((tone, verdict, 1)),
-        }
-    }
-    let text = |(tone, verdict, count)| (tone, if count > 1 { format!("{count} × {verdict}") } else { verdict });
-    counts.into_iter().map(text).collect()
-}
-
-/// The servers and the loads, each once; of many the first.
-fn workloads(benches: &[ResultSection], sweeps: &[SweepSection]) -> Vec<String> {
-    let workloads = sweeps.iter().map(|sweep| &sweep.workload).chain(benches.iter().map(|bench| &bench.workload));
-    distinct(workloads.flatten().cloned()).into_iter().take(4).collect()
-}
-
-/// What was measured, each different line once.
-fn measured(benches: &[ResultSection], sweeps: &[SweepSection]) -> Vec<String> {
-    let identities = benches.iter().map(|bench| &bench.identity).chain(sweeps.iter().map(|sweep| &sweep.identity));
-    distinct(identities.flatten().cloned())
+fn compared<'a>(run_state: &'a RunState, plan: &'a Plan) -> impl Iterator<Item = Top> {
+    plan.tasks.iter().filter(|task| task.kind == ActionKind::Compare).filter_map(move |task| {
+        let sentence = run_state.tasks.get(&task.id)?.headline.clone()?;
+        Some(Top { task: task.id.to_string(), sentence, ..Top::default() })
+    })
 }
 
 /// A manifest that was given as a file is named by its file name; its folder is shown below.
-fn named(manifest: &str) -> &str {
+fn named_by_file(manifest: &str) -> &str {
     let file = std::path::Path::new(manifest).file_stem().and_then(std::ffi::OsStr::to_str);
     file.filter(|_| manifest.contains('/')).unwrap_or(manifest)
 }
@@ -229,75 +305,37 @@ fn typed(params: &BTreeMap<String, String>) -> BTreeMap<&str, String> {
     params.iter().filter_map(|(key, value)| Some((key.as_str(), as_typed(value)?))).collect()
 }
 
-fn failures(run_state: &RunState) -> Vec<Value> {
-    let entry = |(task, entry): (&TaskId, &TaskState)| {
-        let failure = entry.failure.as_ref()?;
-        // Reasons stand in place of a program's last lines.
-        let tail = failure.tail.iter().filter(|_| reasons_of(failure).is_empty());
-        let lines = failure_lines(entry, failure).into_iter().map(|(name, text)| (name, clean_lines(&text)));
-        Some(context! {
-            task => task.to_string(),
-            word => failure_word(failure),
-            took => entry.seconds.map(duration_text).filter(|took| !failure.what.contains(took)),
-            what => clean(failure_text(failure)).replace("  ", " · "),
-            lines => Serde(lines.collect::<Vec<_>>()),
-            tail => tail.map(|line| clean(line.trim_end())).collect::<Vec<_>>().join("\n"),
-        })
+/// Of the first benchmark, and of the first one with the other kind of load: Offline has throughput, Server has
+/// latencies.
+fn tops_of_benches(results: &[&PageResult], benches: &[ResultSection]) -> Vec<Top> {
+    let is_offline = |page: &PageResult| {
+        let run = page.result.own().filter(|run| run.is_of_speed())?;
+        Some(matches!(run.requested.scenario, LoadPattern::Offline))
     };
-    run_state.in_phase(TaskPhase::Failed).filter_map(entry).collect()
+    let first = results.first().map(|page| is_offline(page));
+    let other = results.iter().position(|page| is_offline(page).is_some() && Some(is_offline(page)) != first);
+    let named = |bench: &ResultSection| {
+        let task = if benches.len() > 1 { bench.task.clone() } else { String::new() };
+        Some(Top { task, ..bench.top.clone()? })
+    };
+    benches.first().into_iter().chain(other.map(|at| &benches[at])).filter_map(named).collect()
 }
 
-/// The head of a page.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct PageTop {
-    /// Which of several benchmarks it is of.
-    pub task: String,
-    pub sentence: String,
-    pub numbers: Vec<Fact>,
-    /// SVG.
-    pub picture: Option<String>,
-}
-
-impl PageTop {
-    /// Of the first benchmark, and of the first one with the other kind of load: Offline has throughput, Server has
-    /// latencies.
-    fn of_benches(results: &[&PageResult], benches: &[ResultSection]) -> Vec<Self> {
-        let is_offline = |page: &PageResult| {
-            let run = page.result.own().filter(|run| run.is_of_speed())?;
-            Some(matches!(run.requested.scenario, LoadPattern::Offline))
-        };
-        let first = results.first().map(|page| is_offline(page));
-        let other = results.iter().position(|page| is_offline(page).is_some() && Some(is_offline(page)) != first);
-        let named = |bench: &ResultSection| {
-            let task = if benches.len() > 1 { bench.task.clone() } else { String::new() };
-            Some(Self { task, ..bench.top.clone()? })
-        };
-        benches.first().into_iter().chain(other.map(|at| &benches[at])).filter_map(named).collect()
+/// Of one sweep: its own; of several: the best of each of the first three, and the picture of all.
+fn top_of_sweeps(sweeps: &[NamedSweep<'_>], sections: &[SweepSection], picture: Option<String>) -> Top {
+    if let [section] = sections {
+        return section.top.clone();
     }
-
-    /// Of one sweep: its own; of several: the best of each of the first three, and all over each other.
-    fn of_sweeps(sweeps: &[(String, SweepReport)], sections: &[SweepSection]) -> Option<Self> {
-        if let [section] = sections {
-            return Some(Self {
-                sentence: section.sentence.clone(),
-                numbers: section.numbers.clone(),
-                picture: section.plots.first().cloned(),
-                ..Self::default()
-            });
-        }
-        let named: Vec<NamedSweep<'_>> =
-            sweeps.iter().map(|(name, report)| NamedSweep { name: name.clone(), report }).collect();
-        let best = |section: &SweepSection| {
-            let [name, rate, about] = section.numbers.first()?;
-            (name == HIGHEST).then(|| [section.name.clone(), rate.clone(), about.clone()])
-        };
-        let points: usize = sweeps.iter().map(|(_, report)| report.points.len()).sum();
-        (!sweeps.is_empty()).then(|| Self {
-            sentence: format!("{} with {}.", counted(sweeps.len(), "sweep"), counted(points, "point")),
-            numbers: sections.iter().filter_map(best).take(3).collect(),
-            picture: draw(&named).into_iter().next(),
-            ..Self::default()
-        })
+    let best = |section: &SweepSection| {
+        let [name, rate, about] = section.top.facts.first()?;
+        (name == HIGHEST).then(|| [section.name.clone(), rate.clone(), about.clone()])
+    };
+    let points: usize = sweeps.iter().map(|sweep| sweep.report.points.len()).sum();
+    Top {
+        sentence: format!("{} with {}.", counted(sweeps.len(), "sweep"), counted(points, "point")),
+        facts: sections.iter().filter_map(best).take(3).collect(),
+        picture,
+        ..Top::default()
     }
 }
 

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use crate::document::{Cell, Table};
+use crate::document::{Block, Cell, Section, Table};
 use crate::run_state::{RunState, TaskPhase, TaskState};
-use crate::styler::{Styler, TextRole, clean, clean_lines, cut, duration_text};
+use crate::styler::{Styler, TextRole, clean, cut, duration_text};
 use base::event::{Failure, FailureKind, TaskId, Verdict};
 use base::units::counted;
 
@@ -28,17 +28,15 @@ const LONGEST_LINE: usize = 400;
 /// The whole summary, lines with `\n`.
 pub fn summary(run_state: &RunState, places: &RunPaths, styler: Styler) -> String {
     let mut out = String::new();
-    write_finished(run_state, styler, &mut out);
-    write_not_run(run_state, styler, &mut out);
-    headlines(run_state, styler, &mut out);
+    let sections = [ran(run_state), cached(run_state), not_run("Skipped", run_state, TaskPhase::Skipped)];
+    let rest = [not_run("Not started", run_state, TaskPhase::Cancelled), headlines(run_state)];
+    for section in sections.into_iter().chain(rest).flatten() {
+        section.write(styler, &mut out);
+    }
     if !out.is_empty() {
         out.insert(0, '\n');
     }
-    for (task, entry) in run_state.in_phase(TaskPhase::Failed) {
-        if let Some(failure) = &entry.failure {
-            out.push_str(&failed(task, entry, failure, styler));
-        }
-    }
+    write_failures(run_state, |_| true, styler, &mut out);
     closing(run_state, places, styler, &mut out);
     out
 }
@@ -46,75 +44,81 @@ pub fn summary(run_state: &RunState, places: &RunPaths, styler: Styler) -> Strin
 /// The end of a run that is one benchmark: failures for which no result is printed, and an interruption.
 pub(crate) fn failures_without_result(run_state: &RunState, styler: Styler) -> String {
     let mut out = String::new();
-    for (task, entry) in run_state.in_phase(TaskPhase::Failed) {
-        if let Some(failure) = entry.failure.as_ref().filter(|failure| reasons_of(failure).is_empty()) {
-            out.push_str(&failed(task, entry, failure, styler));
-        }
-    }
+    write_failures(run_state, |failure| reasons_of(failure).is_empty(), styler, &mut out);
     if verdict(run_state).1 == "interrupted" {
         closing(run_state, &RunPaths::default(), styler, &mut out);
     }
     out
 }
 
-fn write_finished(run_state: &RunState, styler: Styler, out: &mut String) {
+fn write_failures(run_state: &RunState, is_shown: fn(&Failure) -> bool, styler: Styler, out: &mut String) {
+    for (task, entry, failure) in failed(run_state).filter(|(.., failure)| is_shown(failure)) {
+        out.push('\n');
+        failure_section(task, entry, failure).write(styler, out);
+    }
+}
+
+fn failed(run_state: &RunState) -> impl Iterator<Item = (&TaskId, &TaskState, &Failure)> {
+    let failed = run_state.in_phase(TaskPhase::Failed);
+    failed.filter_map(|(task, entry)| Some((task, entry, entry.failure.as_deref()?)))
+}
+
+/// All failures, for a page.
+pub(crate) fn failures(run_state: &RunState) -> Option<Section> {
+    let parts: Vec<Section> =
+        failed(run_state).map(|(task, entry, failure)| failure_section(task, entry, failure)).collect();
+    let heading = if run_state.interrupted() == parts.len() { "Interrupted" } else { "Failures" };
+    (!parts.is_empty()).then(|| Section { anchor: "failures".to_owned(), parts, ..Section::page(heading) })
+}
+
+fn ran(run_state: &RunState) -> Option<Section> {
     let row = |(task, entry): (&TaskId, &TaskState)| {
         let notes = entry.notes(entry.service.then_some("service"));
         let took = entry.seconds.map(duration_text).unwrap_or_default();
         [Cell::new(TextRole::Good, "✓"), Cell::name(task.as_str()), took.into(), Cell::quiet(notes.join(", "))]
     };
-    write_tasks("Ran", run_state, TaskPhase::Ran, row, styler, out);
+    tasks("Ran", run_state, TaskPhase::Ran, row)
 }
 
-/// The first tasks in a state, and how many more there are.
-fn write_tasks<const N: usize>(
-    title: &str,
-    run_state: &RunState,
-    state: TaskPhase,
-    row: impl Fn((&TaskId, &TaskState)) -> [Cell; N],
-    styler: Styler,
-    out: &mut String,
-) {
-    let count = run_state.in_phase(state).count();
-    if count == 0 {
-        return;
-    }
-    let _ = writeln!(out, "{}", styler.tone(TextRole::Strong, title));
-    out.push_str(&Table::list([], run_state.in_phase(state).take(LISTED).map(row)).terminal(styler, "  "));
-    if count > LISTED {
-        let _ = writeln!(out, "  … and {} more", count - LISTED);
-    }
-}
-
-fn write_not_run(run_state: &RunState, styler: Styler, out: &mut String) {
-    if run_state.tally.cached > 0
-        && (run_state.done() > run_state.tally.cached
-            || run_state.in_phase(TaskPhase::Cached).any(|(_, entry)| entry.from.is_some()))
-    {
-        let fetched = run_state.in_phase(TaskPhase::Cached).filter(|(_, entry)| entry.from.is_some()).count();
-        let text = match (run_state.tally.cached - fetched, fetched) {
-            (before, 0) => format!("{} as before", counted(before, "task")),
-            (0, fetched) => format!("{} from another machine", counted(fetched, "task")),
-            (before, fetched) => format!("{} as before, {fetched} from another machine", counted(before, "task")),
-        };
-        let _ = writeln!(out, "{}\n  {text}", styler.tone(TextRole::Strong, "Cached"));
-    }
+fn not_run(title: &str, run_state: &RunState, phase: TaskPhase) -> Option<Section> {
     let row = |(task, entry): (&TaskId, &TaskState)| {
         [Cell::name(task.as_str()), Cell::quiet(entry.why.as_deref().unwrap_or_default())]
     };
-    for (state, title) in [(TaskPhase::Skipped, "Skipped"), (TaskPhase::Cancelled, "Not started")] {
-        write_tasks(title, run_state, state, row, styler, out);
+    tasks(title, run_state, phase, row)
+}
+
+/// The first tasks in a state, and how many more there are.
+fn tasks<const N: usize>(
+    title: &str,
+    run_state: &RunState,
+    phase: TaskPhase,
+    row: impl Fn((&TaskId, &TaskState)) -> [Cell; N],
+) -> Option<Section> {
+    let count = run_state.in_phase(phase).count();
+    let table = Table::list([], run_state.in_phase(phase).take(LISTED).map(row));
+    let more = (count > LISTED).then(|| Block::plain(format!("… and {} more", count - LISTED)));
+    (count > 0).then(|| Section::new(title).with([Block::table(table)]).with(more))
+}
+
+fn cached(run_state: &RunState) -> Option<Section> {
+    let fetched = run_state.in_phase(TaskPhase::Cached).filter(|(_, entry)| entry.from.is_some()).count();
+    let all = run_state.tally.cached;
+    if all == 0 || (run_state.done() == all && fetched == 0) {
+        return None;
     }
+    let text = match (all - fetched, fetched) {
+        (before, 0) => format!("{} as before", counted(before, "task")),
+        (0, fetched) => format!("{} from another machine", counted(fetched, "task")),
+        (before, fetched) => format!("{} as before, {fetched} from another machine", counted(before, "task")),
+    };
+    Some(Section::new("Cached").with([Block::plain(text)]))
 }
 
 /// A headline is a verdict or a name, two spaces, and numbers; the brackets at its end hold how the numbers
 /// were measured, which is put below them.
-fn headlines(run_state: &RunState, styler: Styler, out: &mut String) {
+fn headlines(run_state: &RunState) -> Option<Section> {
     let rows: Vec<Vec<Cell>> = run_state.tasks.iter().filter_map(headline_rows).flatten().collect();
-    if !rows.is_empty() {
-        let _ = writeln!(out, "{}", styler.tone(TextRole::Strong, "Results"));
-        out.push_str(&Table::list([], rows).ragged().terminal(styler, "  "));
-    }
+    (!rows.is_empty()).then(|| Section::new("Results").with([Block::table(Table::list([], rows).ragged())]))
 }
 
 fn headline_rows((task, entry): (&TaskId, &TaskState)) -> Option<Vec<Vec<Cell>>> {
@@ -146,34 +150,23 @@ fn verdict_role(word: &str) -> TextRole {
 }
 
 /// One failure: command, last lines, likely cause, what to try, and where to look.
-fn failed(task: &TaskId, entry: &TaskState, failure: &Failure, styler: Styler) -> String {
-    let mut out = String::new();
+fn failure_section(task: &TaskId, entry: &TaskState, failure: &Failure) -> Section {
     let took = entry.seconds.map(duration_text).filter(|took| !failure.what.contains(took));
     let after = took.map(|took| format!(" after {took}")).unwrap_or_default();
     let attempt = if entry.attempts > 1 { format!(" (attempt {})", entry.attempts) } else { String::new() };
-    let head = styler.tone(TextRole::Bad, format!("✗ {task} {}{after}{attempt}", failure_word(failure)));
-    let _ = writeln!(out, "\n{head}: {}", clean(failure_text(failure)));
-    let mut before = "";
-    for (name, text) in failure_lines(entry, failure) {
-        // A script keeps its lines, so that it can be read and copied.
-        for line in clean_lines(&text).lines() {
-            let shown = if name == before { "" } else { name };
-            let _ = writeln!(out, "  {} {line}", styler.tone(TextRole::Quiet, format!("{shown:<8}")));
-            before = name;
-        }
+    let heading = format!("✗ {task} {}{after}{attempt}: {}", failure_word(failure), clean(failure_text(failure)));
+    let section = Section { role: TextRole::Bad, look: "trouble", ..Section::new(heading) };
+    let section = section.with([Block::pairs(failure_lines(entry, failure))]);
+    // Reasons are in place of a program's last lines.
+    if failure.tail.is_empty() || !reasons_of(failure).is_empty() {
+        return section;
     }
-    let reasons = reasons_of(failure);
-    if reasons.is_empty() && !failure.tail.is_empty() {
-        let _ = writeln!(out, "  {}", styler.tone(TextRole::Quiet, "last lines"));
-        for tail in &failure.tail {
-            let _ = writeln!(out, "  {} {}", styler.tone(TextRole::Quiet, "│"), cut(tail.trim_end(), LONGEST_LINE));
-        }
-    }
-    out
+    let tail = failure.tail.iter().map(|line| cut(line.trim_end(), LONGEST_LINE)).collect();
+    section.with(Block::notes(["last lines"])).with([Block::lines(tail)])
 }
 
 /// `failed`, `interrupted`, or a verdict.
-pub(crate) const fn failure_word(failure: &Failure) -> &'static str {
+const fn failure_word(failure: &Failure) -> &'static str {
     match failure.kind {
         FailureKind::Interrupted => "interrupted",
         FailureKind::Invalid(verdict) => verdict.as_str(),
@@ -213,7 +206,7 @@ pub(crate) fn failure_text(failure: &Failure) -> &str {
 }
 
 /// Why a benchmark measured nothing: what it leaves in place of a program's last lines. Empty for other failures.
-pub(crate) fn reasons_of(failure: &Failure) -> &[String] {
+fn reasons_of(failure: &Failure) -> &[String] {
     match failure.kind {
         FailureKind::Invalid(_) => &failure.tail,
         _ => &[],
@@ -225,13 +218,21 @@ fn closing(run_state: &RunState, places: &RunPaths, styler: Styler, out: &mut St
         out.push('\n');
     }
     let (tone, word) = verdict(run_state);
-    let mut parts = Vec::new();
+    let time = run_state.finished.map(|end| format!(" in {}", duration_text(end.seconds))).unwrap_or_default();
+    let _ = writeln!(out, "{} {}{time}", styler.tone(tone, format!("{word}:")), tally(run_state));
+    let paths = [("report", &places.report), ("outputs", &places.latest), ("logs", &places.logs)];
+    let paths = paths.into_iter().filter_map(|(name, path)| Some((name, path.as_ref()?.display().to_string())));
+    Block::pairs(paths).write(styler, "  ", out);
+}
+
+/// How many tasks came to which end.
+pub(crate) fn tally(run_state: &RunState) -> String {
     let interrupted = run_state.interrupted();
     // All that a run which ended well left out are servers that no task needed.
     let is_cut = run_state.finished.is_some_and(|end| end.exit != 0);
     let not_needed = if is_cut { run_state.not_needed } else { 0 };
     let unreached = if is_cut { run_state.unmentioned().saturating_sub(not_needed) } else { 0 };
-    for (n, word) in [
+    let counts = [
         (run_state.tally.ran, "ran"),
         (run_state.tally.cached, "cached"),
         (run_state.tally.skipped, "skipped"),
@@ -239,24 +240,10 @@ fn closing(run_state: &RunState, places: &RunPaths, styler: Styler, out: &mut St
         (interrupted, "interrupted"),
         (run_state.tally.cancelled + unreached, "not started"),
         (not_needed, "not needed"),
-    ] {
-        if n > 0 {
-            parts.push(format!("{n} {word}"));
-        }
-    }
-    if parts.is_empty() {
-        parts.push("nothing to do".to_owned());
-    }
-    let time = run_state.finished.map(|end| format!(" in {}", duration_text(end.seconds))).unwrap_or_default();
-    let _ = writeln!(out, "{} {}{time}", styler.tone(tone, format!("{word}:")), parts.join(", "));
-    let mut line = |name: &str, path: Option<&PathBuf>| {
-        if let Some(path) = path {
-            let _ = writeln!(out, "  {} {}", styler.tone(TextRole::Quiet, format!("{name:<8}")), path.display());
-        }
-    };
-    line("report", places.report.as_ref());
-    line("outputs", places.latest.as_ref());
-    line("logs", places.logs.as_ref());
+    ];
+    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<String> = counts.map(|(count, word)| format!("{count} {word}")).collect();
+    if parts.is_empty() { "nothing to do".to_owned() } else { parts.join(", ") }
 }
 
 /// The first word of the last line.
@@ -285,6 +272,12 @@ mod tests {
         Event::TaskFailed { task, attempt: 1, failure, will_retry: false, seconds }
     }
 
+    fn shown(task: &TaskId, run_state: &RunState, failure: &Failure) -> String {
+        let mut out = String::new();
+        failure_section(task, &run_state.tasks[task], failure).write(Styler::OFF, &mut out);
+        out
+    }
+
     #[test]
     fn an_invalid_benchmark_says_its_verdict_once_and_each_reason_once() {
         let mut failure = Failure::new(FailureKind::Invalid(Verdict::LimitMissed), "LIMIT MISSED  686 tok/s")
@@ -294,7 +287,7 @@ mod tests {
         let task = TaskId::new("load");
         failure.below = vec![("workload".to_owned(), "toy @ h:1 (OpenAI chat) · 5 req/s Poisson".to_owned())];
         run_state.fold(&task_failed(&task, &failure, 16.0));
-        insta::assert_snapshot!(failed(&task, &run_state.tasks[&task], &failure, Styler::OFF), @r"
+        insta::assert_snapshot!(shown(&task, &run_state, &failure), @r"
         ✗ load LIMIT MISSED after 16 s: 686 tok/s
           workload toy @ h:1 (OpenAI chat) · 5 req/s Poisson
           because  limits: TTFT p99 is 175 ms
@@ -335,7 +328,7 @@ mod tests {
         let mut run_state = RunState::new();
         let task = TaskId::new("build");
         run_state.fold(&task_failed(&task, &failure, 1.0));
-        let text = failed(&task, &run_state.tasks[&task], &failure, Styler::OFF);
+        let text = shown(&task, &run_state, &failure);
         assert!(text.lines().all(|line| line.chars().count() < 410) && text.ends_with("x …\n"), "{text}");
     }
 
@@ -345,7 +338,7 @@ mod tests {
         let mut run_state = RunState::new();
         let task = TaskId::new("build");
         run_state.fold(&task_failed(&task, &failure, 1.0));
-        insta::assert_snapshot!(failed(&task, &run_state.tasks[&task], &failure, Styler::OFF), @r"
+        insta::assert_snapshot!(shown(&task, &run_state, &failure), @r"
         ✗ build failed after 1.0 s: exit code 3
           command  sh -c 'set -e
                    make

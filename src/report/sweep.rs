@@ -3,10 +3,8 @@
 
 use std::fmt::Write as _;
 
-use serde::Serialize;
-
 use crate::chart::{Chart, ChartPoint, ChartSeries, PointKind, number};
-use crate::document::{Badge, Block, Cell, Document, Fact, Item, Section, Table, TableColumn};
+use crate::document::{Badge, Block, Cell, Document, Fact, Item, Section, Table, TableColumn, Top};
 use crate::result_page::{self, ResultSection};
 use crate::run_page::PageResult;
 use crate::styler::{TextRole, mean_text};
@@ -19,45 +17,63 @@ use harness::{
 };
 
 /// A sweep on the page of a run.
-#[derive(Serialize)]
 pub(crate) struct SweepSection {
     pub name: String,
-    pub anchor: String,
+    anchor: String,
     /// `8 of 8 valid`.
-    pub verdict: String,
-    pub tone: TextRole,
+    pub verdict: Badge,
     pub simulated: bool,
     pub identity: Option<String>,
     /// The server and the loads.
     pub workload: Option<String>,
-    pub sentence: String,
-    pub numbers: Vec<Fact>,
-    pub points: usize,
+    pub top: Top,
     /// The points, what their numbers and marks mean, and why points are not VALID.
-    pub blocks: Vec<Block>,
-    /// SVG. The first is the picture of the head.
-    pub plots: Vec<String>,
+    blocks: Vec<Block>,
+    /// SVG, all but the picture of the head.
+    plots: Vec<String>,
     /// All numbers of single points, as far as they are in files of their own.
-    pub benches: Vec<ResultSection>,
+    details: Vec<ResultSection>,
 }
 
 /// `details`: the results of its points.
 pub(crate) fn section(name: &str, report: &SweepReport, place: usize, details: &[&PageResult]) -> SweepSection {
     let simulated = if report.is_simulated() { " SIMULATED" } else { "" };
+    let anchor = format!("sweep-{place}");
+    let mut plots = draw(&[NamedSweep { name: name.to_owned(), report }]).into_iter();
+    let picture = plots.next();
+    let others = if details.len() < report.points.len() { "; those of the others are in their folders" } else { "" };
+    let linked = (!details.is_empty()).then(|| format!("A level leads to all numbers of its point{others}."));
+    let table = Block::table(points(report, &anchor, details));
+    let notes = Block::notes(linked).map(Block::on_page).chain(notes(report)).chain(reasons(report));
     SweepSection {
         name: name.to_owned(),
-        anchor: format!("sweep-{place}"),
-        verdict: format!("{}{simulated}", report.verdict_text()),
-        tone: tone(report),
+        verdict: Badge { role: tone(report), text: format!("{}{simulated}", report.verdict_text()) },
         simulated: report.is_simulated(),
         identity: report.identity.as_ref().map(RunIdentity::line),
         workload: workload(report, details),
-        sentence: sentence(report),
-        numbers: numbers(report),
-        points: report.points.len(),
-        blocks: [Block::table(points(report))].into_iter().chain(notes(report)).chain(reasons(report)).collect(),
-        plots: draw(&[NamedSweep { name: name.to_owned(), report }]),
-        benches: details.iter().map(|page| result_page::section(page)).collect(),
+        top: Top { sentence: sentence(report), facts: numbers(report), picture, ..Top::default() },
+        blocks: std::iter::once(table).chain(notes).collect(),
+        plots: plots.collect(),
+        details: details.iter().map(|page| result_page::section(page)).collect(),
+        anchor,
+    }
+}
+
+impl SweepSection {
+    /// Of one that is alone, the head of the page has the sentence, the numbers and the first picture.
+    pub(crate) fn section(self, is_alone: bool) -> Section {
+        let Self { name, anchor, verdict, top, blocks, mut plots, details, .. } = self;
+        let parts = details
+            .into_iter()
+            .zip(1..)
+            .map(|(point, n)| Section { group: anchor.clone(), ..point.card(format!("{anchor}-{n}"), false) });
+        let mut section = Section { parts: parts.collect(), anchor, ..Section::page(name) };
+        if !is_alone {
+            section.badges.push(verdict);
+            section.blocks = vec![Block::plain(top.sentence), Block::facts(top.facts)];
+            plots = top.picture.into_iter().chain(plots).collect();
+        }
+        section.with([Block::charts(plots)]).with(blocks)
     }
 }
 
@@ -71,20 +87,16 @@ fn workload(report: &SweepReport, details: &[&PageResult]) -> Option<String> {
 
 /// One sweep alone.
 pub fn sweep(name: &str, report: &SweepReport) -> Document {
-    let section = section(name, report, 0, &[]);
-    let mut plots = section.plots.into_iter();
-    let picture = plots.next();
+    let SweepSection { top, plots, blocks, .. } = section(name, report, 0, &[]);
     Document {
         name: format!("{name} · sweep"),
-        title: "Sweep",
+        title: "Sweep".into(),
         badges: simulated_badge(report.is_simulated()),
         head: vec![Block::items(vec![named_sweep("", name, report)]).on_page()],
-        sentence: Some(section.sentence),
-        facts: section.numbers,
-        picture,
+        tops: vec![top],
         sections: vec![
             Section::page("Curves").with([Block::charts(plots)]),
-            Section::titled_on_page("Points").with(section.blocks),
+            Section::titled_on_page("Points").with(blocks),
         ],
         footer: "Made by regatta import.",
     }
@@ -150,7 +162,8 @@ fn point_numbers(report: &SweepReport) -> Vec<PointNumber> {
     numbers.into_iter().filter(has).collect()
 }
 
-fn points(report: &SweepReport) -> Table {
+/// Each level leads to the card of its point, where `details` have its result.
+fn points(report: &SweepReport, anchor: &str, details: &[&PageResult]) -> Table {
     let heading = report.points.first().map(|point| point.level.heading()).unwrap_or_default();
     let is_mixed = report.points.iter().any(|point| point.level.heading() != heading);
     let numbers = point_numbers(report);
@@ -165,7 +178,9 @@ fn points(report: &SweepReport) -> Table {
         let marks = [(knee == Some(at)).then_some("knee"), point.on_front.then_some("◆")];
         let marks = marks.into_iter().flatten().map(str::to_owned).collect();
         let role = if point.is_usable() { TextRole::Plain } else { TextRole::Quiet };
-        let mut cells = vec![Cell::new(TextRole::Name, level).marks(marks)];
+        let place = details.iter().position(|page| page.task.as_str() == point.level.to_string());
+        let link = place.map_or_else(String::new, |place| format!("#{anchor}-{}", place + 1));
+        let mut cells = vec![Cell::name(level).marks(marks).link(link)];
         cells.extend(numbers.iter().map(|(_, value, key)| match point.interval_over_runs(key).zip(value(point)) {
             Some((ends, value)) => Cell::new(role, mean_text(value, ends, three_digits)),
             None => Cell::number(role, value(point)),

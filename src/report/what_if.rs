@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::chart::{Chart, ChartPoint, ChartSeries, PointKind, color, number};
-use crate::document::{Badge, Block, Cell, Document, Fact, Section, Table, TableColumn};
+use crate::document::{Badge, Block, Cell, Document, Fact, Section, Table, TableColumn, Top};
 use crate::styler::{TextRole, cut};
 use base::spec::{LatencyLimit, Length, LimitedMetric};
 use base::units::three_digits;
@@ -172,11 +172,10 @@ pub fn what_if(rows: &[WhatIfRow], goal: &str, limits: &[LatencyLimit], command:
     sections.extend((!charts.is_empty()).then(|| curves(rows, charts)));
     Document {
         name: "what if".to_owned(),
-        title: "What if",
+        title: "What if".into(),
         badges: vec![Badge { role: TextRole::Warning, text: "MODEL".to_owned() }],
         head: vec![Block::text(TextRole::Plain, model), Block::commands(vec![command.to_owned()]).on_page()],
-        facts: facts(rows),
-        picture,
+        tops: vec![Top { facts: facts(rows), picture, ..Top::default() }],
         sections,
         footer: "Made by regatta what-if.",
         ..Document::default()

@@ -163,7 +163,7 @@ fn the_head_has_what_was_measured_and_the_latencies_of_server() {
     let page = page(&[offline, page_result("load/server", |_| ())]);
     let (head, _) = page.split_once("<nav").expect("contents");
     let first = head.split("<p ").nth(1).expect("a first line");
-    assert!(first.starts_with(r#"class="workload">"#) && first.contains(" · all at once · "), "{first}");
+    assert!(first.starts_with(r#"class="strong">"#) && first.contains(" · all at once · "), "{first}");
     for wanted in ["<b>load/offline</b>", "<b>load/server</b>", "<dt>TTFT p99</dt>", "<dt>TPOT p99</dt>", "40 req/s"] {
         assert!(head.contains(wanted), "{wanted}: {head}");
     }

@@ -44,7 +44,7 @@ const fn key(key: &'static str, option: &'static str, value: fn(&BenchLine<'_>) 
     clippy::redundant_closure_for_method_calls,
     reason = "a method's path is not general over the line's lifetime"
 )]
-const KEYS: [BenchKey; 40] = [
+const KEYS: [BenchKey; 43] = [
     key("target", "TARGET", |line| Some(json!(line.target))),
     key("protocol", "--protocol", |line| line.written_protocol()),
     key("model", "--model", |line| line.model()),
@@ -54,7 +54,10 @@ const KEYS: [BenchKey; 40] = [
     }),
     key("api_key_env", "--api-key-env", |line| json_of(line.request.args.api_key_env.as_ref())),
     key("ready_timeout", "--ready-timeout", |line| json_of(line.request.args.ready_timeout.as_ref())),
-    key("tls", "--cacert, --insecure, --cert", |line| filled(line.request.tls.clone())),
+    key("tls.ca", "--cacert", |line| json_of(line.request.args.cacert.as_ref())),
+    key("tls.client_cert", "--cert", |line| json_of(line.request.args.cert.as_ref())),
+    key("tls.client_key", "--key", |line| json_of(line.request.args.key.as_ref())),
+    key("tls.insecure", "--insecure", |line| switch(line.request.args.insecure)),
     key("extra", "--extra", |line| filled(line.extra())),
     key("scenario", "the load", |line| Some(json!(scenario(&line.request.load)))),
     key("rate", "--rate", |line| match &line.request.load {
@@ -382,14 +385,11 @@ pub(super) fn check_addresses(request: &BenchRequest) -> Result<(), CommandError
 }
 
 pub(super) fn check_files(request: &BenchRequest) -> Result<(), CommandError> {
-    let tls = |key: &str| request.tls.get(key).and_then(Value::as_str).map(Path::new);
-    let files = [
-        ("--data", request.data.as_ref().map(|(_, file)| file.as_path())),
-        ("--cacert", tls("ca")),
-        ("--cert", tls("client_cert")),
-        ("--key", tls("client_key")),
-    ];
-    for (option, file) in files.into_iter().filter_map(|(option, file)| Some((option, file?))) {
+    let args = &request.args;
+    let tls = [("--cacert", &args.cacert), ("--cert", &args.cert), ("--key", &args.key)];
+    let tls = tls.map(|(option, file)| (option, file.as_deref().map(Path::new)));
+    let files = [("--data", request.data.as_ref().map(|(_, file)| file.as_path()))].into_iter().chain(tls);
+    for (option, file) in files.filter_map(|(option, file)| Some((option, file?))) {
         if !is_there(file)? {
             return Err(CommandError::Usage(format!("`{option} {}`: there is no such file", file.display())));
         }

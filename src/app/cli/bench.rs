@@ -43,8 +43,6 @@ pub struct BenchRequest {
     pub headers: RequestHeaders,
     /// Environment variables that headers name, with the values that the line has for them.
     pub keys: Vec<(String, String)>,
-    /// Each key of the manifest's `bench.tls` that was given.
-    pub tls: Map<String, Value>,
     pub load: BenchLoad,
     pub requests: Option<Quantity<u64>>,
     pub duration: Option<String>,
@@ -118,8 +116,7 @@ pub(super) fn into_request(mut args: BenchArgs) -> Result<BenchRequest, Argument
     };
     let program = server_program(&args)?;
     let target = target(given_target, args.serve.is_some(), protocol)?;
-    let tls = tls(&args)?;
-    check_tls_target(&args, &tls, &target)?;
+    check_tls_target(&args, &target)?;
     let data = data(&args)?;
     let kind = data.as_ref().map(|(kind, _)| *kind);
     let is_first_try = is_first_try(&args, &target);
@@ -142,7 +139,6 @@ pub(super) fn into_request(mut args: BenchArgs) -> Result<BenchRequest, Argument
         protocol,
         headers,
         keys,
-        tls,
         load,
         requests,
         duration,
@@ -327,33 +323,15 @@ fn protocol(args: &BenchArgs) -> Result<Option<&'static str>, ArgumentError> {
     }
 }
 
-fn tls(args: &BenchArgs) -> Result<Map<String, Value>, ArgumentError> {
-    let files =
-        [("--cacert", "ca", &args.cacert), ("--cert", "client_cert", &args.cert), ("--key", "client_key", &args.key)];
-    let mut tls = Map::new();
-    for (option, key, file) in files {
-        let Some(file) = file else { continue };
-        let Some(text) = file.to_str() else {
-            return invalid_value(format!("`{option} {}`: the path is not UTF-8", file.display()));
-        };
-        tls.insert(key.to_owned(), Value::from(text));
+fn check_tls_target(args: &BenchArgs, target: &str) -> Result<(), ArgumentError> {
+    let options = [(args.insecure, "--insecure"), (args.cacert.is_some(), "--cacert"), (args.cert.is_some(), "--cert")];
+    match options.into_iter().find_map(|(is_given, option)| is_given.then_some(option)) {
+        Some(option) if !target.starts_with("https://") => invalid_value(
+            ErrorText::new(format!("`{option}` is for a target with `https://`, and TARGET has none"))
+                .hint("`https://HOST:PORT/v1` is OpenAI's interface with TLS"),
+        ),
+        _ => Ok(()),
     }
-    if args.insecure {
-        tls.insert("insecure".to_owned(), Value::from(true));
-    }
-    Ok(tls)
-}
-
-fn check_tls_target(args: &BenchArgs, tls: &Map<String, Value>, target: &str) -> Result<(), ArgumentError> {
-    if tls.is_empty() || target.starts_with("https://") {
-        return Ok(());
-    }
-    let options = [(args.insecure, "--insecure"), (args.cacert.is_some(), "--cacert"), (true, "--cert")];
-    let option = options.into_iter().find_map(|(is_given, option)| is_given.then_some(option)).unwrap_or_default();
-    invalid_value(
-        ErrorText::new(format!("`{option}` is for a target with `https://`, and TARGET has none"))
-            .hint("`https://HOST:PORT/v1` is OpenAI's interface with TLS"),
-    )
 }
 
 /// What the file is, by its kind or by its name.

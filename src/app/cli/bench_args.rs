@@ -4,7 +4,9 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::str::FromStr as _;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser, ValueParser};
+use clap::builder::{
+    OsStringValueParser, PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser, ValueParser,
+};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, ValueEnum, ValueHint, value_parser};
 use serde_json::{Map, Value, json};
@@ -58,16 +60,19 @@ pub struct BenchArgs {
     /// For `https://`: certificate authorities to trust, or the server's own certificate, in place of this machine's
     /// authorities.
     #[arg(help_heading = WHERE, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub cacert: Option<PathBuf>,
+    #[arg(value_parser = utf8_path())]
+    pub cacert: Option<String>,
     /// For `https://`: accept any certificate.
     #[arg(help_heading = WHERE, short = 'k', long, conflicts_with = "cacert")]
     pub insecure: bool,
     /// For `https://`: the client certificate, for servers that require one.
     #[arg(help_heading = WHERE, long, value_name = "FILE", requires = "key", value_hint = ValueHint::FilePath)]
-    pub cert: Option<PathBuf>,
+    #[arg(value_parser = utf8_path())]
+    pub cert: Option<String>,
     /// The key of --cert.
     #[arg(help_heading = WHERE, long, value_name = "FILE", requires = "cert", value_hint = ValueHint::FilePath)]
-    pub key: Option<PathBuf>,
+    #[arg(value_parser = utf8_path())]
+    pub key: Option<String>,
     /// Connections to each server over gRPC; over HTTP every request in flight has its own.
     #[arg(help_heading = WHERE, long, value_name = "N", default_value = "1")]
     #[arg(value_parser = whole(value_parser!(u32).range(1..)))]
@@ -336,6 +341,11 @@ pub enum StreamWord {
     #[value(alias = "per_request")]
     PerRequest,
     Shared,
+}
+
+/// A manifest has texts.
+fn utf8_path() -> impl TypedValueParser<Value = String> {
+    OsStringValueParser::new().try_map(|path| path.into_string().map_err(|_| "the path is not UTF-8"))
 }
 
 fn length_field() -> impl TypedValueParser<Value = LengthField> {

@@ -1,6 +1,5 @@
-//! The arguments about the shared store: `regatta store …`, `--store`.
-//!
-//! The arguments about the lock file: of `regatta lock`, and the options of a run.
+//! The arguments about the shared store (`regatta store …`, `--store`) and about the lock file (`regatta lock`, and
+//! the options of a run).
 
 use std::path::PathBuf;
 use std::time::Duration;

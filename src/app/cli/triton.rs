@@ -1,6 +1,4 @@
-//! The arguments of `regatta triton …`.
-//!
-//! The arguments of `regatta repository …`.
+//! The arguments of `regatta triton …` and `regatta repository …`.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -37,7 +37,7 @@ pub fn document(sets: &[RunSet], comparisons: &[Comparison], measured_runs: &[Me
     }
     Document {
         name: format!("{} · compared", names.join(" · ")),
-        title: "Compared",
+        title: "Compared".into(),
         head: head.chain(doubts).collect(),
         sections,
         footer: "Numbers that do not mean the same are not subtracted. Made by regatta compare.",

@@ -204,7 +204,7 @@ impl Ratios {
         let blocks = blocks.chain(Block::notes(self.identity_lines())).chain(unlike);
         Document {
             name: format!("{title} · ratios"),
-            title: "Ratios",
+            title: "Ratios".into(),
             badges: simulated_badge(self.any_simulated()),
             head: vec![Block::text(TextRole::Plain, title).on_page(), Block::text(TextRole::Quiet, about).on_page()],
             sections: vec![Section::default().with(blocks)],

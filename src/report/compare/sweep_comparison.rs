@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::comparison::{CompareRules, Judgement};
 use super::document::letter;
-use crate::document::{Block, Cell, Document, Fact, Section, Table, TableColumn};
+use crate::document::{Block, Cell, Document, Fact, Section, Table, TableColumn, Top};
 use crate::styler::{TextRole, signed_percent};
 use crate::sweep::{NamedSweep, draw, named_sweep, simulated_badge, value};
 use base::stats::{self, ComparedSamples, Percents};
@@ -324,12 +324,10 @@ pub fn sweeps_document(sweeps: &[ComparedSweep], rules: CompareRules) -> Documen
     let table = Block::table(level_table(sweeps, rules));
     Document {
         name: format!("{} · sweeps", names.join(" · ")),
-        title: "Sweeps compared",
+        title: "Sweeps compared".into(),
         badges: simulated_badge(sweeps.iter().any(|sweep| sweep.report.is_simulated())),
         head: [Block::items(head.collect())].into_iter().chain(Block::notes(identity_of_sweeps(sweeps))).collect(),
-        sentence: Some(sentence),
-        facts,
-        picture,
+        tops: vec![Top { sentence, facts, picture, ..Top::default() }],
         sections: vec![
             Section::page("Curves").with([Block::charts(plots)]),
             Section::new("Level by level").with([table].into_iter().chain(Block::notes(sweep_notes(sweeps, rules)))),

@@ -82,7 +82,7 @@ fn a_page_has_verdict_metrics_definitions_curves_and_origin() {
         "Requests in flight",
         "timeline of the tasks",
         "graph of the tasks",
-        "regatta run quickstart system=sim</td>",
+        "regatta run quickstart system=sim</code>",
         "system=sim",
         "4711471147",
     ] {
@@ -215,7 +215,7 @@ fn each_point_of_a_sweep_has_all_its_numbers_and_one_is_shown() {
     let page = run_page(&folded_state(&test_runs::valid(), &[0.0]), &results, &sweeps, &test_runs::plan());
     let page = page.expect("a page");
     assert_eq!(page.matches(r#"<details class="card" name="sweep-1">"#).count(), 2, "{page}");
-    assert!(page.contains(r##"href="#sweep-1-2">2 users</a>"##) && page.contains(r#"id="sweep-1-2""#), "{page}");
+    assert!(page.contains(r##"href="#sweep-1-2">2</a>"##) && page.contains(r#"id="sweep-1-2""#), "{page}");
     assert!(page.contains("the others are in their folders") && !page.contains("id=\"results\""), "{page}");
     assert!(page.contains("8 levels, 1 … 128 users"), "{page}");
 }

@@ -35,9 +35,7 @@ fn a_certificate_whose_path_is_not_utf_8_is_an_error() {
     for options in [&["--cacert"][..], &["--cert", "--key"]] {
         let words = ["bench", "https://h:1"].map(std::ffi::OsStr::new).into_iter();
         let files = options.iter().flat_map(|option| [std::ffi::OsStr::new(option), file]);
-        let line = Line::try_parse_from(words.chain(files)).expect("arguments");
-        let (kind, text) = into_request(line.args).expect_err("no path");
-        assert_eq!(kind, ErrorKind::InvalidValue);
+        let text = Line::try_parse_from(words.chain(files)).expect_err("no path").to_string();
         assert!(text.contains(options[0]) && text.contains("is not UTF-8"), "{text}");
     }
 }
