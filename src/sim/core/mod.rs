@@ -3,8 +3,7 @@
 //! One iteration: capacity scheduler → micro-batch scheduler → one forward step priced by `Coefficients` → tokens
 //! appear at its end → finished requests leave. The rules are those of TensorRT-LLM's batch manager as its public
 //! sources describe them, and vLLM's. With speculative decoding a request makes several tokens in a step. Not modeled:
-//! reuse of blocks, beams, overlapped scheduling. Reads no clock, has no
-//! random state, iterates no hash map.
+//! reuse of blocks, beams, overlapped scheduling. Reads no clock, has no random state, iterates no hash map.
 
 mod generating;
 mod requests;

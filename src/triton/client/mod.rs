@@ -41,8 +41,7 @@ pub use tensor::{DataType, InferRequest, Tensor, TensorData, TensorError, string
 
 /// Triton's own limit for one message.
 const MESSAGE_LIMIT: usize = i32::MAX as usize;
-/// Bytes of what a server reports of itself: health, metadata, configurations, statistics. The largest have a few
-/// megabytes.
+/// Bytes of what a server reports of itself: health, metadata, configurations. The largest have a few megabytes.
 const LONGEST_REPORT: usize = 16 << 20;
 /// A server answers a query about itself at once, unless it has a problem.
 const DEADLINE: Duration = Duration::from_secs(10);
