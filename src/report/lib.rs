@@ -22,7 +22,6 @@ mod doctor;
 mod document;
 mod event_line;
 pub mod explain;
-mod fleet;
 pub mod history;
 mod launch;
 mod live;
@@ -52,7 +51,6 @@ pub use command_tables::{
 };
 pub use doctor::{DoctorFinding, FindingLevel, doctor_json, doctor_text};
 pub use document::{Block, Cell, Document, Section, Table};
-pub use fleet::{FleetRow, fleet, fleet_json};
 pub use launch::{launch_json, launch_problems, launch_text};
 pub use live::{LiveDisplay, LiveOptions};
 pub use plan::{

@@ -344,7 +344,6 @@ pub(super) fn limits(config: &EngineConfig, rank: &RankFile, serving: &EngineSer
         max_num_tokens: u64::from(serving.max_num_tokens.unwrap_or(build.max_num_tokens) * stages),
         blocks,
         tokens_per_block: u64::from(tokens_per_block),
-        kv_bytes_per_token: rank.memory.kv_bytes_per_token,
         timing: rank.timing,
         speculation: rank.speculation.clone(),
         lora: rank.lora,

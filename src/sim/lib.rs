@@ -12,7 +12,6 @@
 mod calibrate;
 mod core;
 mod engine;
-mod fleet;
 mod ground_truth;
 mod random;
 mod serve;
@@ -30,9 +29,6 @@ pub use engine::{
     EngineServing, EngineSpec, RankFile, SimEngineError, load as load_engine, served_limits, simulated,
     write as write_engine,
 };
-pub use fleet::{
-    Balancer, Disaggregation, Failures, Fleet, FleetHour, FleetResult, RateOverTime, RateOverTimeError, run_fleet,
-};
 pub use ground_truth::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript};
 pub use serve::{
     Addresses, Faults, InstanceError, LoadError, LoadFailure, ServeError, SimOptions, VllmLoadError, serve, token,
@@ -42,6 +38,6 @@ pub use timing::{
     Precision, Speculation, StepTimeBasis, derive,
 };
 pub use virtual_load::{
-    Capacity, CapacityError, ServerArrangement, UnknownMetric, VirtualBenchmark, VirtualResult, VirtualWorkload,
-    is_in_virtual_time, with_users,
+    Capacity, CapacityError, UnknownMetric, VirtualBenchmark, VirtualResult, VirtualWorkload, is_in_virtual_time,
+    with_users,
 };

@@ -18,9 +18,8 @@ pub mod proto;
 pub mod repository;
 
 pub use client::{
-    AwaitError, ClientError, ClientErrorKind, ConnectCause, DataType, InferRequest, InferStream, LoadOptions,
-    LogSetting, StreamResponse, Tensor, TensorData, TensorError, TritonClient, await_ready, field_tensor, strings,
-    tensors_of,
+    AwaitError, ClientError, ClientErrorKind, ConnectCause, DataType, InferRequest, InferStream, StreamResponse,
+    Tensor, TensorData, TensorError, TritonClient, await_ready, field_tensor, strings, tensors_of,
 };
 pub use engine::{
     BuildConfig, EngineConfig, EngineError, LARGEST_CONFIG, Mapping, PluginConfig, PretrainedConfig, Quantization,

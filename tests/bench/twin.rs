@@ -1,21 +1,20 @@
 //! The simulator in virtual time: requests per second of one core's time, memory, and a hash of what happened.
 //!
 //! ```text
-//! cargo bench --bench twin                # a server, and an hour of a fleet
-//! cargo bench --bench twin -- day         # 10,000 GPUs for a day: 1,248 replicas of eight
+//! cargo bench --bench twin                # full loads
 //! cargo bench --bench twin -- hash        # small loads: only the hashes, to compare with those of another machine
 //! ```
 //!
 //! Llama-2-70B in 8 bits on an H200, 294 tokens in and out. CPU time is this process's own, so that other programs do not count. A
-//! hash is of the times and tokens of every request, of a fleet of its counts and of every value of its latencies.
+//! hash is of the times and tokens of every request.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints a table")]
 
 use std::time::Instant;
 
 use regatta::sim::{
-    Balancer, Chunking, DecoderModel, EngineServing, EngineSpec, Failures, Fleet, FleetResult, GpuTiming, RateOverTime,
-    SchedulerPolicy, VirtualRun, VirtualWorkload, run_fleet, served_limits, simulate,
+    Chunking, DecoderModel, EngineServing, EngineSpec, GpuTiming, SchedulerPolicy, VirtualRun, VirtualWorkload,
+    served_limits, simulate,
 };
 use regatta::spec::{Length, SimCalibration};
 use rustix::time::{ClockId, clock_gettime};
@@ -34,7 +33,7 @@ fn peak_mb() -> f64 {
     line.trim().trim_end_matches(" kB").parse::<f64>().unwrap_or(0.0) / 1e3
 }
 
-fn spec(tensor_parallelism: u32) -> EngineSpec {
+fn spec() -> EngineSpec {
     EngineSpec {
         model: DecoderModel {
             name: "llama2-70b".into(),
@@ -60,7 +59,7 @@ fn spec(tensor_parallelism: u32) -> EngineSpec {
         },
         calibration: SimCalibration::default(),
         precision: "fp8".into(),
-        tensor_parallelism,
+        tensor_parallelism: 1,
         pipeline_parallelism: 1,
         checkpoint_flags: serde_json::Map::new(),
         build_flags:
@@ -98,22 +97,6 @@ fn hash_of_run(run: &VirtualRun) -> String {
     hash(requests.chain([run.end, run.steps, run.peak_blocks]))
 }
 
-fn hash_of_fleet(result: &FleetResult) -> String {
-    let hours = result.hours.iter().flat_map(|hour| [(&hour.ttft, hour.requests), (&hour.tpot, hour.output_tokens)]);
-    let values = hours.flat_map(|(histogram, count)| {
-        let recorded = histogram.iter_recorded();
-        recorded.flat_map(|at| [at.value_iterated_to(), at.count_at_value()]).chain([count]).collect::<Vec<u64>>()
-    });
-    hash(values.chain([
-        result.answered,
-        result.output_tokens,
-        result.steps,
-        result.end,
-        result.failures,
-        result.retried,
-    ]))
-}
-
 /// What a line has beside the name of the load.
 struct Line<'a> {
     name: &'a str,
@@ -142,9 +125,9 @@ fn print(line: &Line<'_>, is_timed: bool) {
 
 fn main() {
     let has = |wanted: &str| std::env::args().any(|word| word == wanted);
-    let (is_day, is_timed) = (has("day"), !has("hash"));
+    let is_timed = !has("hash");
     let serving = EngineServing { chunking: Chunking::FirstComeFirstServed, ..EngineServing::default() };
-    let server = served_limits(&spec(1), &serving).expect("the engine fits");
+    let server = served_limits(&spec(), &serving).expect("the engine fits");
     if is_timed {
         println!("load | requests | steps | virtual s | requests per second of CPU time | wall s | peak MB | hash");
     }
@@ -162,31 +145,5 @@ fn main() {
         let requests = load.len() as u64;
         let hash = &hash_of_run(&run);
         print(&Line { name, requests, steps: run.steps, end: run.end, begin, hash }, is_timed);
-    }
-    // 78 balancers of 16 replicas: as near to 1,250 as whole balancers are.
-    let (name, balancers, rate) = match (is_day, is_timed) {
-        (true, _) => ("1,248 replicas of 8 GPUs, a day", 78, RateOverTime::day(400.0, 1600.0)),
-        (_, true) => ("64 replicas of 8 GPUs, an hour", 4, RateOverTime::parse("0,320\n3600,320").expect("two points")),
-        (_, false) => ("32 replicas of 8 GPUs, a minute", 2, RateOverTime::parse("0,160\n60,160").expect("two points")),
-    };
-    for policy in [Balancer::RoundRobin, Balancer::LeastLoad] {
-        let fleet = Fleet {
-            server: served_limits(&spec(8), &serving).expect("the engine fits"),
-            policy,
-            balancers,
-            replicas: 16,
-            simulated: balancers,
-            rate: rate.clone(),
-            workload: workload(),
-            prefixes: None,
-            failures: Some(Failures { mean_time_between: 30.0 * 86_400.0, repair: 600.0 }),
-            disaggregation: None,
-        };
-        let begin = (cpu_seconds(), Instant::now());
-        let result = run_fleet(&fleet, 2).expect("every request fits");
-        let name = &format!("{name}, {policy:?}");
-        let hash = &hash_of_fleet(&result);
-        let FleetResult { answered: requests, steps, end, .. } = result;
-        print(&Line { name, requests, steps, end, begin, hash }, is_timed);
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 54] = [
+const COMMANDS: [&str; 51] = [
     "",
     "run",
     "serve",
@@ -47,11 +47,8 @@ const COMMANDS: [&str; 54] = [
     "triton infer",
     "triton metrics",
     "triton config",
-    "triton statistics",
     "triton load",
     "triton unload",
-    "triton log",
-    "triton trace",
     "mlperf status",
     "mlperf diff",
     "mlperf check",

@@ -1,6 +1,5 @@
 //! Answers without end: each part has a limit, the request fails with it, and no more is read.
 
-use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -285,7 +284,7 @@ fn what_a_server_reports_of_itself_has_a_limit() {
 
     let server = GrpcServer::start(true, None, kserve::script(|_| Act::Refuse));
     let endpoint: Endpoint = server.address.to_string().parse().unwrap();
-    let error = wait_for(async { TritonClient::connect(&endpoint).await.unwrap().log_settings(BTreeMap::new()).await });
+    let error = wait_for(async { TritonClient::connect(&endpoint).await.unwrap().model_config("long", "").await });
     let error = error.unwrap_err().to_string();
     assert!(error.contains("message length too large") && error.contains("16777216 bytes"), "{error}");
 }

@@ -256,8 +256,13 @@ impl GrpcInferenceService for Service {
         }
     }
 
-    async fn model_config(&self, _: Request<ModelConfigRequest>) -> Result<Response<ModelConfigResponse>, Status> {
+    async fn model_config(
+        &self,
+        request: Request<ModelConfigRequest>,
+    ) -> Result<Response<ModelConfigResponse>, Status> {
         let config = ModelConfig {
+            // Of one model longer than any report of a server.
+            platform: if request.into_inner().name == "long" { "x".repeat(17 << 20) } else { String::new() },
             model_transaction_policy: Some(ModelTransactionPolicy { decoupled: self.decoupled }),
             ..ModelConfig::default()
         };
@@ -270,13 +275,6 @@ impl GrpcInferenceService for Service {
 
     async fn model_ready(&self, request: Request<ModelReadyRequest>) -> Result<Response<ModelReadyResponse>, Status> {
         Ok(Response::new(ModelReadyResponse { ready: request.into_inner().name == "tensorrt_llm" }))
-    }
-
-    /// Longer than any report of a server.
-    async fn log_settings(&self, _: Request<LogSettingsRequest>) -> Result<Response<LogSettingsResponse>, Status> {
-        use log_settings_response::{SettingValue, setting_value::ParameterChoice};
-        let long = SettingValue { parameter_choice: Some(ParameterChoice::StringParam("x".repeat(17 << 20))) };
-        Ok(Response::new(LogSettingsResponse { settings: [("log_file".to_owned(), long)].into() }))
     }
 
     async fn server_live(&self, _: Request<ServerLiveRequest>) -> Result<Response<ServerLiveResponse>, Status> {

@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bytes::Bytes;
 use pretty_assertions::assert_eq;
 use regatta::event::Endpoint;
 use regatta::sim::{Faults, SimOptions};
 use regatta::triton::{
     AwaitError, ClientError, ClientErrorKind, DataType, HttpAddress, HttpClient, InferRequest, InferStream,
-    ListeningService, LoadOptions, LogSetting, StreamResponse, Tensor, TensorData, TritonClient, await_ready, probe,
-    tensors_of,
+    ListeningService, StreamResponse, Tensor, TensorData, TritonClient, await_ready, probe, tensors_of,
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -106,16 +104,12 @@ async fn a_server_is_asked_who_it_is() {
     assert_eq!(client.model_config("tensorrt_llm", "").await.unwrap().backend, "tensorrtllm");
     assert_eq!(client.repository_index(false).await.unwrap().len(), 5);
     assert_eq!(client.infer(request("1", 5, 5, false)).await.unwrap().id, "1");
-    let counted = client.statistics("tensorrt_llm", "").await.unwrap();
-    assert_eq!(counted[0].inference_stats.as_ref().unwrap().success.as_ref().unwrap().count, 1);
 
     let error = client.model_config("nobody", "").await.unwrap_err();
     let address = server.address;
     let expected =
         format!("ModelConfig of `nobody` at {address}: Request for unknown model: 'nobody' is not found (NotFound)");
     assert_eq!((error.to_string(), error.code()), (expected, Some(Code::NotFound)));
-    let settings = client.log_settings(BTreeMap::new()).await.unwrap();
-    assert!(settings.contains_key("log_verbose_level"), "{settings:?}");
 }
 
 #[tokio::test]
@@ -233,23 +227,10 @@ async fn a_real_server_answers_every_question() {
         "input": [{ "name": "INT32", "data_type": "TYPE_INT32", "dims": [-1] }],
         "output": [{ "name": "INT32", "data_type": "TYPE_INT32", "dims": [-1] }],
     });
-    let options = LoadOptions { config: Some(config.to_string()), files: Vec::new() };
-    client.load("echo", options).await.unwrap();
+    client.load("echo", Some(config.to_string())).await.unwrap();
     assert_eq!(client.model_config("echo", "").await.unwrap().max_batch_size, 4);
-    // A model of which the server has no folder, out of the request alone.
-    let program = std::fs::read(models(&folder).join("echo/1/model.py")).unwrap();
-    let files = vec![("1/model.py".to_owned(), Bytes::from(program))];
-    client.load("sent", LoadOptions { config: Some(config.to_string()), files }).await.unwrap();
-    assert!(client.is_model_ready("sent", "1").await.unwrap());
-    let error = client.load("nobody", LoadOptions::default()).await.unwrap_err();
+    let error = client.load("nobody", None).await.unwrap_err();
     assert!(error.server_message().unwrap().contains("failed to poll"), "{error}");
-
-    let counted = client.statistics("", "").await.unwrap();
-    assert!(counted.iter().any(|model| model.name == "counter"));
-    let set = BTreeMap::from([("log_verbose_level".to_owned(), LogSetting::Number(1))]);
-    assert_eq!(client.log_settings(set).await.unwrap()["log_verbose_level"], LogSetting::Number(1));
-    let set = BTreeMap::from([("trace_rate".to_owned(), vec!["7".to_owned()])]);
-    assert_eq!(client.trace_settings("", set).await.unwrap()["trace_rate"], ["7"]);
 }
 
 #[tokio::test]

@@ -3,12 +3,10 @@
 use std::convert::Infallible;
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
 use super::help;
 use super::values::{KeyValueArg, above_zero, zero_or_more};
-use sim::Balancer;
 
 /// What to do with the simulator.
 #[derive(Clone, Debug, PartialEq, Subcommand)]
@@ -107,13 +105,6 @@ pub enum CalibratedScheduler {
     TensorrtLlm,
 }
 
-/// To which replica a balancer gives a request.
-fn balancer() -> impl TypedValueParser<Value = Balancer> {
-    let value = |policy: &Balancer| PossibleValue::new(policy.as_str()).help(policy.about().trim_end_matches('.'));
-    let values = Balancer::ALL.iter().map(value);
-    PossibleValuesParser::new(values).try_map(|name| serde_json::from_value::<Balancer>(name.into()))
-}
-
 /// `regatta what-if`.
 #[derive(Clone, Debug, PartialEq, Args)]
 pub struct WhatIfRequest {
@@ -140,83 +131,16 @@ pub struct WhatIfRequest {
     pub output_tokens: Option<String>,
     /// Simulate this rate, requests per second, instead of the highest one within limits; with several, separated by
     /// commas, each is tried.
-    #[arg(long, value_name = "N", value_delimiter = ',', conflicts_with_all = ["goal", "day", "html"])]
+    #[arg(long, value_name = "N", value_delimiter = ',', conflicts_with_all = ["goal", "html"])]
     pub rate: Vec<f64>,
     /// LoRA adapters that requests name in turn, in place of the benchmark's `lora_task_id`.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub adapters: Option<u32>,
-    /// Copies of the server as context and generation servers, as in `1:3`; with several, separated by commas, each is
-    /// tried. `0:4` are four that do both.
-    #[arg(long, value_name = "CONTEXT:GENERATION", value_delimiter = ',')]
-    pub disaggregated: Vec<String>,
-    /// The link over which the KV cache goes from a context to a generation server, GB/s of each GPU [default: 50, a
-    /// NIC of 400 Gbit/s for each].
-    #[arg(long, value_name = "GB/S", requires = "disaggregated")]
-    pub kv_link: Option<f64>,
-    /// To which context and generation server of --disaggregated a request goes [default: load_balancing].
-    #[arg(long, value_name = "TYPE", value_enum, requires = "disaggregated")]
-    pub router: Option<RouterWord>,
-    #[command(flatten)]
-    pub fleet: FleetArgs,
     /// Also write an HTML page: the table, the Pareto front, and the latencies of each point over the rate. Not with
-    /// --rate or --day.
-    #[arg(long, value_name = "FILE", conflicts_with = "day", value_hint = ValueHint::FilePath)]
+    /// --rate.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-}
-
-/// Types of a router, with TensorRT-LLM's names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum RouterWord {
-    /// Each server in turn.
-    #[value(name = "round_robin")]
-    RoundRobin,
-    /// The one with the fewest requests.
-    #[value(name = "load_balancing")]
-    LoadBalancing,
-    /// A context server that has the KV cache of the prefix, unless it has many more requests than others
-    /// (`--prefixes`).
-    #[value(name = "kv_cache_aware")]
-    KvCacheAware,
-}
-
-/// The fleet of `regatta what-if --day`. Texts are as typed.
-#[derive(Clone, Debug, PartialEq, Eq, Args)]
-#[command(next_help_heading = "A day of a fleet (with --day)")]
-pub struct FleetArgs {
-    /// Simulate a day of a fleet of such servers: requests per second at night and in the afternoon, or a file of lines
-    /// `SECONDS,REQUESTS_PER_SECOND`.
-    #[arg(long, value_name = "LOW..HIGH|FILE", value_hint = ValueHint::FilePath)]
-    pub day: Option<String>,
-    /// Copies of the server behind each balancer; with --disaggregated, how often each has the servers that it names
-    /// [default: those of the system; 1].
-    #[arg(long, value_name = "N", requires = "day", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub replicas: Option<u32>,
-    /// Balancers that do not know of each other, each with an equal share of the requests.
-    #[arg(long, value_name = "N", requires = "day", default_value_t = 1)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub balancers: u32,
-    /// Simulate only N of the balancers; the others are like them.
-    #[arg(long, value_name = "N", requires = "day", value_parser = clap::value_parser!(u32).range(1..))]
-    pub sample: Option<u32>,
-    /// To which replica a balancer gives a request; with several, separated by commas, each is tried.
-    #[arg(
-        long,
-        value_name = "POLICY",
-        requires = "day",
-        value_parser = balancer(),
-        value_delimiter = ',',
-        default_value = "least-load"
-    )]
-    pub balancer: Vec<Balancer>,
-    /// Mean time between failures of a server, and the time of its repair, as in `30d,10m`. Its requests start again
-    /// on other servers.
-    #[arg(long, value_name = "TIME,REPAIR", requires = "day")]
-    pub failures: Option<String>,
-    /// Prompts begin with one of COUNT prefixes of TOKENS tokens, in front of their length; the first ones are more
-    /// frequent with an exponent of Zipf's law.
-    #[arg(long, value_name = "COUNT,TOKENS[,ZIPF]", requires = "day")]
-    pub prefixes: Option<String>,
 }

@@ -67,18 +67,6 @@ pub enum TritonRequest {
         #[arg(value_name = "MODEL")]
         model: String,
     },
-    /// Show the server's statistics of its models.
-    #[command(after_long_help = help::TRITON)]
-    Statistics {
-        #[command(flatten)]
-        server: ServerArgs,
-        /// Only this one.
-        #[arg(value_name = "MODEL")]
-        model: Option<String>,
-        /// Print JSON.
-        #[arg(help_heading = HOW, long)]
-        json: bool,
-    },
     /// Load a model, or load it again (needs --model-control-mode=explicit).
     #[command(after_long_help = help::TRITON)]
     Load {
@@ -101,27 +89,6 @@ pub enum TritonRequest {
         #[arg(long)]
         dependents: bool,
     },
-    /// Print the server's log settings, or change them.
-    #[command(after_long_help = help::TRITON)]
-    Log {
-        #[command(flatten)]
-        server: ServerArgs,
-        /// `log_verbose_level=1`, `log_info=false`, …
-        #[arg(value_name = "NAME=VALUE")]
-        set: Vec<KeyValueArg>,
-    },
-    /// Print the server's trace settings, or change them.
-    #[command(after_long_help = help::TRITON)]
-    Trace {
-        #[command(flatten)]
-        server: ServerArgs,
-        /// `trace_rate=1`, `trace_level=TIMESTAMPS`, …; several values with commas.
-        #[arg(value_name = "NAME=VALUE")]
-        set: Vec<KeyValueArg>,
-        /// Of this model only.
-        #[arg(long, value_name = "MODEL")]
-        model: Option<String>,
-    },
 }
 
 impl TritonRequest {
@@ -133,11 +100,8 @@ impl TritonRequest {
             | Self::Status { server, .. }
             | Self::Models { server, .. }
             | Self::Config { server, .. }
-            | Self::Statistics { server, .. }
             | Self::Load { server, .. }
-            | Self::Unload { server, .. }
-            | Self::Log { server, .. }
-            | Self::Trace { server, .. } => (&server.url, server.deadline),
+            | Self::Unload { server, .. } => (&server.url, server.deadline),
         }
     }
 
@@ -157,12 +121,7 @@ impl TritonRequest {
     pub const fn knows_http(&self) -> bool {
         match self {
             Self::Status { .. } | Self::Models { .. } | Self::Infer(_) | Self::Metrics { .. } => true,
-            Self::Config { .. }
-            | Self::Statistics { .. }
-            | Self::Load { .. }
-            | Self::Unload { .. }
-            | Self::Log { .. }
-            | Self::Trace { .. } => false,
+            Self::Config { .. } | Self::Load { .. } | Self::Unload { .. } => false,
         }
     }
 }

@@ -3,7 +3,7 @@
 mod facts;
 mod infer;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use serde_json::json;
 
-use crate::cli::{CliExit, Global, KeyValueArg, TritonProtocol, TritonRequest, TritonUrl};
+use crate::cli::{CliExit, Global, TritonProtocol, TritonRequest, TritonUrl};
 use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
 use base::diag::{ErrorText, did_you_mean};
 use base::event::Endpoint;
 use report::{ServerMetricRow, Styler, server};
 use triton::{
-    ClientError, ClientErrorKind, Exposition, HttpAddress, HttpClient, ListeningService, LoadOptions, LogSetting,
-    MetricKind, TritonClient, pbtxt, probe,
+    ClientError, ClientErrorKind, Exposition, HttpAddress, HttpClient, ListeningService, MetricKind, TritonClient,
+    pbtxt, probe,
 };
 
 pub(super) fn run_command(global: &Global, request: TritonRequest) -> Result<CliExit, CommandError> {
@@ -50,13 +50,9 @@ async fn perform(request: TritonRequest, styler: Styler) -> Result<CliExit, Comm
             print(&pbtxt::write(&config));
             Ok(CliExit::Done)
         }
-        TritonRequest::Statistics { model, json, .. } => {
-            statistics(&to, model.as_deref().unwrap_or_default(), json).await
-        }
         TritonRequest::Load { model, config, .. } => {
             let client = to.grpc().await?;
-            let options = LoadOptions { config, ..LoadOptions::default() };
-            to.of_model(&client, &model, client.load(&model, options)).await?;
+            to.of_model(&client, &model, client.load(&model, config)).await?;
             print(&format!("`{model}` is loaded\n"));
             Ok(CliExit::Done)
         }
@@ -66,8 +62,6 @@ async fn perform(request: TritonRequest, styler: Styler) -> Result<CliExit, Comm
             print(&format!("`{model}` is being unloaded; what is in flight finishes\n"));
             Ok(CliExit::Done)
         }
-        TritonRequest::Log { set, .. } => log(&to, &set).await,
-        TritonRequest::Trace { model, set, .. } => trace(&to, model.as_deref().unwrap_or_default(), &set).await,
     }
 }
 
@@ -86,95 +80,6 @@ async fn status(to: &ServerConnection, models: &[String], json: bool, styler: St
         }
     }
     Ok(if fine { CliExit::Done } else { CliExit::Failed })
-}
-
-async fn statistics(to: &ServerConnection, model: &str, json: bool) -> Result<CliExit, CommandError> {
-    let client = to.grpc().await?;
-    let statistics = to.of_model(&client, model, client.statistics(model, "")).await?;
-    let rows: Vec<serde_json::Value> = statistics
-        .iter()
-        .map(|one| {
-            let inference = one.inference_stats.unwrap_or_default();
-            let count = |duration: &Option<triton::proto::inference::StatisticDuration>| {
-                duration
-                    .as_ref()
-                    .map_or((0, 0.0), |d| (d.count, if d.count > 0 { d.ns as f64 / d.count as f64 / 1e6 } else { 0.0 }))
-            };
-            let (ok, ok_ms) = count(&inference.success);
-            let (failed, _) = count(&inference.fail);
-            let (_, queue_ms) = count(&inference.queue);
-            let (_, infer_ms) = count(&inference.compute_infer);
-            json!({
-                "model": one.name, "version": one.version, "success": ok, "fail": failed,
-                "inferences": one.inference_count, "executions": one.execution_count,
-                "mean_success_ms": ok_ms, "mean_queue_ms": queue_ms, "mean_compute_infer_ms": infer_ms,
-            })
-        })
-        .collect();
-    if json {
-        print(&format!("{:#}\n", json!({ "models": rows })));
-        return Ok(CliExit::Done);
-    }
-    let line = |row: &serde_json::Value| {
-        let field = |name: &str| row[name].as_f64().unwrap_or_default();
-        format!(
-            "{} {}: {} ok, {} failed; {} inferences in {} executions; mean success {:.2} ms, queue {:.3} ms, compute \
-             {:.2} ms\n",
-            row["model"].as_str().unwrap_or_default(),
-            row["version"].as_str().unwrap_or_default(),
-            field("success"),
-            field("fail"),
-            field("inferences"),
-            field("executions"),
-            field("mean_success_ms"),
-            field("mean_queue_ms"),
-            field("mean_compute_infer_ms"),
-        )
-    };
-    let text: Vec<String> = rows.iter().map(line).collect();
-    let text = text.concat();
-    print(&format!(
-        "{text}as the server counts: of a decoupled model, cancelled and failed requests are successes too\n"
-    ));
-    Ok(CliExit::Done)
-}
-
-async fn log(to: &ServerConnection, set: &[KeyValueArg]) -> Result<CliExit, CommandError> {
-    let client = to.grpc().await?;
-    let set: BTreeMap<String, LogSetting> = set
-        .iter()
-        .map(|KeyValueArg { key, value }| {
-            let value = match (value.parse::<bool>(), value.parse::<u32>()) {
-                (Ok(flag), _) => LogSetting::Flag(flag),
-                (_, Ok(number)) => LogSetting::Number(number),
-                _ => LogSetting::Text(value.clone()),
-            };
-            (key.clone(), value)
-        })
-        .collect();
-    let settings = to.of_model(&client, "", client.log_settings(set)).await?;
-    let lines: Vec<String> = settings
-        .iter()
-        .map(|(name, value)| match value {
-            LogSetting::Flag(flag) => format!("{name}={flag}\n"),
-            LogSetting::Number(number) => format!("{name}={number}\n"),
-            LogSetting::Text(text) => format!("{name}={text}\n"),
-        })
-        .collect();
-    print(&lines.concat());
-    Ok(CliExit::Done)
-}
-
-async fn trace(to: &ServerConnection, model: &str, set: &[KeyValueArg]) -> Result<CliExit, CommandError> {
-    let client = to.grpc().await?;
-    let set: BTreeMap<String, Vec<String>> = set
-        .iter()
-        .map(|KeyValueArg { key, value }| (key.clone(), value.split(',').map(str::to_owned).collect()))
-        .collect();
-    let settings = to.of_model(&client, model, client.trace_settings(model, set)).await?;
-    let lines: Vec<String> = settings.iter().map(|(name, values)| format!("{name}={}\n", values.join(","))).collect();
-    print(&lines.concat());
-    Ok(CliExit::Done)
 }
 
 /// The server that queries go to.

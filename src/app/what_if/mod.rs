@@ -1,16 +1,14 @@
 //! `regatta what-if`: a grid of systems and settings, each simulated in virtual time.
 
-mod fleet;
 mod question;
 
-use clap::ValueEnum as _;
 use rayon::prelude::*;
 use serde_json::json;
 
 use super::compare::write_page;
 use super::project::Project;
 use crate::cli::{CliExit, Global, KeyValueArg, Select, WhatIfRequest};
-use crate::console::{print, print_as};
+use crate::console::print_as;
 use crate::error::CommandError;
 use crate::simulate::ServedTwin;
 use base::files::shared_pool;
@@ -42,16 +40,6 @@ pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExi
     if !request.rate.is_empty() {
         questions = at_rates(&questions, &request.rate)?;
     }
-    let splits = fleet::splits(request)?;
-    if !splits.is_empty() {
-        questions = questions
-            .iter()
-            .flat_map(|one| splits.iter().map(|split| one.split_over(split, request.requests)))
-            .collect();
-    }
-    if let Some(day) = &request.fleet.day {
-        return fleet::answer(global, request, day, &questions, goal.as_deref());
-    }
     let mut rows = answer(&questions, request.requests as usize, request.html.is_some());
     mark_best(&mut rows);
     let goal_text = request.goal.as_deref().unwrap_or_default();
@@ -59,9 +47,6 @@ pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExi
     let document = report::what_if(&rows, goal_text, limits.unwrap_or_default(), &own_command(request));
     write_page(request.html.as_deref(), &document)?;
     print_as(global.styler(), request.json, || what_if_json(&rows, goal_text), |styler| document.terminal(styler));
-    if !splits.is_empty() && !request.json {
-        print(&format!("\n{}", fleet::HOW_TO_MEASURE));
-    }
     Ok(CliExit::Done)
 }
 
@@ -92,12 +77,6 @@ fn own_command(request: &WhatIfRequest) -> String {
     ];
     for (name, value) in options {
         words.extend(value.as_ref().map(|value| format!("{name} {}", shell_word(value))));
-    }
-    if !request.disaggregated.is_empty() {
-        words.push(format!("--disaggregated {}", request.disaggregated.join(",")));
-        words.extend(request.kv_link.map(|gbs| format!("--kv-link {gbs}")));
-        let router = request.router.and_then(|router| router.to_possible_value());
-        words.extend(router.map(|router| format!("--router {}", router.get_name())));
     }
     words.extend(request.adapters.map(|adapters| format!("--adapters {adapters}")));
     words.push(format!("--requests {}", request.requests));
@@ -234,7 +213,7 @@ fn questions_of(
         let rate = bench.rate;
         let is_given = point.iter().any(|setting| setting.key.ends_with("requests"));
         let has_rate = rate.is_some() || !request.rate.is_empty();
-        if !is_offline && limits.is_empty() && !has_rate && request.fleet.day.is_none() {
+        if !is_offline && limits.is_empty() && !has_rate {
             problem = Some("it has no limits and no rate: give --goal or --rate");
         }
         let (command, rate_key) = command(library, plan, task, request, point, bench);
@@ -258,7 +237,6 @@ fn questions_of(
                 command,
             },
             twin: servers.simulated().filter(|_| problem.is_none()),
-            split: None,
             workload,
             is_offline,
             requests: is_given.then_some(bench.stop.requests).flatten().map(|requests| requests as usize),

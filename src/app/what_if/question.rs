@@ -2,12 +2,9 @@
 
 use std::fmt::Display;
 
-use super::fleet::{BENCH_RATE, ServerSplit, bench_command};
 use base::spec::{LatencyLimit, LimitedMetric, Statistic};
 use report::{NearbyTtft, WhatIfNumbers, WhatIfProblem, WhatIfRow};
-use sim::{
-    Disaggregation, EngineLimits, EngineServing, ServerArrangement, VirtualBenchmark, VirtualResult, VirtualWorkload,
-};
+use sim::{EngineLimits, EngineServing, VirtualBenchmark, VirtualResult, VirtualWorkload};
 
 /// Rates of a curve, as shares of the highest one.
 const CURVE: [f64; 9] = [0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 0.95, 1.0, 1.05];
@@ -17,8 +14,6 @@ const CURVE: [f64; 9] = [0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 0.95, 1.0, 1.05];
 pub(super) struct Question {
     pub row: WhatIfRow,
     pub twin: Option<(sim::EngineSpec, EngineServing)>,
-    /// Context servers and generation servers in place of servers that do both.
-    pub split: Option<Disaggregation>,
     pub workload: VirtualWorkload,
     pub is_offline: bool,
     /// The benchmark's own number, where a setting of the grid gives it.
@@ -31,23 +26,6 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// The same for this many copies of its server. No manifest starts them apart: the command is that of the load
-    /// alone.
-    pub fn split_over(&self, split: &ServerSplit, requests: u32) -> Self {
-        let mut question = self.clone();
-        if split.setup.is_some() || split.servers != self.row.servers {
-            let load = bench_command(&self.workload, self.is_offline, requests as usize);
-            question.row.command = load.unwrap_or_default();
-            BENCH_RATE.clone_into(&mut question.rate_key);
-        }
-        let row = &mut question.row;
-        row.gpus = row.gpus / row.servers.max(1) as u32 * split.servers as u32;
-        row.servers = split.servers;
-        row.settings.push(("disaggregated".to_owned(), split.text.clone()));
-        question.split = split.setup;
-        question
-    }
-
     pub fn answer(&self, requests: usize, has_curve: bool) -> WhatIfRow {
         let mut row = self.row.clone();
         if let Some((spec, serving)) = &self.twin {
@@ -62,9 +40,7 @@ impl Question {
                 }
             }
         }
-        if let Ok(WhatIfNumbers { rate: Some(rate), .. }) = row.outcome
-            && !row.command.is_empty()
-        {
+        if let Ok(WhatIfNumbers { rate: Some(rate), .. }) = row.outcome {
             // A rate that was given is that one; one that was found is not rounded up, where the limits may not hold.
             let rate = if self.limits.is_empty() { rate } else { rounded_down(rate) };
             row.command = with_rate(&row.command, &self.rate_key, rate);
@@ -86,9 +62,7 @@ impl Question {
     }
 
     fn benchmark<'a>(&'a self, server: &'a EngineLimits) -> VirtualBenchmark<'a> {
-        let replicas = ServerArrangement::Replicas(self.row.servers);
-        let arrangement = self.split.map_or(replicas, ServerArrangement::Disaggregated);
-        VirtualBenchmark { server, arrangement, workload: &self.workload }
+        VirtualBenchmark::new(server, self.row.servers, &self.workload)
     }
 
     /// Each server has enough requests to fill it several times; at once, until its beginning and its end are a small

@@ -381,11 +381,6 @@ impl Core {
         end
     }
 
-    /// When these steps would end if no request entered. `None` if no steps are equal.
-    pub fn end_of_equal_steps(&self, now: u64) -> Option<u64> {
-        self.equal_steps().map(|steps| self.time_of(&steps, now, u64::MAX).1)
-    }
-
     fn time_of(&self, steps: &EqualSteps, mut now: u64, until: u64) -> (u64, u64) {
         let mut done = 0;
         while done < steps.count && now < until {

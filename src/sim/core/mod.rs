@@ -3,8 +3,7 @@
 //! One iteration: capacity scheduler → micro-batch scheduler → one forward step priced by `Coefficients` → tokens
 //! appear at its end → finished requests leave. The rules are those of TensorRT-LLM's batch manager as its public
 //! sources describe them, and vLLM's. With speculative decoding a request makes several tokens in a step. Not modeled:
-//! reuse of blocks (but for a prefix that is there on arrival), beams, overlapped scheduling. Reads no clock, has no
-//! random state, iterates no hash map.
+//! reuse of blocks, beams, overlapped scheduling. Reads no clock, has no random state, iterates no hash map.
 
 mod generating;
 mod requests;
@@ -36,9 +35,6 @@ pub struct CoreRequest {
     pub isl: u64,
     /// Tokens to make, from 1 on.
     pub osl: u64,
-    /// Prompt tokens, from the first on, whose KV cache is there already. The last token of a prompt is always
-    /// computed. The blocks of a cached prefix count as the request's own.
-    pub cached: u64,
     /// The LoRA adapter that it names.
     pub adapter: Option<u64>,
 }
@@ -138,7 +134,7 @@ impl Core {
 
     /// A request enters, behind all others.
     pub fn arrive(&mut self, request: CoreRequest) -> Result<(), NeverFits> {
-        let CoreRequest { id, isl, osl, cached, adapter } = request;
+        let CoreRequest { id, isl, osl, adapter } = request;
         // An empty prompt has the token that starts a text.
         let isl = isl.max(1);
         // Drafts have blocks until they are rejected.
@@ -151,9 +147,7 @@ impl Core {
             return Err(NeverFits::Drafts { tokens, limit: self.limits.max_num_tokens });
         }
         // A paused request's context is its prompt and what it made.
-        let cached = cached.min(isl - 1);
-        let context =
-            if matches!(self.limits.policy, SchedulerPolicy::MaxUtilization) { isl + osl - 1 } else { isl - cached };
+        let context = if self.limits.policy == SchedulerPolicy::MaxUtilization { isl + osl - 1 } else { isl };
         let limit = self.limits.max_num_tokens;
         let is_vllm = self.limits.policy == SchedulerPolicy::Vllm;
         let is_cut = is_vllm || self.limits.chunking != Chunking::Off && limit >= self.limits.tokens_per_block;
@@ -171,7 +165,7 @@ impl Core {
             osl,
             most_blocks: needed,
             ctx: isl,
-            pos: cached,
+            pos: 0,
             made: 0,
             scheduled: None,
             pauses: 0,

@@ -111,8 +111,6 @@ pub struct EngineLimits {
     /// KV blocks in the pool.
     pub blocks: u64,
     pub tokens_per_block: u64,
-    /// Of each GPU.
-    pub kv_bytes_per_token: f64,
     pub timing: Coefficients,
     /// `None`: each request makes one token in a step.
     pub speculation: Option<Speculation>,

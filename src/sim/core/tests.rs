@@ -41,7 +41,6 @@ fn golden() -> EngineLimits {
         timing: GOLDEN,
         speculation: None,
         lora: None,
-        kv_bytes_per_token: 131_072.0,
     }
 }
 
@@ -203,7 +202,6 @@ fn limits() -> impl Strategy<Value = EngineLimits> {
                 timing: GOLDEN,
                 speculation,
                 lora,
-                kv_bytes_per_token: 131_072.0,
             }
         },
     )
@@ -446,7 +444,6 @@ fn every_step_is_that_of_a_second_implementation() {
             timing: Coefficients { context: 2e-4, prompt: 5e-5, ..GOLDEN },
             speculation: None,
             lora: None,
-            kv_bytes_per_token: 131_072.0,
         };
         let load: Vec<_> = case.requests.iter().map(|&(at, isl, osl)| SimulatedRequest::new(at, isl, osl)).collect();
         let (run, steps) = one_by_one(&limits, &load);

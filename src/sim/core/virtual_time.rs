@@ -25,7 +25,7 @@ impl SimulatedRequest {
 
     /// As it enters the core.
     pub(super) const fn with_id(&self, id: u64) -> CoreRequest {
-        CoreRequest { id, isl: self.isl, osl: self.osl, cached: 0, adapter: self.adapter }
+        CoreRequest { id, isl: self.isl, osl: self.osl, adapter: self.adapter }
     }
 }
 

@@ -300,13 +300,7 @@ impl Running {
         let Some(request) = self.waiting.pop_front() else { return };
         let id = self.next_id;
         self.next_id += 1;
-        match self.core.arrive(CoreRequest {
-            id,
-            isl: request.isl,
-            osl: request.osl,
-            cached: 0,
-            adapter: request.adapter,
-        }) {
+        match self.core.arrive(CoreRequest { id, isl: request.isl, osl: request.osl, adapter: request.adapter }) {
             Ok(()) => {
                 self.shared.input_tokens.fetch_add(request.isl, Ordering::Relaxed);
                 self.requests.insert(id, request);

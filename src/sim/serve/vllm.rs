@@ -74,7 +74,6 @@ fn read(path: &Path) -> Result<LoadedEngine, VllmLoadError> {
         max_num_tokens: number("max_num_batched_tokens").unwrap_or(u64::from(build.max_num_tokens)),
         blocks,
         tokens_per_block: u64::from(tokens_per_block),
-        kv_bytes_per_token: rank.memory.kv_bytes_per_token,
         timing: rank.timing,
         speculation: rank.speculation,
         lora: rank.lora,

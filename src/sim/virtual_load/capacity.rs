@@ -4,8 +4,7 @@
 //! drawn once, is used at every rate, so that bisection finds one rate.
 
 use super::{VirtualResult, VirtualWorkload};
-use crate::core::{EngineLimits, NeverFits, Served, SimulatedRequest, simulate};
-use crate::fleet::{DisaggregatedAnswer, Disaggregation, FleetArrival, ServerFailures, run_disaggregated};
+use crate::core::{EngineLimits, NeverFits, SimulatedRequest, simulate};
 use base::spec::LatencyLimit;
 
 /// The highest rate, and what is measured at it.
@@ -43,43 +42,27 @@ const MOST_DOUBLINGS: usize = 6;
 /// A load in virtual time: servers of one engine, and the kind of requests that they get.
 #[derive(Clone, Copy, Debug)]
 pub struct VirtualBenchmark<'a> {
-    pub server: &'a EngineLimits,
-    pub arrangement: ServerArrangement,
-    pub workload: &'a VirtualWorkload,
-}
-
-/// How the servers share a load.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum ServerArrangement {
-    /// This many, which are alike and take requests in turn.
-    Replicas(usize),
-    /// Context servers and generation servers, each a copy of the engine.
-    Disaggregated(Disaggregation),
+    server: &'a EngineLimits,
+    /// They are alike and take requests in turn.
+    servers: usize,
+    workload: &'a VirtualWorkload,
 }
 
 impl<'a> VirtualBenchmark<'a> {
-    /// Of servers that are alike.
     pub const fn new(server: &'a EngineLimits, servers: usize, workload: &'a VirtualWorkload) -> Self {
-        Self { server, arrangement: ServerArrangement::Replicas(servers), workload }
+        Self { server, servers, workload }
     }
 
     /// Poisson arrivals at a rate, or every request at once: the servers are full until the load ends.
     pub fn served(&self, count: usize, rate: Option<f64>) -> Result<VirtualResult, NeverFits> {
-        match self.arrangement {
-            ServerArrangement::Disaggregated(setup) => {
-                run_apart(self.server, &setup, &self.workload.requests(count, rate))
-            }
-            ServerArrangement::Replicas(servers) if rate.is_some() => {
-                run(self.server, servers, &self.workload.requests(count, rate))
-            }
-            // One of the full servers is simulated, with its share.
-            ServerArrangement::Replicas(servers) => {
-                let servers = servers.max(1);
-                let mut result = run(self.server, 1, &self.workload.requests(count.div_ceil(servers), None))?;
-                result.times(servers);
-                Ok(result)
-            }
+        if rate.is_some() {
+            return run(self.server, self.servers, &self.workload.requests(count, rate));
         }
+        // One of the full servers is simulated, with its share.
+        let servers = self.servers.max(1);
+        let mut result = run(self.server, 1, &self.workload.requests(count.div_ceil(servers), None))?;
+        result.times(servers);
+        Ok(result)
     }
 
     /// Like `served`, for a load of at least this many requests, and of a time in which limits can be judged.
@@ -145,26 +128,6 @@ fn run(server: &EngineLimits, servers: usize, load: &[SimulatedRequest]) -> Resu
     Ok(result)
 }
 
-/// Like `run`, on context servers and generation servers.
-fn run_apart(
-    server: &EngineLimits,
-    setup: &Disaggregation,
-    load: &[SimulatedRequest],
-) -> Result<VirtualResult, NeverFits> {
-    let mut served = vec![Served::default(); load.len()];
-    let arrival =
-        |&SimulatedRequest { at, isl, osl, adapter }: &_| FleetArrival { at, isl, osl, prefix: None, adapter };
-    let arrivals = load.iter().map(arrival);
-    let work = run_disaggregated(server, setup, None, ServerFailures::default(), arrivals, |answer| {
-        let DisaggregatedAnswer { number, arrival, first, last, pauses } = answer;
-        served[number as usize] = Served { first, last, tokens: arrival.osl, pauses };
-    })?;
-    let mut result = VirtualResult::default();
-    result.add(load, &served, work.steps);
-    result.sort();
-    Ok(result)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,97 +188,5 @@ mod tests {
             VirtualBenchmark::new(&server, 1, &workload()).capacity(200, &stalls),
             Err(CapacityError::Metric(_))
         ));
-    }
-}
-
-#[cfg(test)]
-mod disaggregated_tests {
-    use super::*;
-    use crate::engine::tests::spec;
-    use crate::engine::{EngineServing, served_limits};
-    use crate::fleet::Balancer;
-    use base::spec::{Length, LimitedMetric, SimCalibration, SimScheduler, Statistic};
-
-    struct DisaggregatedServers {
-        server: EngineLimits,
-        setup: Disaggregation,
-    }
-
-    impl DisaggregatedServers {
-        fn served(&self, workload: &VirtualWorkload, count: usize, rate: Option<f64>) -> VirtualResult {
-            let arrangement = ServerArrangement::Disaggregated(self.setup);
-            VirtualBenchmark { server: &self.server, arrangement, workload }.served(count, rate).unwrap()
-        }
-    }
-
-    fn servers(scheduler: SimScheduler, contexts: usize, generations: usize, kv_link_gbs: f64) -> DisaggregatedServers {
-        let calibration = SimCalibration { scheduler, ..SimCalibration::default() };
-        let spec = crate::EngineSpec { calibration, ..spec() };
-        DisaggregatedServers {
-            server: served_limits(&spec, &EngineServing::default()).unwrap(),
-            setup: Disaggregation {
-                context_servers: contexts,
-                generation_servers: generations,
-                router: Balancer::LeastLoad,
-                kv_link_gbs,
-            },
-        }
-    }
-
-    fn workload(isl: u32, osl: u32) -> VirtualWorkload {
-        VirtualWorkload {
-            input_tokens: Length::Fixed(isl),
-            output_tokens: Length::Fixed(osl),
-            adapters: Vec::new(),
-            seed: 4,
-        }
-    }
-
-    fn number(result: &VirtualResult, metric: LimitedMetric, statistic: Statistic) -> f64 {
-        result.statistic(metric, statistic).unwrap().unwrap()
-    }
-
-    #[test]
-    fn a_request_alone_waits_for_its_cache_to_cross_the_link() {
-        for scheduler in [SimScheduler::TensorrtLlm, SimScheduler::Vllm] {
-            let ttft = |gbs| {
-                let servers = servers(scheduler, 1, 1, gbs);
-                let result = servers.served(&workload(1500, 20), 1, Some(1.0));
-                assert_eq!((result.requests, result.output_tokens), (1, 20));
-                (number(&result, LimitedMetric::Ttft, Statistic::P50), servers.server.kv_bytes_per_token)
-            };
-            let ((fast, bytes), (slow, _)) = (ttft(100.0), ttft(1.0));
-            // ms: bytes of the cache over GB/s.
-            let longer = bytes * 1500.0 / 1e6 * (1.0 - 0.01);
-            assert!((slow - fast - longer).abs() < 0.01, "{scheduler:?} {slow} {fast} {longer}");
-        }
-    }
-
-    #[test]
-    fn every_request_is_answered_once_with_all_of_its_tokens() {
-        for scheduler in [SimScheduler::TensorrtLlm, SimScheduler::Vllm] {
-            for osl in [1, 2, 30] {
-                let result = servers(scheduler, 2, 3, 20.0).served(&workload(300, osl), 500, Some(80.0));
-                assert_eq!((result.requests, result.output_tokens), (500, 500 * u64::from(osl)));
-                assert!(result.ttft.iter().all(|ttft| *ttft > 0.0));
-                let again = servers(scheduler, 2, 3, 20.0).served(&workload(300, osl), 500, Some(80.0));
-                assert_eq!(result, again);
-            }
-        }
-    }
-
-    /// What disaggregation is for: prompts do not delay the tokens of others.
-    #[test]
-    fn prompts_no_longer_delay_the_tokens_of_others() {
-        let workload = workload(2000, 100);
-        let apart = servers(SimScheduler::Vllm, 2, 2, 50.0);
-        let p99 = |result: &VirtualResult| number(result, LimitedMetric::Tpot, Statistic::P99);
-        let together = VirtualBenchmark::new(&apart.server, 4, &workload).served(2000, Some(60.0)).unwrap();
-        let disaggregated = apart.served(&workload, 2000, Some(60.0));
-        assert!(p99(&disaggregated) < 0.8 * p99(&together), "{} {}", p99(&disaggregated), p99(&together));
-        // Too few context servers are the limit of all.
-        let few = servers(SimScheduler::Vllm, 1, 3, 50.0);
-        let tokens = |servers: &DisaggregatedServers| servers.served(&workload, 2000, None).tokens_per_second();
-        assert!(tokens(&few) < tokens(&apart));
     }
 }

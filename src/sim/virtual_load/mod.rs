@@ -9,7 +9,7 @@ use rand_pcg::Pcg64;
 
 use crate::core::{EngineLimits, NeverFits, Served, SimulatedRequest, simulate_users};
 use base::spec::{LatencyLimit, Length, LimitedMetric, Statistic};
-pub use capacity::{Capacity, CapacityError, ServerArrangement, UnknownMetric, VirtualBenchmark};
+pub use capacity::{Capacity, CapacityError, UnknownMetric, VirtualBenchmark};
 
 /// The lengths of prompts and answers.
 #[derive(Clone, Debug, PartialEq)]

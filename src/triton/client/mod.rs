@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::HeaderMap;
 use tonic::metadata::MetadataMap;
 use tonic::service::Interceptor;
@@ -25,17 +24,13 @@ use super::proto::health::HealthCheckRequest;
 use super::proto::health::health_check_response::ServingStatus;
 use super::proto::health::health_client::HealthClient;
 use super::proto::inference::grpc_inference_service_client::GrpcInferenceServiceClient;
-use super::proto::inference::log_settings_request::SettingValue as LogValue;
-use super::proto::inference::log_settings_request::setting_value::ParameterChoice as RequestedSetting;
-use super::proto::inference::log_settings_response::setting_value::ParameterChoice as ReturnedSetting;
 use super::proto::inference::model_repository_parameter::ParameterChoice as Parameter;
 use super::proto::inference::repository_index_response::ModelIndex;
-use super::proto::inference::trace_setting_request::SettingValue as TraceValue;
 use super::proto::inference::{
-    LogSettingsRequest, ModelConfig, ModelConfigRequest, ModelInferRequest, ModelInferResponse, ModelMetadataRequest,
-    ModelMetadataResponse, ModelReadyRequest, ModelRepositoryParameter, ModelStatistics, ModelStatisticsRequest,
-    RepositoryIndexRequest, RepositoryModelLoadRequest, RepositoryModelUnloadRequest, ServerLiveRequest,
-    ServerMetadataRequest, ServerMetadataResponse, ServerReadyRequest, TraceSettingRequest,
+    ModelConfig, ModelConfigRequest, ModelInferRequest, ModelInferResponse, ModelMetadataRequest,
+    ModelMetadataResponse, ModelReadyRequest, ModelRepositoryParameter, RepositoryIndexRequest,
+    RepositoryModelLoadRequest, RepositoryModelUnloadRequest, ServerLiveRequest, ServerMetadataRequest,
+    ServerMetadataResponse, ServerReadyRequest,
 };
 use base::event::{Endpoint, host_port};
 
@@ -46,29 +41,10 @@ pub use tensor::{DataType, InferRequest, Tensor, TensorData, TensorError, string
 
 /// Triton's own limit for one message.
 const MESSAGE_LIMIT: usize = i32::MAX as usize;
-/// Bytes of what a server reports of itself: health, metadata, configurations, statistics. The largest have a few
-/// megabytes.
+/// Bytes of what a server reports of itself: health, metadata, configurations. The largest have a few megabytes.
 const LONGEST_REPORT: usize = 16 << 20;
 /// A server answers a query about itself at once, unless it has a problem.
 const DEADLINE: Duration = Duration::from_secs(10);
-
-/// The value of a log setting.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(untagged)]
-pub enum LogSetting {
-    Flag(bool),
-    Number(u32),
-    Text(String),
-}
-
-/// How a model is loaded when not from its folder alone.
-#[derive(Clone, Debug, Default)]
-pub struct LoadOptions {
-    /// JSON that takes the place of config.pbtxt.
-    pub config: Option<String>,
-    /// `<version>/<name>` and its content. With files, Triton requires a config too.
-    pub files: Vec<(String, Bytes)>,
-}
 
 type InferenceService = GrpcInferenceServiceClient<ChannelWithMetadata>;
 
@@ -202,14 +178,12 @@ impl TritonClient {
         Ok(self.call("RepositoryIndex", self.service.clone().repository_index(request)).await?.models)
     }
 
-    /// Loads, or loads again. The answer comes when the model is ready or has failed: mind the deadline.
-    pub async fn load(&self, name: &str, options: LoadOptions) -> Result<(), ClientError> {
+    /// Loads, or loads again. The answer comes when the model is ready or has failed: mind the deadline. `config`: JSON
+    /// that takes the place of config.pbtxt.
+    pub async fn load(&self, name: &str, config: Option<String>) -> Result<(), ClientError> {
         let mut parameters = BTreeMap::new();
-        if let Some(config) = options.config {
+        if let Some(config) = config {
             parameters.insert("config".to_owned(), parameter(Parameter::StringParam(config)));
-        }
-        for (path, bytes) in options.files {
-            parameters.insert(format!("file:{path}"), parameter(Parameter::BytesParam(bytes.into())));
         }
         let request = RepositoryModelLoadRequest {
             model_name: name.to_owned(),
@@ -234,55 +208,6 @@ impl TritonClient {
         };
         let text = call_name("RepositoryModelUnload", name, "");
         self.call(text, self.service.clone().repository_model_unload(request)).await.map(drop)
-    }
-
-    /// The server's counts; of all models when `name` is empty.
-    pub async fn statistics(&self, name: &str, version: &str) -> Result<Vec<ModelStatistics>, ClientError> {
-        let request = ModelStatisticsRequest { name: name.to_owned(), version: version.to_owned() };
-        let text = call_name("ModelStatistics", name, version);
-        Ok(self.call(text, self.service.clone().model_statistics(request)).await?.model_stats)
-    }
-
-    /// Sets the given settings (none: only reads) and returns those in effect afterwards; of one model, or of all.
-    /// Triton silently accepts a nonsensical `trace_level`, and accepts no `trace_file` over the network.
-    pub async fn trace_settings(
-        &self,
-        model: &str,
-        set: BTreeMap<String, Vec<String>>,
-    ) -> Result<BTreeMap<String, Vec<String>>, ClientError> {
-        let settings = set.into_iter().map(|(name, value)| (name, TraceValue { value })).collect();
-        let request = TraceSettingRequest { settings, model_name: model.to_owned() };
-        let answer =
-            self.call(call_name("TraceSetting", model, ""), self.service.clone().trace_setting(request)).await?;
-        Ok(answer.settings.into_iter().map(|(name, setting)| (name, setting.value)).collect())
-    }
-
-    /// Sets the given settings (none: only reads) and returns those in effect afterwards.
-    pub async fn log_settings(
-        &self,
-        set: BTreeMap<String, LogSetting>,
-    ) -> Result<BTreeMap<String, LogSetting>, ClientError> {
-        let to_proto = |setting| match setting {
-            LogSetting::Flag(flag) => RequestedSetting::BoolParam(flag),
-            LogSetting::Number(number) => RequestedSetting::Uint32Param(number),
-            LogSetting::Text(text) => RequestedSetting::StringParam(text),
-        };
-        let settings = set
-            .into_iter()
-            .map(|(name, setting)| (name, LogValue { parameter_choice: Some(to_proto(setting)) }))
-            .collect();
-        let request = LogSettingsRequest { settings };
-        let answer = self.call("LogSettings", self.service.clone().log_settings(request)).await?;
-        let from_proto = |choice| match choice {
-            ReturnedSetting::BoolParam(flag) => LogSetting::Flag(flag),
-            ReturnedSetting::Uint32Param(number) => LogSetting::Number(number),
-            ReturnedSetting::StringParam(text) => LogSetting::Text(text),
-        };
-        Ok(answer
-            .settings
-            .into_iter()
-            .filter_map(|(name, value)| Some((name, from_proto(value.parameter_choice?))))
-            .collect())
     }
 }
 
