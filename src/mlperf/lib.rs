@@ -34,7 +34,7 @@ pub use official_checker::{Official, OfficialFinding};
 pub use package::{FinishedTask, PackageEntry, PackageRequest, Unpacked, WrittenPackage, pack};
 pub use provenance::{LockedResult, LockedRun, PACKAGE_LOCK_FILE, PackageProvenance, ProvenanceStage};
 pub use submission_check::{
-    ExaminedResult, FindingGrade, FindingWeight, JudgedRun, MeasuredPower, SubmissionCheck, SubmissionFinding,
-    SubmissionReport, UnexaminedBenchmark, Witnesses, examine, round_of, rounds_of, run_value,
+    ExaminedResult, FindingGrade, FindingWeight, JudgedRun, MeasuredPower, POWER_PATHS, SubmissionCheck,
+    SubmissionFinding, SubmissionReport, UnexaminedBenchmark, Witnesses, examine, round_of, rounds_of, run_value,
 };
 pub use test_record::{DatasetRecord, SIMULATED_SUT, TEST_FILE, TestRecord, TestRecordError};

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::manifest::model::{self, Action, Bench, Loadgen, Mlperf, MlperfPackage, RateSearch};
+use crate::manifest::model::{self, Action, Bench, Loadgen, Mlperf, MlperfPackage, PowerMeter, RateSearch};
 use crate::{Plan, Task};
 use base::event::Endpoint;
 use base::files::read_text;
@@ -46,16 +46,22 @@ pub fn test_request(bench: &Bench) -> Option<TestRequest<'_>> {
 pub fn notes(plan: &Plan, machine: &Path) -> Vec<String> {
     let mut notes = Vec::new();
     let servers = external_servers(plan);
+    let has_power = plan.tasks.iter().filter_map(Task::bench).any(|bench| power_meter(bench).is_some());
     for task in &plan.tasks {
         let texts = match task.action() {
             Some(Action::Bench(bench)) => estimate(bench).into_iter().collect(),
-            Some(Action::Mlperf(Mlperf::Package(package))) => package_notes(package, machine, &servers),
+            Some(Action::Mlperf(Mlperf::Package(package))) => package_notes(package, machine, &servers, has_power),
             Some(Action::Mlperf(Mlperf::Score(score))) => unscored(score).into_iter().collect(),
             _ => Vec::new(),
         };
         notes.extend(texts.into_iter().map(|text| format!("{}: {text}", task.id)));
     }
     notes
+}
+
+/// The meter that measures power beside a LoadGen test.
+fn power_meter(bench: &Bench) -> Option<&PowerMeter> {
+    bench.loadgen.as_deref()?.power.as_ref()
 }
 
 /// The servers of a plan that none of its stages starts.
@@ -87,7 +93,8 @@ fn estimate(bench: &Bench) -> Option<String> {
     if bench.search.is_some() {
         return Cost::estimate(bench).map(|cost| cost.to_string());
     }
-    queries(bench).map(|queries| queries.to_string())
+    let twice = power_meter(bench).map_or("", |_| ", twice: ranging and testing of the power meter");
+    queries(bench).map(|queries| format!("{queries}{twice}"))
 }
 
 /// What LoadGen will issue in one test. None where that depends on a data set that is made up and may be smaller.
@@ -204,7 +211,12 @@ impl fmt::Display for Cost {
 
 /// One line each. What is known of the machine is read below a root folder. `servers` are those that the plan's LoadGen
 /// tests measure and that no stage of it starts.
-pub(super) fn package_notes(package: &MlperfPackage, machine: &Path, servers: &[Endpoint]) -> Vec<String> {
+pub(super) fn package_notes(
+    package: &MlperfPackage,
+    machine: &Path,
+    servers: &[Endpoint],
+    has_power: bool,
+) -> Vec<String> {
     let mut notes = missing_scenarios(package);
     if package.submitter == EXAMPLE_SUBMITTER && !package.rehearse {
         notes.push(format!(
@@ -213,7 +225,13 @@ pub(super) fn package_notes(package: &MlperfPackage, machine: &Path, servers: &[
         ));
     }
     if package.documentation.is_none() && package.division == Division::Closed && !package.rehearse {
-        let text = "it will lack documentation/calibration.md: `documentation` names the folder that has it";
+        let text = "its documentation/calibration.md will be a template of the settings of quantization, with lines to fill \
+                    in: `documentation` names the folder with yours";
+        notes.push(text.to_owned());
+    }
+    if has_power && matches!(&*package.round, "v4.1" | "v5.0" | "v5.1") {
+        let text = "with power it must have analyzer_table.* and power_settings.*, which describe the meter: they are \
+                    taken from the folder `documentation`";
         notes.push(text.to_owned());
     }
     for (name, near) in misspelt_fields(&package.system_json) {

@@ -11,6 +11,12 @@ pub const LOG_SEED: u64 = 720_381_539_243_781_796;
 /// TEST06 logs and issues this many.
 const TEST06_SAMPLES: u64 = 100;
 
+/// An audit test by its name, in any case.
+pub fn audit_test(name: &str) -> Option<TestMode> {
+    let mut tests = [TestMode::Test06, TestMode::Test07, TestMode::Test09].into_iter();
+    tests.find(|test| test.as_str().eq_ignore_ascii_case(name))
+}
+
 /// What an audit test demands of LoadGen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditConfig {
@@ -50,5 +56,12 @@ pub fn audit_config(found: &ResolvedTest, mode: TestMode, rehearsed: Option<u64>
         set("performance_issue_unique", 1);
     }
     set("sample_concatenate_permutation", 0);
+    // Those of TEST09, which its script reads and LoadGen does not.
+    let bounds = found.benchmark.audits.get(&mode).and_then(|audit| audit.output_tokens).unwrap_or_default();
+    for (name, bound) in [("min", bounds.min), ("max", bounds.max)] {
+        if let Some(bound) = bound {
+            let _ = writeln!(text, "*.*.test09_{name}_output_tokens = {bound}");
+        }
+    }
     Some(AuditConfig { text, min_query_count: samples, sampling_target: target, issue_unique })
 }

@@ -54,7 +54,7 @@ impl GivenDescription<'_> {
         {
             given.entry(name.to_owned()).or_insert_with(|| value.into());
         }
-        let machine_facts = machine.map(|machine| system::known(machine, gpus)).unwrap_or_default();
+        let machine_facts = machine.map(|machine| system::machine(machine, gpus)).unwrap_or_default();
         let (system_json, missing_fields) = system::compose(&given, &machine_facts);
         let measurements = with_text_flags(self.measurements);
         let is_set = |name: &str| system::is_meaningful(measurements.get(name));

@@ -18,7 +18,7 @@ mod scenario;
 pub mod system;
 mod test_request;
 
-pub use audit_config::{AuditConfig, LOG_SEED, audit_config};
+pub use audit_config::{AuditConfig, LOG_SEED, audit_config, audit_test};
 pub use description::{
     GivenDescription, MEASUREMENT_FIELDS, PackageDescription, needs_sentences, with_text_flags, written_metric,
     written_name,

@@ -70,18 +70,24 @@ pub struct ResolvedTest {
     pub benchmark: Benchmark,
 }
 
+impl ResolvedTest {
+    /// The round and the benchmark of these names, or what is wrong with one of them.
+    pub fn named(round: &str, benchmark: &str) -> Result<Self, RuleError> {
+        let Some(table) = Round::named(round) else {
+            let wrong = RuleError::new(&["round"], format!("cannot be `{round}`"), "there is no table of it");
+            return Err(wrong.maybe_hint(did_you_mean(round, Round::NAMES)));
+        };
+        match table.benchmarks.get(benchmark).cloned() {
+            Some(benchmark) => Ok(Self { round: table, benchmark }),
+            None => Err(not_in(&table, benchmark)),
+        }
+    }
+}
+
 impl TestRequest<'_> {
     /// The round and the benchmark that are named, or what is wrong with the names.
     pub fn find(&self) -> Result<ResolvedTest, Vec<RuleError>> {
-        let Some(round) = Round::named(self.round) else {
-            let hint = did_you_mean(self.round, Round::NAMES);
-            let wrong = RuleError::new(&["round"], format!("cannot be `{}`", self.round), "there is no table of it");
-            return Err(vec![wrong.maybe_hint(hint)]);
-        };
-        match round.benchmarks.get(self.benchmark).cloned() {
-            Some(benchmark) => Ok(ResolvedTest { round, benchmark }),
-            None => Err(vec![not_in(&round, self.benchmark)]),
-        }
+        ResolvedTest::named(self.round, self.benchmark).map_err(|wrong| vec![wrong])
     }
 
     /// Whether durations and numbers of samples are those of the rules: not in rehearsals, nor where a test sets its

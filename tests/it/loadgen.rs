@@ -1,6 +1,7 @@
 //! MLPerf's own LoadGen, built and driven: a rehearsal on the simulator, and what goes wrong.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -270,6 +271,60 @@ fn a_library_of_another_round_is_refused() {
     assert_eq!(ended.code, 1);
     ended.shows("the library is LoadGen 5.1.2, and round v6.0 takes");
     ended.shows("the library's qsl_rng_seed is 1780908523862526354, and round v6.0 has 2465351861681999779");
+}
+
+/// A project whose performance runs are measured by a meter; its client is a stand-in, without which there is none.
+fn metered(library: &Path, client: &str) -> World {
+    let world = world("[offline]", "v5.1", library, BRIEF);
+    let meter = format!("power: {{ server: \"director:4951\", ntp: time.example.com, client: {client} }}");
+    let manifest =
+        world.read("manifests/m.yaml").replace("rehearse: true", &format!("rehearse: true\n        {meter}"));
+    world.file("manifests/m.yaml", &manifest);
+    world.file("bin/power_client", include_str!("power_client.py"));
+    fs::set_permissions(world.path("bin/power_client"), fs::Permissions::from_mode(0o755)).unwrap();
+    world
+}
+
+/// LoadGen runs twice under power-dev's client, and what the meter measured lies where a package has it.
+#[test]
+#[ignore = "needs MLPerf's LoadGen: pip, g++ and the network"]
+fn power_is_measured_by_a_ranging_and_a_testing_run() {
+    let world = metered(library(), "bin/power_client");
+    let ended = world.good_when_undisturbed(&["run", "m"]);
+    ended.shows("twice: ranging and testing of the power meter");
+    let out = world.path("latest/test/offline");
+    for name in regatta::mlperf::POWER_PATHS {
+        assert!(out.join(name).is_file(), "{name}");
+    }
+    assert!(!out.join("run_1/ptd_out.txt").exists());
+    let record = json_of(&out.join("power/client.json"));
+    let sha1 = |name: &str| crate::submission::sha1(&fs::read(out.join(name)).unwrap());
+    assert_eq!(record["results"]["run_1/mlperf_log_detail.txt"], sha1("mlperf_log_detail.txt"), "the testing run");
+    assert_ne!(record["results"]["ranging/mlperf_log_detail.txt"], sha1("mlperf_log_detail.txt"));
+    assert_eq!(json_of(&out.join("result.json"))["loadgen"]["result"], "VALID");
+    let log = fs::read_to_string(out.join("power/client.log")).unwrap();
+    assert_eq!(log, "measured by director:4951, the clock is time.example.com's\n");
+}
+
+/// power-dev's client ends with exit code 0 where the clocks differ.
+#[test]
+#[ignore = "needs MLPerf's LoadGen: pip, g++ and the network"]
+fn a_client_that_measured_nothing_fails_its_stage() {
+    let mut world = metered(library(), "bin/power_client");
+    world.env("NO_NTP", "1");
+    let ended = world.regatta(&["run", "m"]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    ended.shows("the power client left no power/client.json");
+}
+
+#[test]
+fn a_client_of_the_meter_that_is_absent_is_reported_with_its_remedy() {
+    let world = metered(Path::new("nowhere"), "no_power_client");
+    fs::create_dir_all(world.path("nowhere")).unwrap();
+    fs::write(world.path("nowhere/libloadgen.so"), "no library").unwrap();
+    let ended = world.regatta(&["run", "m"]);
+    assert_eq!(ended.code, 1, "{ended:?}");
+    ended.shows("no_power_client").shows("pip install git+https://github.com/mlcommons/power-dev");
 }
 
 #[test]

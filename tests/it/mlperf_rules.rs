@@ -76,6 +76,23 @@ fn a_package_that_the_round_can_never_accept_is_refused_by_the_plan() {
     whole.good(&["plan", "m"]);
 }
 
+/// Power is measured beside the one run that is a result.
+#[test]
+fn power_of_other_runs_and_of_no_machine_is_refused_by_the_plan() {
+    let meter = |server: &str| format!("power: {{ server: \"{server}\", ntp: time.example.com }}");
+    refused(&bench("accuracy", "server", &format!("target_qps: 100, mode: accuracy, {}", meter("director"))))
+        .shows("`stages.accuracy.bench.loadgen.power` cannot be combined with `mode: accuracy`")
+        .shows("the rules measure the power of performance runs only");
+    for server in ["director:", "director:99999", ":4950"] {
+        refused(&bench("performance", "server", &format!("target_qps: 100, {}", meter(server))))
+            .shows("`stages.performance.bench.loadgen.power.server` must be a host, or a host and a port");
+    }
+    let text = bench("performance", "server", &format!("target_qps: 100, {}", meter("director:4951")));
+    let world = World::with(&format!("stages:\n{text}"));
+    world.file("lib/a", "").file("data/a", "");
+    world.good(&["plan", "m"]).shows(", twice: ranging and testing of the power meter");
+}
+
 /// LoadGen is given token ids; OpenAI's interfaces and the generate extension answer with text, unless ids are requested.
 #[test]
 fn loadgen_over_a_protocol_that_answers_with_text_is_refused_by_the_plan() {

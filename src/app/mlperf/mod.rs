@@ -150,9 +150,7 @@ pub(super) fn assemble(options: AssembleOptions, styler: Styler) -> Result<CliEx
         let hint = match &error {
             AssembleError::NoRound(_) => Some("`--round` names it"),
             AssembleError::NotEmpty(_) => Some("`--out` names a new folder"),
-            AssembleError::Io { path, .. } | AssembleError::Json { path, .. }
-                if request.logs.iter().any(|logs| logs.system == *path) =>
-            {
+            AssembleError::Io { path, .. } if request.logs.iter().any(|logs| logs.system == *path) => {
                 Some("`--logs SYSTEM.json:BENCHMARK:SCENARIO=FOLDER`: the description of the system comes first")
             }
             _ => None,

@@ -76,6 +76,12 @@ impl ScoringMethod {
         !matches!(self, Self::DeepSeek | Self::GptOss)
     }
 
+    /// Whether the reference spells answers with the slow tokenizer of a model that has a fast one, too
+    /// (`use_fast=False`, SentencePiece): its texts may differ from those of `tokenizer.json`.
+    pub const fn has_slow_tokenizer(self) -> bool {
+        matches!(self, Self::OpenOrca | Self::Mixed)
+    }
+
     /// Whether the reference leaves special tokens out of the text.
     pub const fn skips_special(self) -> bool {
         !matches!(self, Self::GptOss)

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::packages::{FileSource, SubmissionTree};
 use super::{AssembleError, Assembled, ForeignResult};
 use crate::layout::{scenario_titled, test_folder, verdict_file};
+use crate::submission_check::describes_power;
 use crate::{LockedResult, LockedRun, PackageProvenance, SubmissionLayout, truncate_accuracy_log};
 use base::files::{read_document, read_text, sha256_of_file};
 use base::spec::TestMode;
@@ -97,7 +98,6 @@ fn place(inside: &Path, [submitter, result, measurements, audits]: [&Path; 4]) -
     let mut parts = inside.iter();
     let first = parts.next()?.to_str()?;
     let second = parts.next().and_then(|part| part.to_str());
-    let is_described = ["analyzer_table.", "power_settings."].iter().any(|start| first.starts_with(start));
     Some(match first {
         "performance" if matches!(second, Some("run_1" | "power" | "ranging")) => result.join(inside),
         "performance" => result.join("performance/run_1").join(inside.strip_prefix(first).ok()?),
@@ -106,7 +106,7 @@ fn place(inside: &Path, [submitter, result, measurements, audits]: [&Path; 4]) -
         "documentation" => submitter.join(inside),
         "calibration.md" => submitter.join("documentation").join(inside),
         "mlperf.conf" => measurements.join(inside),
-        _ if is_described => measurements.join(inside),
+        name if describes_power(name) => measurements.join(inside),
         test if test.starts_with("TEST") => audits.join(inside),
         _ => return None,
     })
@@ -195,5 +195,5 @@ fn audit(tree: &mut SubmissionTree, test: TestMode, from: &Path, to: &Path) -> A
 
 fn json(path: &Path) -> Assembled<Map<String, Value>> {
     let text = read_document(path).map_err(AssembleError::io(path))?;
-    serde_json::from_str(&text).map_err(|source| AssembleError::Json { path: path.to_owned(), source })
+    serde_json::from_str(&text).map_err(|error| AssembleError::io(path)(error.into()))
 }

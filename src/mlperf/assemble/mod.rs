@@ -159,8 +159,6 @@ pub enum AssembleError {
     #[error("{}", .0.join("\n"))]
     Parts(Vec<String>),
     #[error("{}: {source}", path.display())]
-    Json { path: PathBuf, source: serde_json::Error },
-    #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
 }
 

@@ -261,8 +261,7 @@ impl SubmissionTree {
             let alone = self.locks.keys().filter(|(other, _)| other == submitter).count() == 1;
             let name = PackageProvenance::file_name((!alone).then_some(system));
             let path = above(out, &submitter.join("documentation").join(name))?;
-            let text = serde_json::to_string_pretty(lock)
-                .map_err(|source| AssembleError::Json { path: path.clone(), source })?;
+            let text = serde_json::to_string_pretty(lock).map_err(|error| AssembleError::io(&path)(error.into()))?;
             fs::write(&path, text + "\n").map_err(AssembleError::io(&path))?;
         }
         Ok(self.left_out)

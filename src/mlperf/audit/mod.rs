@@ -152,7 +152,7 @@ impl AuditedRun<'_> {
         if !is_made_up && !passes_score {
             self.wrong.push(format!("exact match is {score_text}, less than {least}"));
         }
-        let outcome = Outcome::judge(&self.wrong, is_made_up);
+        let (line, verb) = outcome(&self.wrong, is_made_up);
         let check = match (is_made_up, passes_score) {
             (true, _) => "Not judged",
             (false, true) => "True",
@@ -165,13 +165,10 @@ impl AuditedRun<'_> {
              threshold: {least}\n\
              Accuracy check pass: {check}\n{}TEST {}\n",
             note(not_judged.as_deref()),
-            outcome.line()
+            line
         );
-        let headline = format!(
-            "TEST07 {}: exact match {score_text} of at least {least}, {} answers",
-            outcome.verb(),
-            lengths.count
-        );
+        let headline =
+            format!("TEST07 {}: exact match {score_text} of at least {least}, {} answers", verb, lengths.count);
         let (test, file, wrong) = (TestMode::Test07, "verify_accuracy.txt", self.wrong);
         Ok(AuditVerification { test, file, text, wrong, not_judged, headline })
     }
@@ -183,51 +180,25 @@ impl AuditedRun<'_> {
         let bounds = audit.and_then(|audit| audit.output_tokens).unwrap_or_default();
         self.wrong.extend(lengths.mean_violation(bounds).filter(|_| !is_made_up || lengths.count == 0));
         self.wrong.extend(too_few(lengths.count, self.samples));
-        let outcome = Outcome::judge(&self.wrong, is_made_up);
+        let (line, verb) = outcome(&self.wrong, is_made_up);
         let mean = lengths.mean().unwrap_or(0.0);
-        let headline = format!("TEST09 {}: {mean:.2} tokens on average of {} answers", outcome.verb(), lengths.count);
+        let headline = format!("TEST09 {}: {mean:.2} tokens on average of {} answers", verb, lengths.count);
         let not_judged = is_made_up.then(|| {
             format!("the mean length, {mean:.2} tokens: the lengths of answers to made-up samples are made up")
         });
-        let text = lengths.text(bounds, &note(not_judged.as_deref()), outcome.line(), !is_made_up);
+        let text = lengths.text(bounds, &note(not_judged.as_deref()), line, !is_made_up);
         let (test, file, wrong) = (TestMode::Test09, "verify_output_len.txt", self.wrong);
         Ok(AuditVerification { test, file, text, wrong, not_judged, headline })
     }
 }
 
-/// How TEST07 or TEST09 ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    Passes,
-    Fails,
-    /// Everything but what made-up data cannot show is right.
-    NotJudged,
-}
-
-impl Outcome {
-    const fn judge(wrong: &[String], is_made_up: bool) -> Self {
-        match (wrong.is_empty(), is_made_up) {
-            (false, _) => Self::Fails,
-            (true, true) => Self::NotJudged,
-            (true, false) => Self::Passes,
-        }
-    }
-
-    /// As the official checker looks for it: it takes no other line than `TEST PASS`.
-    const fn line(self) -> &'static str {
-        match self {
-            Self::Passes => "PASS",
-            Self::Fails => "FAIL",
-            Self::NotJudged => NOT_JUDGED,
-        }
-    }
-
-    const fn verb(self) -> &'static str {
-        match self {
-            Self::Passes => "passes",
-            Self::Fails => "fails",
-            Self::NotJudged => "is NOT JUDGED, SIMULATED",
-        }
+/// How TEST07 or TEST09 ended: in its last line, of which the official checker takes `TEST PASS` alone, and in words.
+const fn outcome(wrong: &[String], is_made_up: bool) -> (&'static str, &'static str) {
+    match (wrong.is_empty(), is_made_up) {
+        (false, _) => ("FAIL", "fails"),
+        // Everything but what made-up data cannot show is right.
+        (true, true) => (NOT_JUDGED, "is NOT JUDGED, SIMULATED"),
+        (true, false) => ("PASS", "passes"),
     }
 }
 

@@ -9,6 +9,7 @@ use walkdir::WalkDir;
 
 use super::{PackageEntry, PackageRequest, Unpacked};
 use crate::layout::{test_folder, verdict_file};
+use crate::submission_check::{POWER_PATHS, describes_power, files};
 use crate::test_record::is_simulated;
 use crate::{LockedResult, LockedRun, SubmissionLayout, TEST_FILE, TestRecord, truncate_accuracy_log};
 use base::files::{read_text, sha256_of_file};
@@ -52,6 +53,14 @@ impl SubmitterFolder {
     fn log(&self, from: &Path, below: &Path) -> Result<String, Unpacked> {
         let path = self.at(below)?;
         truncate_accuracy_log::truncated(from, &path).map_err(|error| Unpacked::Io(from.to_owned(), error))
+    }
+
+    /// Copies the texts about a power meter that lie in a folder.
+    pub(super) fn described_power(&self, from: &Path, below: &Path) -> Result<(), Unpacked> {
+        for name in files(from).into_iter().filter(|name| describes_power(name)) {
+            self.file(&from.join(&name), &below.join(&name))?;
+        }
+        Ok(())
     }
 
     /// Copies a folder, without what version control keeps for itself.
@@ -191,6 +200,9 @@ fn performance(
         run.files.insert(ACCURACY_FILE.to_owned(), to.log(&log, &inside.join(ACCURACY_FILE))?);
     }
     run.files.insert(CONF.to_owned(), to.file(&entry.performance.join(CONF), &measurements.join(CONF))?);
+    for name in POWER_PATHS.into_iter().filter(|name| entry.performance.join(name).is_file()) {
+        to.file(&entry.performance.join(name), &folder.join("performance").join(name))?;
+    }
     Ok(run)
 }
 

@@ -59,6 +59,10 @@ pub fn pack(order: &PackageRequest, out: &Path) -> Result<WrittenPackage, Unpack
         .collect::<Result<Vec<_>, _>>()?;
     to.tree(order.source.as_deref(), to.layout.source())?;
     to.tree(order.documentation.as_deref(), "documentation")?;
+    let own_text = order.documentation.iter().any(|folder| folder.join(CALIBRATION_FILE).is_file());
+    if order.division == Division::Closed && !own_text {
+        to.text(&Path::new("documentation").join(CALIBRATION_FILE), &calibration(order))?;
+    }
     let lock = PackageProvenance {
         regatta: order.version.clone(),
         round: order.round.name.clone(),
@@ -70,6 +74,9 @@ pub fn pack(order: &PackageRequest, out: &Path) -> Result<WrittenPackage, Unpack
         stages: order.upstream_tasks.iter().map(|made| made.stage.clone()).collect::<Vec<ProvenanceStage>>(),
     };
     if to.layout == SubmissionLayout::Split {
+        // Until v5.1 power needs descriptions, which hold for all results of the system.
+        let measurements = Path::new("measurements").join(&order.system);
+        order.documentation.iter().try_for_each(|folder| to.described_power(folder, &measurements))?;
         // Until v5.1 each benchmark has a folder of its own there.
         for benchmark in order.results.iter().map(|entry| &entry.benchmark) {
             let folder = Path::new(to.layout.source()).join(benchmark);
@@ -322,6 +329,57 @@ fn official_scripts(benchmark: &str, token_ids: Width, test06: Option<Width>) ->
         let _ = writeln!(text, "- `{script}`: {how}");
     }
     text + "\n"
+}
+
+/// The name of the text that explains how a model was quantized.
+pub const CALIBRATION_FILE: &str = "calibration.md";
+
+/// How a line begins that the submitter has to complete.
+const FILL_IN: &str = "FILL IN: ";
+
+/// Whether a text on calibration is the template with a line that nobody completed.
+pub fn is_calibration_template(text: &str) -> bool {
+    text.lines().any(|line| line.starts_with(FILL_IN))
+}
+
+/// The settings of a stage that decide how its model is quantized, by their place in its action.
+const QUANTIZATION: [&str; 10] = [
+    "/weights/hf",
+    "/engine/precision",
+    "/engine/checkpoint",
+    "/engine/checkpoint_flags",
+    "/serve/trtllm_serve/model",
+    "/serve/trtllm_serve/options/kv_cache_config/dtype",
+    "/serve/trtllm_serve/options/quant_config",
+    "/serve/vllm/model",
+    "/serve/vllm/options/quantization",
+    "/serve/vllm/options/kv_cache_dtype",
+];
+
+/// A template of `documentation/calibration.md`: what the stages set, and what only the submitter knows.
+fn calibration(order: &PackageRequest) -> String {
+    let mut text = format!("# Calibration and quantization of the model on {}\n\n", order.system);
+    for name in ["starting_weights_filename", "weight_data_types", "weight_transformations", "retraining"] {
+        let value = order.measurements.get(name).and_then(Value::as_str).unwrap_or("not given");
+        let _ = writeln!(text, "- {name}: {value}");
+    }
+    text.push_str("\n## Settings of the stages\n\nEach stage that Regatta ran, with its settings of quantization:\n\n");
+    for stage in order.upstream_tasks.iter().map(|made| &made.stage) {
+        let settings = QUANTIZATION.iter().filter_map(|path| Some((*path, stage.action.pointer(path)?)));
+        for (path, value) in settings.filter(|(_, value)| !value.is_null()) {
+            let _ = writeln!(text, "- {}: `{}: {value}`", stage.task, path[1..].replace('/', "."));
+        }
+    }
+    text.push_str("\n## Method\n\n");
+    for question in [
+        "the calibration data (one of those that the rules list for the benchmark), and which samples of it",
+        "how the scales of weights, activations and the KV cache were chosen: by maximum, percentile or other means",
+        "their granularity: for a tensor, a channel or a block of so many values",
+        "layers that were left in a higher precision, and why",
+    ] {
+        let _ = writeln!(text, "{FILL_IN}{question}");
+    }
+    text
 }
 
 /// Of the folder with the manifest.

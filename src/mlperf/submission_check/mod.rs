@@ -35,11 +35,12 @@ use base::spec::TestMode;
 pub use checks::{FindingGrade, FindingWeight, SubmissionCheck, SubmissionFinding};
 use checks::{Refused, SubmissionFindings, finding};
 use consistency::PackedLogs;
-pub use power::MeasuredPower;
+pub(crate) use power::describes_power;
+pub use power::{MeasuredPower, POWER_PATHS};
 use rules::log::{DETAIL_FILE, Detail};
 use rules::{MlperfScenario, Round};
-pub(super) use tree::DIVISIONS;
 use tree::{BenchmarkFolder, ResultEntry, SystemTraits};
+pub(super) use tree::{DIVISIONS, files};
 pub use witness::Witnesses;
 
 /// What the checker of v4.1 did not refuse: results that MLCommons published for it lack these.

@@ -18,6 +18,20 @@ use base::files::{read_bytes, read_document, read_text};
 use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail, SUMMARY_FILE};
 
 const POWER_FILES: [&str; 5] = ["client.json", "client.log", "ptd_logs.txt", "server.json", "server.log"];
+/// The texts about the meter and its settings; they may have any ending.
+const DESCRIPTIONS: [&str; 2] = ["analyzer_table", "power_settings"];
+/// What a result with power has below `performance/`, beside the logs of its run.
+pub const POWER_PATHS: [&str; 9] = [
+    "power/client.json",
+    "power/client.log",
+    "power/ptd_logs.txt",
+    "power/server.json",
+    "power/server.log",
+    "ranging/mlperf_log_detail.txt",
+    "ranging/mlperf_log_summary.txt",
+    "ranging/spl.txt",
+    "run_1/spl.txt",
+];
 const RUN_FILES: [&str; 3] = [SUMMARY_FILE, DETAIL_FILE, SAMPLES];
 const RUN_EXTRA: [&str; 1] = [ACCURACY_FILE];
 /// Files that no check minds.
@@ -157,13 +171,18 @@ fn descriptions(to: &mut SubmissionFindings, entry: &ResultEntry) {
     // The official checker looks in the scenario's folder and in the three above it.
     let folder = entry.measurements();
     let there: Vec<String> = folder.ancestors().take(4).flat_map(files).collect();
-    for name in ["analyzer_table", "power_settings"] {
+    for name in DESCRIPTIONS {
         if !there.iter().any(|file| file.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))) {
             finding!(to; Refused, Power, &folder.join(format!("{name}.md")), "it is missing",
                 "the meter and its settings are described, for a scenario, a benchmark, a system or a submitter",
                 "write it");
         }
     }
+}
+
+/// Whether a file has one of these names.
+pub(crate) fn describes_power(file: &str) -> bool {
+    file.split_once('.').is_some_and(|(name, _)| DESCRIPTIONS.contains(&name))
 }
 
 /// Refuses a folder that lacks one of the files, or has another one.
@@ -185,18 +204,6 @@ fn exactly(to: &mut SubmissionFindings, folder: &Path, needed: &[&str], allowed:
 /// What each of the two has.
 const FIELDS: [&str; 9] =
     ["version", "timezone", "modules", "sources", "messages", "uuid", "session_name", "results", "phases"];
-/// Files whose SHA-1 the sessions record.
-const RECORDED: [&str; 9] = [
-    "power/client.log",
-    "power/ptd_logs.txt",
-    "power/server.log",
-    "ranging/mlperf_log_detail.txt",
-    "ranging/mlperf_log_summary.txt",
-    "ranging/spl.txt",
-    "run_1/mlperf_log_detail.txt",
-    "run_1/mlperf_log_summary.txt",
-    "run_1/spl.txt",
-];
 /// Client and server see a phase begin at the same time, within this many seconds.
 const SAME_TIME: f64 = 0.8;
 /// Times of LoadGen's log may be those of summer time.
@@ -241,7 +248,8 @@ pub(super) fn check_sessions(to: &mut SubmissionFindings, above: &Path) {
 /// The SHA-1 of each file.
 fn results(to: &mut SubmissionFindings, above: &Path, client: &Map<String, Value>, server: &Map<String, Value>) {
     let rule = "the sessions of the measurement record the SHA-1 of each of its files";
-    for name in RECORDED {
+    let logs = ["run_1/mlperf_log_detail.txt", "run_1/mlperf_log_summary.txt"];
+    for name in POWER_PATHS.into_iter().chain(logs).filter(|name| !name.ends_with(".json")) {
         let at = above.join(name);
         let Ok(bytes) = read_bytes(&at) else { continue };
         let is = format!("{:x}", Sha1::digest(&bytes));

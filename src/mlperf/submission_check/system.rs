@@ -10,25 +10,10 @@ use super::tree::{Submitter, SystemTraits, files};
 use crate::SubmissionLayout;
 use base::files::read_document;
 pub(super) use rules::system::is_meaningful;
-use rules::system::{FIELDS, wrong_values};
+use rules::system::{FIELDS, network_fields, wrong_values};
 use rules::{MlperfScenario, Round};
 
 const IS_NETWORK: &str = "is_network";
-/// What the description of a system behind a network has in addition; each may be empty.
-const NETWORK_FIELDS: [&str; 12] = [
-    "network_type",
-    "network_media",
-    "network_rate",
-    "nic_loadgen",
-    "number_nic_loadgen",
-    "net_software_stack_loadgen",
-    "network_protocol",
-    "number_connections",
-    "nic_sut",
-    "number_nic_sut",
-    "net_software_stack_sut",
-    "network_topology",
-];
 /// Fields that the official checker reads as texts; it aborts if one has another type.
 const TEXTS: [&str; 7] = ["division", "submitter", "status", "system_type", IS_NETWORK, "hw_notes", "sw_notes"];
 
@@ -132,7 +117,7 @@ fn check_description(
     layout: SubmissionLayout,
 ) -> Option<SystemTraits> {
     let fields = read_fields(to, at, "it describes the system")?;
-    for field in &FIELDS {
+    for field in FIELDS.iter() {
         let value = fields.get(field.name);
         let finding = match value {
             None => "is missing",
@@ -178,7 +163,7 @@ fn network(to: &mut SubmissionFindings, at: &Path, fields: &Map<String, Value>, 
     let text = fields.get(IS_NETWORK).and_then(Value::as_str).unwrap_or_default();
     let is_network = text.eq_ignore_ascii_case("true");
     let is_asked_for = is_network || layout == SubmissionLayout::Single && !text.is_empty();
-    let missing: Vec<&str> = NETWORK_FIELDS.into_iter().filter(|name| !fields.contains_key(*name)).collect();
+    let missing: Vec<&str> = network_fields().filter(|name| !fields.contains_key(*name)).collect();
     if is_asked_for && !missing.is_empty() {
         let finding = format!("`is_network` is {text:?}, and these are missing: {}", missing.join(", "));
         let (why, fix) = if is_network {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::checks::{FindingWeight, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use crate::layout::scenario_titled;
+use crate::package::{CALIBRATION_FILE, is_calibration_template};
 use crate::{PackageProvenance, REHEARSAL_FILE, REPORT_FOLDER, SubmissionLayout};
 use base::files::read_document;
 use base::spec::TestMode;
@@ -154,7 +155,7 @@ pub(super) fn folders(path: &Path) -> Vec<String> {
     names(path, fs::Metadata::is_dir)
 }
 
-pub(super) fn files(path: &Path) -> Vec<String> {
+pub(crate) fn files(path: &Path) -> Vec<String> {
     names(path, fs::Metadata::is_file)
 }
 
@@ -321,18 +322,25 @@ pub(super) fn submitter(to: &mut SubmissionFindings, submitter: &Submitter, roun
     // The files that packing writes there explain nothing.
     let is_own = |name: &str| name == REHEARSAL_FILE || PackageProvenance::is_file_name(name);
     let calibrations = ["calibration.md", "documentation/calibration.md"];
-    let is_calibrated = calibrations.iter().any(|name| submitter.folder.join(name).is_file());
+    let texts = calibrations.iter().filter_map(|name| read_document(submitter.folder.join(name)).ok());
+    let (templates, complete): (Vec<_>, Vec<_>) = texts.partition(|text| is_calibration_template(text));
+    let uncalibrated = if templates.is_empty() {
+        "there is no calibration.md, here or in the submitter's folder"
+    } else {
+        "calibration.md is the template that packing writes, with lines to be filled in"
+    };
     findings! { to;
         Refused, Source, &source,
             files_of(&source).next().is_none().then(|| if source.is_dir() { "it is empty" } else { "it is missing" }),
             "the code that made the results goes with them",
             format!("`mlperf.package.source: FOLDER`; {}/ in a folder of `assemble --logs`", layout.source());
         Review, Documentation, &documentation,
-            files_of(&documentation).all(|name| is_own(&name)).then_some("there is none"),
+            files_of(&documentation)
+                .all(|name| is_own(&name) || name == CALIBRATION_FILE && complete.is_empty())
+                .then_some("there is none"),
             "calibration and bandwidth are explained there", "`mlperf.package.documentation: FOLDER`";
         FindingWeight::of_older_checker(layout), Calibration, &documentation,
-            (submitter.division != "open" && !is_calibrated)
-                .then_some("there is no calibration.md, here or in the submitter's folder"),
+            (submitter.division != "open" && complete.is_empty()).then_some(uncalibrated),
             "a closed result explains how its model was quantized", "write documentation/calibration.md";
     }
     // Folders that only the other layout has.

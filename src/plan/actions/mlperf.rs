@@ -2,6 +2,9 @@
 //!
 //! `bench.loadgen` and `mlperf:` against the rules, before hours are spent.
 
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,9 +13,9 @@ use super::{ActionFacts, Check, StageChecker};
 use crate::loadgen::test_request;
 use crate::manifest::model::{Bench, OneOrMany, Stage};
 use crate::manifest::{Node, targets};
-use base::diag::{did_you_mean, list_of};
+use base::diag::did_you_mean;
 use base::spec::{Division, Interface, MOST_REQUESTS, Protocol, Scenario, TestMode, requests_token_ids};
-use rules::{Round, RuleError, conf};
+use rules::{ResolvedTest, Round, RuleError, conf};
 
 /// One step of a submission.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -138,6 +141,53 @@ pub struct Loadgen {
     /// All rules but the durations; the results cannot be submitted.
     #[serde(default)]
     pub rehearse: bool,
+    /// Of the performance run: power is measured beside it. LoadGen runs twice, `ranging` and `testing`.
+    pub power: Option<PowerMeter>,
+}
+
+/// A power meter behind PTDaemon, as the client and the server of mlcommons/power-dev use it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PowerMeter {
+    /// The machine with the meter, where power-dev's server runs: `HOST`, or `HOST:PORT` if its port is not 4950.
+    pub server: String,
+    /// The NTP server by which this machine and that one set their clocks.
+    pub ntp: String,
+    /// power-dev's client: a program on PATH, or the path of its `client.py`.
+    #[serde(default = "power_client")]
+    pub client: String,
+}
+
+fn power_client() -> String {
+    "power_client".to_owned()
+}
+
+impl PowerMeter {
+    /// The arguments of the client that runs a shell command under the meter. `logs`: where the command lets LoadGen
+    /// write. `output`: a folder outside of it, in which each session has its own.
+    pub fn arguments(&self, command: &str, logs: &Path, output: &Path) -> Vec<OsString> {
+        let (host, port) = self.address();
+        let named: [(&str, &OsStr); 6] = [
+            ("--addr", host.as_ref()),
+            ("--port", port.as_ref()),
+            ("--ntp", self.ntp.as_ref()),
+            ("--run-workload", command.as_ref()),
+            ("--loadgen-logs", logs.as_ref()),
+            ("--output", output.as_ref()),
+        ];
+        named.into_iter().flat_map(|(name, value)| [name.into(), value.to_owned()]).collect()
+    }
+
+    /// Host and port of the server.
+    fn address(&self) -> (&str, &str) {
+        self.server.rsplit_once(':').unwrap_or((&self.server, "4950"))
+    }
+
+    /// Whether what follows the host is a port.
+    fn has_valid_server(&self) -> bool {
+        let (host, port) = self.address();
+        !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
+    }
 }
 
 /// Everything that the result directory needs and that runs do not provide.
@@ -343,11 +393,31 @@ impl StageChecker<'_> {
         if bench.search.is_some() {
             self.searched(bench);
         }
+        self.has_power(bench);
         self.has_token_ids(bench);
         // A scenario that LoadGen does not have is a fault of the load.
         let Some(request) = test_request(bench) else { return };
         for wrong in conf::check(&request) {
             self.push_rule_error(&wrong);
+        }
+    }
+
+    /// Power is measured beside the one run that is a result.
+    fn has_power(&mut self, bench: &Bench) {
+        let Some(loadgen) = bench.loadgen.as_deref() else { return };
+        let Some(power) = &loadgen.power else { return };
+        let key = ["bench", "loadgen", "power"];
+        if loadgen.mode != TestMode::Performance {
+            let what = format!("cannot be combined with `mode: {}`", loadgen.mode.as_str());
+            self.fault(&key, &what, "the rules measure the power of performance runs only").hint("remove it");
+        }
+        if bench.search.is_some() {
+            self.fault(&key, "cannot be combined with `search`", "LoadGen runs once for each rate").hint("remove it");
+        }
+        if !power.has_valid_server() {
+            let key = ["bench", "loadgen", "power", "server"];
+            self.fault(&key, "must be a host, or a host and a port", "the machine with the power meter")
+                .hint("`HOST` or `HOST:4950`");
         }
     }
 
@@ -466,22 +536,13 @@ impl StageChecker<'_> {
                 .maybe_hint(hint);
         }
         for (index, name) in benchmarks.iter().enumerate() {
-            if table.benchmarks.contains_key(*name) {
-                continue;
-            }
+            let Err(wrong) = ResolvedTest::named(round, name) else { continue };
             let index = index.to_string();
             let path: &[&str] = match step {
                 Mlperf::Package(_) => &["mlperf", "package", "results", &index, "benchmark"],
                 _ => &["mlperf", word, "benchmark"],
             };
-            let names = || table.benchmarks.keys().map(String::as_str);
-            let (label, hint) = match table.left_out(name) {
-                Some(why) => {
-                    (format!("of {round}, but left out here: {why}"), Some(format!("there are {}", list_of(names()))))
-                }
-                None => (format!("not a benchmark of {round}"), did_you_mean(name, names())),
-            };
-            self.fault(path, &format!("cannot be `{name}`"), &label).maybe_hint(hint);
+            self.fault(path, &wrong.what, &wrong.rule).maybe_hint(wrong.hint);
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::task::Task;
 use base::diag::{Diagnostic, Diagnostics};
 use base::event::TaskId;
 use base::spec::{Division, TestMode};
-use rules::{Benchmark, MlperfScenario, Round, TestRequest, conf, wrong_values};
+use rules::{Benchmark, MlperfScenario, Round, TestRequest, audit_test, conf, wrong_values};
 
 /// A task of the plan with its rendered stage and its action.
 struct PlannedTask<'a> {
@@ -151,10 +151,7 @@ impl<'a> PackageChecker<'a> {
         self.run(result, &["performance"], &entry.performance, TestMode::Performance);
         self.run(result, &["accuracy"], &entry.accuracy, TestMode::Accuracy);
         for (name, output) in &entry.audits {
-            let test = [TestMode::Test06, TestMode::Test07, TestMode::Test09]
-                .into_iter()
-                .find(|test| test.as_str().eq_ignore_ascii_case(name));
-            if let Some(test) = test {
+            if let Some(test) = audit_test(name) {
                 self.run(result, &["audits", name], output, test);
             }
         }

@@ -32,27 +32,16 @@ pub fn check(request: &TestRequest<'_>) -> Vec<RuleError> {
 }
 
 fn scenario(request: &TestRequest<'_>, found: &ResolvedTest) -> Option<RuleError> {
-    let benchmark = format!("{} of {}", request.benchmark, request.round);
     let allowed: Vec<&str> = found.benchmark.scenarios().map(MlperfScenario::title).collect();
-    match request.division {
-        Division::Closed if !allowed.contains(&request.scenario.title()) => Some(
-            RuleError::new(
-                &["scenario"],
-                format!("cannot be {} for {benchmark}", request.scenario.title()),
-                "not one of the round",
-            )
-            .hint(format!("it is run as {}", allowed.join(", "))),
-        ),
-        Division::Open if request.scenario == MlperfScenario::Interactive && !allowed.contains(&"Interactive") => Some(
-            RuleError::new(
-                &["scenario"],
-                format!("cannot be Interactive for {benchmark}"),
-                "LoadGen has no limits for it",
-            )
-            .hint(format!("it is run as {}", allowed.join(", "))),
-        ),
-        _ => None,
-    }
+    let title = request.scenario.title();
+    let rule = match request.division {
+        _ if allowed.contains(&title) => return None,
+        Division::Closed => "not one of the round",
+        Division::Open if request.scenario == MlperfScenario::Interactive => "LoadGen has no limits for it",
+        Division::Open => return None,
+    };
+    let message = format!("cannot be {title} for {} of {}", request.benchmark, request.round);
+    Some(RuleError::new(&["scenario"], message, rule).hint(format!("it is run as {}", allowed.join(", "))))
 }
 
 fn mode(request: &TestRequest<'_>, found: &ResolvedTest) -> Option<RuleError> {

@@ -2,7 +2,7 @@
 
 mod facts;
 
-use std::path::Path;
+use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
@@ -39,7 +39,7 @@ pub fn is_meaningful(value: Option<&Value>) -> bool {
 pub fn compose(given: &Map<String, Value>, known: &Map<String, Value>) -> (Map<String, Value>, Vec<MissingField>) {
     let mut fields = Map::new();
     let mut missing = Vec::new();
-    for field in &FIELDS {
+    for field in FIELDS.iter() {
         let value = given.get(field.name).or_else(|| known.get(field.name));
         if field.meaningful && !is_meaningful(value) {
             missing.push(MissingField { field, empty: value.is_some() });
@@ -70,11 +70,6 @@ pub fn snippet(missing: &[MissingField], measurements: &[(&str, &str, &str)]) ->
         }
     }
     text
-}
-
-/// Facts of the machine below `root` (`/` of a running one), with the output of nvidia-smi if there is any.
-pub fn known(root: &Path, gpus: &[Accelerator]) -> Map<String, Value> {
-    machine(root, gpus)
 }
 
 // Accelerators, as `nvidia-smi` prints them to a file.
@@ -169,55 +164,26 @@ pub struct SystemField {
     pub example: &'static str,
 }
 
-const fn must(name: &'static str, meaning: &'static str, example: &'static str) -> SystemField {
-    SystemField { name, meaningful: true, meaning, example }
-}
-
-const fn may(name: &'static str, meaning: &'static str, example: &'static str) -> SystemField {
-    SystemField { name, meaningful: false, meaning, example }
-}
-
 /// The default submitter: a placeholder.
 pub const EXAMPLE_SUBMITTER: &str = "Example";
 
+/// A line for each: `must` is never empty, `may` may be, and so may `network`, which a system behind a network has, too.
+const TABLE: &str = include_str!("fields.txt");
+
 /// In the order of the rules.
-pub const FIELDS: [SystemField; 35] = [
-    must("division", "closed, open or network", "closed"),
-    must("submitter", "your organization, as its folder is called", EXAMPLE_SUBMITTER),
-    must("status", "whether one can buy it: available, preview or rdi", "available"),
-    must("system_name", "what the system is called in the table of results", "8xH200 server"),
-    must("number_of_nodes", "hosts that one result was measured on", "1"),
-    must("host_processor_model_name", "the CPU", "Intel(R) Xeon(R) Platinum 8480C"),
-    must("host_processors_per_node", "sockets of a host", "2"),
-    must("host_processor_core_count", "cores of one CPU", "56"),
-    must("host_memory_capacity", "memory of a host", "2 TB"),
-    must("host_storage_capacity", "disks of a host", "30 TB"),
-    must("host_storage_type", "kind of those disks", "NVMe SSD"),
-    must("accelerators_per_node", "accelerators of a host", "8"),
-    must("accelerator_model_name", "the accelerator", "NVIDIA H200-SXM-141GB"),
-    must("accelerator_memory_capacity", "memory of one accelerator", "141 GB"),
-    must("framework", "what the model runs on, with versions", "TensorRT-LLM 0.20, CUDA 12.9"),
-    must("operating_system", "of the host, with its version", "Ubuntu 24.04.2"),
-    must("system_type", "datacenter, edge, or datacenter,edge", "datacenter"),
-    must("other_software_stack", "everything else that matters, with versions", "Triton 25.05, driver 575.57"),
-    may("host_processor_frequency", "of the CPU", "3.8 GHz"),
-    may("host_processor_caches", "of the CPU", "L1d 48K, L2 2M, L3 105M"),
-    must("host_memory_configuration", "modules and their speed", "32x 64GB DDR5-4800"),
-    may("host_processor_interconnect", "between the CPUs", "UPI 16 GT/s"),
-    must("host_networking", "network cards between hosts, or to clients", "8x 400Gbps InfiniBand"),
-    must("host_networking_topology", "how hosts are connected", "single host"),
-    may("accelerator_frequency", "of the accelerator", "1980 MHz"),
-    must("accelerator_host_interconnect", "between accelerator and host", "PCIe Gen5 x16"),
-    must("accelerator_interconnect", "between accelerators", "18x 4th-gen NVLink, 900 GB/s"),
-    may("accelerator_interconnect_topology", "how accelerators are connected", "NVSwitch, all to all"),
-    must("accelerator_memory_configuration", "kind of that memory", "HBM3e"),
-    may("accelerator_on-chip_memories", "caches and registers of the accelerator", "50 MB L2"),
-    must("cooling", "air-cooled, liquid-cooled, passive", "air-cooled"),
-    may("hw_notes", "anything a reader should know about the hardware", "power limit 700 W"),
-    may("sw_notes", "anything a reader should know about the software", "-"),
-    must("host_network_card_count", "network cards of a host", "10"),
-    may("system_type_detail", "more on the type", "rack server"),
-];
+pub static FIELDS: LazyLock<Vec<SystemField>> = LazyLock::new(|| {
+    let field = |line: &'static str| {
+        let mut cells = line.split(" | ");
+        let (need, name) = cells.next()?.split_once(' ')?;
+        Some(SystemField { name, meaningful: need == "must", meaning: cells.next()?, example: cells.next()? })
+    };
+    TABLE.lines().filter_map(field).collect()
+});
+
+/// What the description of a system behind a network has in addition.
+pub fn network_fields() -> impl Iterator<Item = &'static str> {
+    TABLE.lines().filter_map(|line| line.strip_prefix("network "))
+}
 
 #[cfg(test)]
 mod tests {

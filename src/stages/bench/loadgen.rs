@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use super::measurement::{task_outcome, wait_for_unresponsive_server};
 use super::{identity, search, telemetry};
-use crate::mlperf::{LIBRARY, run_loadgen};
+use crate::mlperf::{LIBRARY, MeteredTest, run_loadgen};
 use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind, Verdict};
 use base::files::read_bytes;
@@ -57,11 +57,14 @@ impl LoadgenStage<'_> {
             test.sut_name = format!("{SIMULATED_SUT} {}", test.sut_name);
         }
         let orders = ChildOrders::Test(Box::new(test));
+        let meter = self.loadgen.power.as_ref();
+        let metered = meter.map(|meter| MeteredTest::new(context, meter, out)).transpose()?;
         let telemetry = Box::pin(telemetry::start(context, &spec, &before, bench.telemetry)).await;
         let polled = telemetry::polled(context, &spec, &before);
         let scraper = telemetry::start_scraper(&spec, &polled)?;
         let ChildRunOutcome { ran, server_failure: lost, zero } =
-            Box::pin(self.run_child(&orders, &spec, expected)).await;
+            Box::pin(self.run_child(&orders, metered.as_ref(), &spec, expected)).await;
+        let ran = ran.and_then(|()| metered.as_ref().map_or(Ok(()), MeteredTest::collect));
         let path = out.join(harness::RESULT);
         let system = |error: harness::HarnessError| Failure::system(error.to_string());
         let result = match (ran, &lost) {
@@ -92,24 +95,39 @@ impl LoadgenStage<'_> {
     }
 
     /// Runs the test, of about this many queries.
-    async fn run_child(&self, orders: &ChildOrders, spec: &BenchSpec, expected: u64) -> ChildRunOutcome {
+    async fn run_child(
+        &self,
+        orders: &ChildOrders,
+        metered: Option<&MeteredTest<'_>>,
+        spec: &BenchSpec,
+        expected: u64,
+    ) -> ChildRunOutcome {
         let Self { context, program, .. } = *self;
         let stop = context.lease.stop.child();
         let (mut far, mut zero, mut lost) = (None, None, None);
         let answered = Arc::new(AtomicU64::new(0));
         let ran = {
-            let mut running = std::pin::pin!(run_loadgen(context, program, orders, &stop, |line| match line {
-                ChildMessage::Phase(phase) => context.lease.report_progress(phase, 0, None),
-                ChildMessage::Progress { issued, ended, failed } => {
-                    far = Some((ended, issued));
-                    answered.store(ended, Ordering::Relaxed);
-                    let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
-                    let sent = if issued < expected { format!(", {issued} sent") } else { String::new() };
-                    context.lease.report_progress(format!("answered{sent}{failed}"), ended, Some(expected.max(issued)));
-                }
-                ChildMessage::Zero(at) => zero = Some(at),
-                ChildMessage::Probed(_) | ChildMessage::Done | ChildMessage::Failed { .. } => {}
-            }));
+            let mut running =
+                std::pin::pin!(run_loadgen(context, program, orders, metered, &stop, |line| match line {
+                    ChildMessage::Phase(phase) => {
+                        let runs = ["ranging: ", "testing: "];
+                        let run = metered.map_or("", |_| runs[usize::from(zero.is_some())]);
+                        context.lease.report_progress(format!("{run}{phase}"), 0, None);
+                    }
+                    ChildMessage::Progress { issued, ended, failed } => {
+                        far = Some((ended, issued));
+                        answered.store(ended, Ordering::Relaxed);
+                        let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
+                        let sent = if issued < expected { format!(", {issued} sent") } else { String::new() };
+                        context.lease.report_progress(
+                            format!("answered{sent}{failed}"),
+                            ended,
+                            Some(expected.max(issued)),
+                        );
+                    }
+                    ChildMessage::Zero(at) => zero = Some(at),
+                    ChildMessage::Probed(_) | ChildMessage::Done | ChildMessage::Failed { .. } => {}
+                }));
             tokio::select! {
                 ran = &mut running => ran,
                 // A server of ours that is lost stops this task by itself; of others we see it here.
@@ -144,7 +162,8 @@ impl LoadgenStage<'_> {
             context.lease.notice(format!("a rehearsal, which cannot be submitted: {samples} samples{least}"));
         }
         let estimate = Estimate::new(&conf.settings, rules.round.loadgen.seeds.schedule);
-        context.lease.notice(estimate.to_string());
+        let twice = if loadgen.power.is_some() { ", twice: ranging and testing of the power meter" } else { "" };
+        context.lease.notice(format!("{estimate}{twice}"));
         apply_rules(&mut spec, &bench, &rules.benchmark, request.scenario);
         let write = |name: &str, text: &str| {
             let path = out.join(name);

@@ -14,9 +14,11 @@ use serde::{Deserialize, Serialize};
 use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind, Stop};
 use base::files::{Sha256Of, read_bytes, read_text, sha256_of_file};
+use base::units::shell_word;
+use mlperf::POWER_PATHS;
 use mlperf::loadgen::{self, ChildMessage, ChildOrders, LibraryFacts, LibraryProbe};
-use plan::manifest::model::LoadgenLibrary;
-use rules::{Round, Seeds};
+use plan::manifest::model::{LoadgenLibrary, PowerMeter};
+use rules::Seeds;
 use runner::store::WithPath as _;
 
 /// What later stages load.
@@ -53,10 +55,7 @@ struct LoadgenLibraryInfo {
 }
 
 pub async fn perform(context: &TaskContext, step: &LoadgenLibrary, program: Option<&Path>) -> Result<Done, Failure> {
-    let round = Round::named(&step.round).ok_or_else(|| {
-        let names = Round::NAMES.join(", ");
-        Failure::refused(format!("there is no round `{}`; known are {names}", step.round))
-    })?;
+    let round = super::round(&step.round)?;
     let out = &context.lease.out;
     context.lease.report_progress("getting LoadGen's sources", 0, None);
     let (sources, sdist, digest) = sources(context, step, &round.loadgen.version).await?;
@@ -224,7 +223,7 @@ async fn probe(context: &TaskContext, program: Option<&Path>) -> Result<LibraryF
     let orders =
         loadgen::ChildOrders::Probe(LibraryProbe { library: context.lease.out.join(LIBRARY), user_conf: conf.clone() });
     let mut probed = None;
-    run(context, program, &orders, &context.lease.stop, |line| {
+    run(context, program, &orders, None, &context.lease.stop, |line| {
         if let ChildMessage::Probed(report) = line {
             probed = Some(report);
         }
@@ -239,12 +238,57 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// On a stop request, it sums up and writes what it has seen, which may be hundreds of thousands of requests.
 const TO_WRITE: Duration = Duration::from_mins(1);
 
+/// A power meter around a LoadGen test: power-dev's client runs the test twice, and keeps both runs with what the meter
+/// measured.
+pub struct MeteredTest<'a> {
+    pub meter: &'a PowerMeter,
+    /// The output of the test.
+    pub out: &'a Path,
+    /// Where the client writes. It takes no folder within that of the logs.
+    session: PathBuf,
+}
+
+impl<'a> MeteredTest<'a> {
+    pub fn new(context: &TaskContext, meter: &'a PowerMeter, out: &'a Path) -> Result<Self, Failure> {
+        let session = context.lease.log.with_extension("power");
+        let _ = fs::remove_dir_all(&session);
+        fs::create_dir_all(&session).at("create", &session)?;
+        Ok(Self { meter, out, session })
+    }
+
+    /// The client's command line. The child inherits the client's standard output, to which the client writes nothing.
+    fn command_line(&self, context: &TaskContext, child: &[OsString]) -> Vec<OsString> {
+        let words = child.iter().map(|word| shell_word(&word.to_string_lossy()));
+        let workload = format!("exec {}", words.collect::<Vec<_>>().join(" "));
+        let client = &self.meter.client;
+        let client = if client.contains('/') { context.path(client).into() } else { client.into() };
+        [vec![client], self.meter.arguments(&workload, self.out, &self.session)].concat()
+    }
+
+    /// Copies what a submission has of the session into the test's output.
+    pub fn collect(&self) -> Result<(), Failure> {
+        let sessions = fs::read_dir(&self.session).at("list", &self.session)?;
+        let folder = sessions.flatten().map(|item| item.path()).find(|path| path.is_dir()).unwrap_or_default();
+        for name in POWER_PATHS {
+            let (from, to) = (folder.join(name), self.out.join(name));
+            if !from.is_file() {
+                let failure = Failure::refused(format!("the power client left no {name}"));
+                return Err(failure.hint("its messages are in the log of this stage, those of the server in its own"));
+            }
+            fs::create_dir_all(to.parent().unwrap_or(self.out)).at("create", &to)?;
+            fs::copy(&from, &to).at("write", &to)?;
+        }
+        Ok(fs::remove_dir_all(&self.session).at("remove", &self.session)?)
+    }
+}
+
 /// Runs the child to its end and forwards its events. On a stop request, the child writes its results so far. Dropping
 /// this future kills the child immediately.
 pub async fn run(
     context: &TaskContext,
     program: Option<&Path>,
     orders: &ChildOrders,
+    metered: Option<&MeteredTest<'_>>,
     stop: &Stop,
     mut on_message: impl FnMut(ChildMessage),
 ) -> Result<(), Failure> {
@@ -256,7 +300,8 @@ pub async fn run(
         Some(program) => program.to_owned(),
         None => std::env::current_exe().map_err(|error| system(Path::new("this program"), &error))?,
     };
-    let argv: Vec<OsString> = vec![program.into(), "__loadgen-test".into(), orders_file.clone().into()];
+    let child: Vec<OsString> = vec![program.into(), "__loadgen-test".into(), orders_file.clone().into()];
+    let argv = metered.map_or_else(|| child.clone(), |metered| metered.command_line(context, &child));
     let answer = context.lease.log.with_extension("lines");
     let mut lines = Lines { path: answer.clone(), read: 0, rest: Vec::new() };
     let mut failed = None;
@@ -291,6 +336,10 @@ pub async fn run(
             let kind = if is_refused { FailureKind::Refused } else { failure.kind };
             Err(Failure { kind, what: why, ..failure })
         }
+        (Err(failure), None) if metered.is_some() && failure.kind == FailureKind::Spawn => Err(failure.hint(
+            "`pip install git+https://github.com/mlcommons/power-dev` installs it; `power: { client: PATH }` names \
+             another",
+        )),
         (Err(failure), None) => Err(failure),
     }
 }

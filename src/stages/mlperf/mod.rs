@@ -18,15 +18,15 @@ use crate::Run;
 use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind, Verdict};
 use base::files::{cores, read_bytes, read_text};
-use base::spec::{Division, TestMode};
-pub use library::{LIBRARY, RECORD_FILE as LOADGEN_RECORD_FILE, run as run_loadgen};
+use base::spec::TestMode;
+pub use library::{LIBRARY, MeteredTest, RECORD_FILE as LOADGEN_RECORD_FILE, run as run_loadgen};
 use mlperf::accuracy::{ACCURACY_FILE, ACCURACY_TEXT, AccuracyReport, ScoreError, Scoring, ScoringMethod, score};
 use mlperf::audit::{self, Test07Score, VerifyError};
 use mlperf::dataset::{DATASET_FILE, DatasetError, DatasetRequest, SAMPLES_FILE, make, read};
 use mlperf::{DatasetRecord, TestRecord};
 use plan::manifest::model::{Mlperf, MlperfDataset, MlperfScore, MlperfVerify};
 use rules::log::Width;
-use rules::{MlperfScenario, Round, TestRequest, log};
+use rules::{ResolvedTest, Round, log};
 
 impl Run for Mlperf {
     const FORMAT: Option<u32> = Some(1);
@@ -141,6 +141,13 @@ pub fn perform_score(context: &TaskContext, step: &MlperfScore) -> Result<Done, 
             scoring.log.display()
         ));
     }
+    if let Some(method) = method.filter(|method| method.has_slow_tokenizer() && tokenizer.is_some()) {
+        context.lease.notice(format!(
+            "answers are spelt by tokenizer.json, the fast tokenizer; {} takes the slow one (use_fast=False), so its \
+             lengths and scores may differ in the last digits",
+            method.script()
+        ));
+    }
     if scored.report.unknown_tokens > 0 {
         context.lease.notice(format!(
             "{} token ids of the answers are outside the tokenizer's vocabulary, and are scored as nothing: is it \
@@ -211,22 +218,8 @@ fn failure(error: &ScoreError) -> Failure {
 }
 
 pub fn perform_verify(context: &TaskContext, step: &MlperfVerify) -> Result<Done, Failure> {
-    let none = indexmap::IndexMap::new();
-    let named = TestRequest {
-        round: &step.round,
-        benchmark: &step.benchmark,
-        scenario: MlperfScenario::Offline,
-        mode: TestMode::Performance,
-        division: Division::Closed,
-        rehearsal: false,
-        target_qps: None,
-        user_conf: &none,
-        dataset_samples: None,
-    };
-    let rules = named.find().map_err(|wrong| {
-        let lines: Vec<String> = wrong.iter().map(|one| format!("`{}` {}", one.at.join("."), one.what)).collect();
-        Failure::refused(lines.join("; "))
-    })?;
+    let rules = ResolvedTest::named(&step.round, &step.benchmark)
+        .map_err(|wrong| Failure::refused(format!("`{}` {}", wrong.at.join("."), wrong.what)))?;
     let end_ids = if step.end_ids.is_empty() { &rules.benchmark.end_ids } else { &step.end_ids };
     let score = step.score.as_deref().map(|score| exact_match(&context.path(score))).transpose()?;
     let verified = audit::verify(&context.path(&step.audit), &rules, &step.benchmark, end_ids, score)

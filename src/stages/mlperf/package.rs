@@ -14,7 +14,6 @@ use crate::bench::is_here;
 use crate::task_context::TaskContext;
 use base::event::{Done, Endpoint, Failure, FailureKind};
 use base::files::{Digest, read_bytes, read_text, sha256_of_file};
-use base::spec::TestMode;
 use base::units::{counted, run_command};
 use exec::process::PrivateValues;
 use mlperf::{
@@ -53,10 +52,7 @@ pub async fn perform(context: &TaskContext, step: &MlperfPackage) -> Result<Done
 }
 
 fn order(context: &TaskContext, step: &MlperfPackage) -> Result<PackageRequest, Failure> {
-    let round = rules::Round::named(&step.round).ok_or_else(|| {
-        let names = rules::Round::NAMES.join(", ");
-        Failure::refused(format!("there is no round `{}`", step.round)).hint(format!("there are {names}"))
-    })?;
+    let round = super::round(&step.round)?;
     let gpus = match &step.nvidia_smi {
         Some(path) => {
             let path = context.path(path);
@@ -123,21 +119,13 @@ fn result(context: &TaskContext, entry: &model::MlperfEntry) -> Result<mlperf::P
         return Err(Failure::refused(message).hint("offline, server, interactive, single_stream"));
     };
     let modes = |folders: &indexmap::IndexMap<String, String>| {
-        folders
-            .iter()
-            .map(|(name, path)| {
-                let mode = match name.to_lowercase().as_str() {
-                    "test06" => TestMode::Test06,
-                    "test07" => TestMode::Test07,
-                    "test09" => TestMode::Test09,
-                    _ => {
-                        let problem = format!("`{name}` is not an audit test (`results` of {})", entry.benchmark);
-                        return Err(Failure::refused(problem).hint("test06, test07, test09"));
-                    }
-                };
-                Ok((mode, context.path(path)))
-            })
-            .collect::<Result<_, _>>()
+        let folder = |(name, path): (&String, &String)| {
+            let unknown =
+                || Failure::refused(format!("`{name}` is not an audit test (`results` of {})", entry.benchmark));
+            let mode = rules::audit_test(name).ok_or_else(|| unknown().hint("test06, test07, test09"))?;
+            Ok::<_, Failure>((mode, context.path(path)))
+        };
+        folders.iter().map(folder).collect::<Result<_, _>>()
     };
     Ok(mlperf::PackageEntry {
         benchmark: entry.benchmark.clone(),

@@ -99,7 +99,7 @@ pub(crate) fn system_json() -> Value {
         "division": "closed", "submitter": "Example", "status": "available", "system_name": SYSTEM, "system_type": "datacenter",
         "number_of_nodes": 1, "accelerators_per_node": 8, "host_processors_per_node": 2,
     });
-    for field in &regatta::rules::FIELDS {
+    for field in regatta::rules::FIELDS.iter() {
         fields.as_object_mut().unwrap().entry(field.name).or_insert_with(|| field.example.into());
     }
     fields
@@ -477,49 +477,17 @@ impl Submission {
 
     /// Adds a measurement of power to a result.
     pub(crate) fn with_power(&self, scenario: &str) {
-        let above = self.of(scenario).join("performance");
-        run(&above.join("ranging"), scenario, "performance");
-        for name in ["ranging", "run_1"] {
-            let log = above.join(name).join("mlperf_log_detail.txt");
-            write(above.join(name).join("spl.txt"), samples(&log, 4000.0));
-        }
-        for name in ["client.log", "server.log", "ptd_logs.txt"] {
-            write(above.join("power").join(name), "measured\n");
-        }
+        measure_power(&self.of(scenario).join("performance"), scenario);
         if self.at("measurements").is_dir() {
             for name in ["analyzer_table.md", "power_settings.md"] {
                 write(self.of(&format!("{scenario}/user.conf")).with_file_name(name), "described\n");
             }
         }
-        self.record_power(scenario);
     }
 
     /// Writes the sessions' record of the files as they are.
     pub(crate) fn record_power(&self, scenario: &str) {
-        let above = self.of(scenario).join("performance");
-        let mut results = serde_json::Map::new();
-        for item in walkdir::WalkDir::new(&above).into_iter().flatten().filter(|item| item.file_type().is_file()) {
-            let name = item.path().strip_prefix(&above).unwrap().display().to_string();
-            if !matches!(name.as_str(), "power/client.json" | "power/server.json") {
-                results.insert(name, json!(sha1(&fs::read(item.path()).unwrap())));
-            }
-        }
-        let phases = |run: &str| {
-            let (begin, end) = power_times(&above.join(run).join("mlperf_log_detail.txt"));
-            let at = |time: jiff::civil::DateTime, seconds: f64| {
-                let time = time.to_zoned(jiff::tz::TimeZone::UTC).unwrap().timestamp();
-                json!([time.as_duration().as_secs_f64() + seconds, 0.0])
-            };
-            json!([at(begin, -20.0), at(begin, -10.0), at(end, 10.0), at(end, 20.0)])
-        };
-        let session = json!({
-            "version": "1.0", "timezone": 0, "modules": {}, "sources": {}, "messages": [], "session_name": "2026-11-21_19-35-00",
-            "uuid": { "client": "56a4d881-4d7c-4a84-a7b8-c40515ad068d", "server": "0b65afba-71db-488c-adae-d14390fa5647" },
-            "results": results, "phases": { "ranging": phases("ranging"), "testing": phases("run_1") },
-        });
-        for name in ["client.json", "server.json"] {
-            write(above.join("power").join(name), format!("{session:#}"));
-        }
+        record_power(&self.of(scenario).join("performance"));
     }
 
     /// Changes one of the sessions of a power measurement.
@@ -540,6 +508,45 @@ impl Submission {
         assert_ne!(changed, text);
         write(path, changed);
         self.record_power("Server");
+    }
+}
+
+/// Adds the measurement of power to a folder with the logs of its run in `run_1`.
+pub(crate) fn measure_power(above: &Path, scenario: &str) {
+    run(&above.join("ranging"), scenario, "performance");
+    for name in ["ranging", "run_1"] {
+        let log = above.join(name).join("mlperf_log_detail.txt");
+        write(above.join(name).join("spl.txt"), samples(&log, 4000.0));
+    }
+    for name in ["client.log", "server.log", "ptd_logs.txt"] {
+        write(above.join("power").join(name), "measured\n");
+    }
+    record_power(above);
+}
+
+fn record_power(above: &Path) {
+    let mut results = serde_json::Map::new();
+    for item in walkdir::WalkDir::new(above).into_iter().flatten().filter(|item| item.file_type().is_file()) {
+        let name = item.path().strip_prefix(above).unwrap().display().to_string();
+        if !matches!(name.as_str(), "power/client.json" | "power/server.json") {
+            results.insert(name, json!(sha1(&fs::read(item.path()).unwrap())));
+        }
+    }
+    let phases = |run: &str| {
+        let (begin, end) = power_times(&above.join(run).join("mlperf_log_detail.txt"));
+        let at = |time: jiff::civil::DateTime, seconds: f64| {
+            let time = time.to_zoned(jiff::tz::TimeZone::UTC).unwrap().timestamp();
+            json!([time.as_duration().as_secs_f64() + seconds, 0.0])
+        };
+        json!([at(begin, -20.0), at(begin, -10.0), at(end, 10.0), at(end, 20.0)])
+    };
+    let session = json!({
+        "version": "1.0", "timezone": 0, "modules": {}, "sources": {}, "messages": [], "session_name": "2026-11-21_19-35-00",
+        "uuid": { "client": "56a4d881-4d7c-4a84-a7b8-c40515ad068d", "server": "0b65afba-71db-488c-adae-d14390fa5647" },
+        "results": results, "phases": { "ranging": phases("ranging"), "testing": phases("run_1") },
+    });
+    for name in ["client.json", "server.json"] {
+        write(above.join("power").join(name), format!("{session:#}"));
     }
 }
 

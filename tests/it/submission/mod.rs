@@ -13,3 +13,5 @@ mod packing;
 mod reused_logs;
 mod standing;
 mod witnesses;
+
+pub(crate) use fixture::sha1;

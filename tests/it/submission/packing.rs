@@ -8,7 +8,9 @@ use regatta::mlperf::{self, PackageEntry, PackageRequest, Unpacked};
 use regatta::rules::{MlperfScenario, Round};
 use serde_json::{Map, Value, json};
 
-use super::fixture::{BENCHMARK, Runs, SCENARIOS, SYSTEM, long_log, measurements, rescheduled, system_json, write};
+use super::fixture::{
+    BENCHMARK, Runs, SCENARIOS, SYSTEM, long_log, measure_power, measurements, rescheduled, system_json, write,
+};
 use regatta::spec::{Division, TestMode};
 
 fn order(runs: &Runs) -> PackageRequest {
@@ -93,6 +95,63 @@ fn what_is_packed_passes_the_gate() {
     }
 }
 
+/// Copies a measurement of power into the output of a run.
+fn metered(folder: &Path, run: &Path, scenario: &str) {
+    let above = folder.join("measured");
+    for name in ["mlperf_log_detail.txt", "mlperf_log_summary.txt"] {
+        write(above.join("run_1").join(name), fs::read(run.join(name)).unwrap());
+    }
+    measure_power(&above, scenario);
+    for name in mlperf::POWER_PATHS {
+        write(run.join(name), fs::read(above.join(name)).unwrap());
+    }
+}
+
+#[test]
+fn the_power_of_a_run_is_packed_where_the_gate_and_the_official_checker_look() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::new(&folder.path().join("runs"), |_| ());
+    metered(folder.path(), &runs.of("Server", "performance"), "Server");
+    let out = folder.path().join("out");
+    let order = order(&runs);
+    mlperf::pack(&order, &out).unwrap();
+    let examined = mlperf::examine(&out, &order.round);
+    assert_eq!(examined.findings, []);
+    let watts: Vec<f64> = examined.results.iter().flat_map(|result| &result.power).map(|power| power.watts).collect();
+    assert!(watts.len() == 1 && (watts[0] - 4000.0).abs() < 2.0, "{watts:?}");
+    if let Some(output) = super::official::check_without_power_rules(&out, "v6.1") {
+        assert!(output.contains("SUMMARY: submission looks OK"), "{output}");
+    }
+}
+
+/// Without a text of the submitter's: what the stages set is in it, and the lines to fill in are found.
+#[test]
+fn a_template_of_the_calibration_has_the_settings_of_quantization() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = Runs::new(&folder.path().join("runs"), |_| ());
+    let action = json!({"engine": {"precision": "fp8", "checkpoint_flags": {"kv_cache_dtype": "fp8"}, "trtllm": null}});
+    let stage = json!({"task": "quantize/offline", "kind": "engine", "action": action, "facts": {}, "inputs": {}, "upstream": {}});
+    let task = mlperf::FinishedTask { stage: serde_json::from_value(stage).unwrap(), folder: None };
+    let order = PackageRequest { documentation: None, upstream_tasks: vec![task], ..order(&runs) };
+    let out = folder.path().join("out");
+    mlperf::pack(&order, &out).unwrap();
+    let text = out.join("closed/Example/documentation/calibration.md");
+    let template = fs::read_to_string(&text).unwrap();
+    for line in [
+        "- weight_transformations: quantization",
+        "- quantize/offline: `engine.precision: \"fp8\"`",
+        "- quantize/offline: `engine.checkpoint_flags: {\"kv_cache_dtype\":\"fp8\"}`",
+        "FILL IN: layers that were left in a higher precision, and why",
+    ] {
+        assert!(template.lines().any(|other| other == line), "{line} is not in\n{template}");
+    }
+    let calibration = |finding: &mlperf::SubmissionFinding| finding.check.to_string() == "calibration";
+    let unfinished = mlperf::examine(&out, &order.round).findings.into_iter().find(calibration).unwrap();
+    assert_eq!(unfinished.what, "calibration.md is the template that packing writes, with lines to be filled in");
+    write(&text, fs::read_to_string(&text).unwrap().replace("FILL IN: ", "- "));
+    assert!(!mlperf::examine(&out, &order.round).findings.iter().any(calibration));
+}
+
 #[test]
 fn older_rounds_have_their_own_layout() {
     let folder = tempfile::tempdir().unwrap();
@@ -112,7 +171,11 @@ fn older_rounds_have_their_own_layout() {
         }
     }
     let out = folder.path().join("out");
+    metered(folder.path(), &runs.of("Offline", "performance"), "Offline");
     let order = PackageRequest { round: Round::named("v5.1").unwrap(), ..order(&runs) };
+    for name in ["analyzer_table.md", "power_settings.pdf"] {
+        write(runs.0.join("documentation").join(name), "described\n");
+    }
     mlperf::pack(&order, &out).unwrap();
     assert_eq!(mlperf::examine(&out, &order.round).findings, []);
     let submitter = out.join("closed/Example");
@@ -128,7 +191,7 @@ fn older_rounds_have_their_own_layout() {
     let made = files(&submitter.join("code").join(SYSTEM));
     assert_eq!(made, ["README.md", "manifests/llama2-70b/pipeline.yaml"]);
     assert!(!submitter.join("src").exists());
-    if let Some(output) = super::official::check(&out, "v5.1") {
+    if let Some(output) = super::official::check_without_power_rules(&out, "v5.1") {
         assert!(output.contains("SUMMARY: submission looks OK"), "{output}");
     }
     // For v6.1 it is another one's layout and another one's seeds.

@@ -22,7 +22,7 @@ pub use crate::actions::image::{Image, ImageBuild};
 pub use crate::actions::load::{LevelSetting, Load, LoadFault};
 pub use crate::actions::mlperf::{
     Loadgen, LoadgenLibrary, Mlperf, MlperfDataset, MlperfEntry, MlperfPackage, MlperfResults, MlperfScore,
-    MlperfVerify, Synthetic,
+    MlperfVerify, PowerMeter, Synthetic,
 };
 pub use crate::actions::openai_servers::{TrtllmServe, Vllm};
 pub use crate::actions::repository::{Repository, RepositoryLayout};
