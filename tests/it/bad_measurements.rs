@@ -176,6 +176,21 @@ fn sound() -> Vec<Case> {
             |_| Answer { cached: Some(0), ..PLAIN }.after(ms(10)),
         ),
         exact(
+            "(sound) prompts that the server does not count",
+            "reports 0 tokens of prompts of 32 words",
+            |spec| {
+                users(spec, 8, 150);
+                spec.input_len = Length::Fixed(32);
+            },
+            |_| {
+                let without = |step| match step {
+                    Do::Send(text) => Do::Send(text.replace("\"prompt_tokens\":8", "\"prompt_tokens\":0")),
+                    other => other,
+                };
+                PLAIN.after(ms(10)).into_iter().map(without).collect()
+            },
+        ),
+        exact(
             "(sound) tokens in pairs",
             "writes two events at once, 20 ms after the two before",
             |spec| {

@@ -444,6 +444,8 @@ fn the_only_model_of_a_server_and_the_key_that_it_needs_are_what_to_set() {
     };
     let one = refused("200 OK", r#"{"data":[{"id":"mini"}]}"#, "tensorrt_llm");
     assert!(one.ends_with("it has mini; set `model: mini`"), "{one}");
+    let bare = refused("200 OK", r#"[{"id":"mini"}]"#, "tensorrt_llm");
+    assert!(bare.ends_with("it has mini; set `model: mini`"), "{bare}");
     let locked = refused("401 Unauthorized", "{}", "");
     assert!(locked.contains(" refuses access: /v1/models: HTTP status 401; the key is named"), "{locked}");
     assert!(!locked.contains("no model"), "{locked}");

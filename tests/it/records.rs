@@ -211,6 +211,17 @@ fn conversations_are_read_from_a_list_and_from_lines_whatever_the_kind() {
 }
 
 #[test]
+fn a_line_that_is_not_utf_8_and_a_length_that_is_a_text_are_named() {
+    let (folder, spec) =
+        with_records(DataKind::Jsonl, "{\"prompt\": \"a\"}\n{\"prompt\": \"b\", \"output_tokens\": \"4\"}\n");
+    let why = plan(&spec).unwrap_err().to_string();
+    assert!(why.contains("line 2: column 36: invalid type: string \"4\", expected a whole number"), "{why}");
+    fs::write(folder.path().join("records"), b"{\"prompt\": \"caf\xe9\"}\n").unwrap();
+    let why = plan(&spec).unwrap_err().to_string();
+    assert!(why.contains("line 1: it is not UTF-8"), "{why}");
+}
+
+#[test]
 fn inputs_files_of_genai_perf_and_aiperf_keep_the_same_rule() {
     let file = json!({"data": [
         {"text_input": ["a b"], "max_tokens": [2], "stream": [true], "model": "ensemble"},

@@ -44,7 +44,7 @@ const fn key(key: &'static str, option: &'static str, value: fn(&BenchLine<'_>) 
     clippy::redundant_closure_for_method_calls,
     reason = "a method's path is not general over the line's lifetime"
 )]
-const KEYS: [BenchKey; 43] = [
+const KEYS: [BenchKey; 44] = [
     key("target", "TARGET", |line| Some(json!(line.target))),
     key("protocol", "--protocol", |line| line.written_protocol()),
     key("model", "--model", |line| line.model()),
@@ -59,6 +59,7 @@ const KEYS: [BenchKey; 43] = [
     key("tls.client_key", "--key", |line| json_of(line.request.args.key.as_ref())),
     key("tls.insecure", "--insecure", |line| switch(line.request.args.insecure)),
     key("extra", "--extra", |line| filled(line.extra())),
+    key("extra.ignore_eos", "--ignore-eos", |_| None),
     key("scenario", "the load", |line| Some(json!(scenario(&line.request.load)))),
     key("rate", "--rate", |line| match &line.request.load {
         BenchLoad::Rate(rate) => Some(json!(rate)),
@@ -306,22 +307,23 @@ fn name_option(mut found: Diagnostic, request: &BenchRequest, manifest: &str) ->
 }
 
 fn option(key: &str, request: &BenchRequest) -> Option<String> {
-    if let Some(limit) = key.strip_prefix("limits.") {
-        let given = request.limits.iter().find(|(key, _)| key == limit);
-        if let Some((key, value)) = given {
-            return Some(format!("--limit {key}={value}"));
-        }
+    let limit = key.strip_prefix("limits.");
+    if let Some((key, value)) = request.limits.iter().find(|(key, _)| Some(key.as_str()) == limit) {
+        return Some(format!("--limit {key}={value}"));
     }
     let sets = |row: &&BenchKey| key.strip_prefix(row.key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
     let row = KEYS.iter().filter(sets).max_by_key(|row| row.key.len())?;
     match row.key {
         "scenario" => None,
-        "request" => {
-            let field = RequestField::find(key.strip_prefix("request.")?.split('.').next()?)?;
-            field.option.map(|option| format!("--{}", option.name))
-        }
+        "request" => field_option(key),
         _ => Some(row.option.to_owned()),
     }
+}
+
+/// The option of a field below `request`.
+fn field_option(key: &str) -> Option<String> {
+    let field = RequestField::find(key.strip_prefix("request.")?.split('.').next()?)?;
+    field.option.map(|option| format!("--{}", option.name))
 }
 
 /// A text about the manifest for the reader of a line: each key in backquotes becomes the option that sets it.
@@ -351,7 +353,8 @@ fn option_text(code: &str) -> Option<String> {
         rows.map(|row| row.option).collect()
     };
     let is_above = |above: &str, key: &str| key.strip_prefix(above).is_some_and(|rest| rest.starts_with('.'));
-    if let [option] = options(&|row| row == key)[..] {
+    let exact = options(&|row| row == key).first().map(|option| (*option).to_owned());
+    if let Some(option) = exact.or_else(|| field_option(key)) {
         return Some(format!("{option} {value}").trim_end_matches(" true").trim_end().to_owned());
     }
     // One option takes the names of several keys.
@@ -464,6 +467,7 @@ mod tests {
             ("`request: { length_field: a }`: b", "`--length-field a`: b"),
             ("`output_tokens: { fixed: 128 }`", "`--output-tokens 128`"),
             ("set `limits.failures` or `limits: { failures: 2 }`", "set `--limit failures` or `--limit failures=2`"),
+            ("leave out `request.min_length`, `extra.ignore_eos`", "leave out `--min-tokens`, `--ignore-eos`"),
             ("set `model: mini`", "set `--model mini`"),
             ("`data.repeat: true`", "`--repeat-data`"),
             ("`tls.ca` names its file", "`tls.ca` names its file"),

@@ -350,6 +350,7 @@ fn data(args: &BenchArgs) -> Result<Option<(&'static str, PathBuf)>, ArgumentErr
                 Some("txt" | "csv" | "tsv") => {
                     "text is not read; `jq -Rc . FILE > FILE.jsonl` makes a prompt of each line; JSON needs --data-kind"
                 }
+                Some("parquet" | "arrow" | "xlsx") => "tables are not read; save a line of JSON for each row",
                 _ => "its name does not show its format; add --data-kind",
             };
             return invalid_value(format!("`--data {}`: {reason}", file.display()));

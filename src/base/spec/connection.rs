@@ -54,7 +54,7 @@ pub struct UnmeasuredProtocol {
 }
 
 /// All of them that users ask for, or that servers answer in.
-pub const UNMEASURED: [UnmeasuredProtocol; 6] = [
+pub const UNMEASURED: [UnmeasuredProtocol; 7] = [
     UnmeasuredProtocol {
         title: "Anthropic's Messages",
         names: &["anthropic", "anthropic-messages", "messages", "/v1/messages"],
@@ -79,6 +79,12 @@ pub const UNMEASURED: [UnmeasuredProtocol; 6] = [
         names: &["grpc", "grpc-openai", "openai-grpc"],
         fields: &[],
         instead: "Triton's gRPC is `kserve`; vLLM and SGLang serve the same models as openai-chat over HTTP",
+    },
+    UnmeasuredProtocol {
+        title: "An embedding or a ranking",
+        names: &["embeddings", "/embeddings", "/rerank", "/pooling"],
+        fields: &[],
+        instead: "its answers have no tokens; name a server's path for chat or completions",
     },
     UnmeasuredProtocol::HTTP2,
     UnmeasuredProtocol::VISIBLE_USAGE,

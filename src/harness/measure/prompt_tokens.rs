@@ -62,7 +62,8 @@ impl CutInput {
         // A tokenizer does not count the answers of earlier turns, which are part of a later prompt.
         let cut = records.ok().filter(|record| record.turn == 0 || !is_exact).filter_map(|record| {
             let usage = record.usage.as_ref()?;
-            let (sent, counted) = (u64::from(record.input_tokens), usage.prompt?);
+            // 0 is what servers send that do not count prompts.
+            let (sent, counted) = (u64::from(record.input_tokens), usage.prompt.filter(|tokens| *tokens > 0)?);
             // A server may count what its cache has apart.
             let most = counted.saturating_add(usage.cached.unwrap_or(0));
             (most as f64 + SLACK < share * sent as f64).then_some((sent, counted))

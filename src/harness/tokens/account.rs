@@ -65,17 +65,14 @@ impl Accounting {
 
     /// Takes the next event, from a message that was read at `t_read` (ns).
     pub fn take(&mut self, event: WireEvent, t_read: u64) {
-        if self.has_ended {
+        // Some gateways send `usage` after `[DONE]`.
+        if self.has_ended && !matches!(event, WireEvent::Usage(_)) {
             match event {
                 WireEvent::Violation(class, example) => self.violations.add(class, || example),
                 WireEvent::End => self.violations.add(Violation::SecondEnd, || "the end arrived twice".to_owned()),
-                WireEvent::Role
-                | WireEvent::Reasoning
-                | WireEvent::Chunk(_)
-                | WireEvent::Usage(_)
-                | WireEvent::Finish(_) => {
-                    self.violations
-                        .add(Violation::AfterEnd, || "output arrived after the end of the answer".to_owned());
+                _ => {
+                    let example = || "output arrived after the end of the answer".to_owned();
+                    self.violations.add(Violation::AfterEnd, example);
                 }
             }
             return;
@@ -311,6 +308,19 @@ mod tests {
         assert_eq!(counted.chunks.len(), 2);
         let violations: Vec<_> = counted.violations.each().map(|(class, count, _)| (class, count)).collect();
         assert_eq!(violations, [(Violation::AfterEnd, 50), (Violation::SecondEnd, 1)]);
+    }
+
+    #[test]
+    fn a_total_after_the_end_counts() {
+        let mut account = Accounting::default();
+        text(&mut account, &[10, 20]);
+        account.take(WireEvent::End, 20);
+        account.take(total(2), 30);
+        let counted = account.settle(TokenSource::Usage, Some(2));
+        assert_eq!(
+            (counted.tokens, counted.source, counted.violations),
+            (2, TokenSource::Usage, Violations::default())
+        );
     }
 
     #[test]

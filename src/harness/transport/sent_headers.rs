@@ -38,7 +38,7 @@ impl SentHeaders {
             for part in header_parts(value).unwrap_or_default() {
                 match part {
                     HeaderPart::Text(text) => whole.push_str(text),
-                    HeaderPart::Variable(variable) => whole.push_str(&sent.secret(variable)?),
+                    HeaderPart::Variable(variable) => whole.push_str(&sent.secret(api_key(variable)?)),
                 }
             }
             sent.headers.push((name.clone(), whole));
@@ -47,18 +47,20 @@ impl SentHeaders {
             && let Some(variable) = &http.api_key_env
             && !given.has(AUTHORIZATION)
         {
-            let value = format!("Bearer {}", sent.secret(variable)?);
+            // From a copied header, or from a file whose quotes were taken as part of it.
+            let key = api_key(variable)?;
+            let key = key.strip_prefix("Bearer ").unwrap_or(&key).trim().trim_matches(['"', '\'']).to_owned();
+            let value = format!("Bearer {}", sent.secret(key));
             sent.headers.push(("Authorization".to_owned(), value));
         }
         Ok(sent)
     }
 
-    fn secret(&mut self, variable: &str) -> Result<String, HarnessError> {
-        let key = api_key(variable)?;
+    fn secret(&mut self, key: String) -> String {
         self.secrets.push(key.clone());
         // One that contains another is taken out as a whole.
         self.secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-        Ok(key)
+        key
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
@@ -225,6 +227,10 @@ mod tests {
         let lines = |given: &[(&str, &str)]| SentHeaders::new(&http, &headers(given)).unwrap().lines();
         assert_eq!(lines(&[]), "Authorization: Bearer sek-2\r\n");
         assert_eq!(lines(&[("Authorization", "Basic x")]), "Authorization: Basic x\r\n");
+        for copied in ["Bearer sek-3", "\"sek-3\"", "'sek-3'"] {
+            give_key("REGATTA_TEST_BEARER".to_owned(), copied.to_owned());
+            assert_eq!(lines(&[]), "Authorization: Bearer sek-3\r\n", "{copied}");
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::{
     Api, BenchSpec, CallSource, LoadPattern, ReasonSeverity, RunResult, TokenCounts, Transport, VerdictCheck,
     Violation, WHOLE_ANSWERS,
 };
+use base::spec::{REQUEST_FIELDS, WireForm};
 
 /// A gateway may write `[DONE]` where the server behind it broke off: the budget of failures is for such answers, too.
 pub(super) fn broken_off(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
@@ -52,9 +53,12 @@ pub(super) fn violations(result: &RunResult, found: &mut VerdictReasons) {
 
 fn severity_of(class: Violation, protocol: &Transport) -> ReasonSeverity {
     match (class, protocol) {
-        // Over HTTP a connection has one request at a time, so the names are not needed; and servers have aliases.
+        // Over HTTP a connection has one request at a time, so the names are not needed; and servers have aliases. A
+        // second `[DONE]` is the proxy's own.
         (Violation::MissingEnd | Violation::UsageMismatch | Violation::MalformedUsage | Violation::ContentType, _)
-        | (Violation::WrongId | Violation::WrongModel, Transport::Http(_)) => ReasonSeverity::Warning,
+        | (Violation::WrongId | Violation::WrongModel | Violation::SecondEnd, Transport::Http(_)) => {
+            ReasonSeverity::Warning
+        }
         _ => ReasonSeverity::InvalidServer,
     }
 }
@@ -282,7 +286,12 @@ fn refused_field(why: &str) -> Option<String> {
     };
     let options =
         names("stream_options").then(|| "`extra: { stream_options: null }` leaves stream_options out".to_owned());
-    let settings: Vec<String> = length.into_iter().chain(options).collect();
+    let is_sent = |name: &str| lower.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name);
+    let fields = REQUEST_FIELDS.iter().filter(|field| field.names(WireForm::Openai).iter().any(|name| is_sent(name)));
+    let keys = fields.map(|field| format!("request.{}", field.name()));
+    let keys = keys.chain(is_sent("ignore_eos").then(|| "extra.ignore_eos".to_owned()));
+    let refused = keys.map(|key| format!("leave out `{key}`"));
+    let settings: Vec<String> = length.into_iter().chain(options).chain(refused).collect();
     (!settings.is_empty()).then(|| settings.join("; "))
 }
 
@@ -310,6 +319,9 @@ mod tests {
                 &["`extra: { max_tokens: null }`", "`extra: { stream_options: null }`"],
             ),
             ("HTTP status 422: max_completion_tokens: Extra inputs are not permitted", &["length_field: max_tokens"]),
+            ("HTTP status 400: Unrecognized request argument supplied: ignore_eos", &["leave out `extra.ignore_eos`"]),
+            ("HTTP status 400: Unsupported value: 'temperature' does not support 0", &["`request.temperature`"]),
+            ("HTTP status 422: min_tokens: Extra inputs are not permitted", &["`request.min_length`"]),
             ("HTTP status 401: No credentials", &["`api_key_env`", "`request.headers`"]),
             ("HTTP status 404 of POST /v1/chat/completions: Not Found", &["`endpoint`"]),
             ("HTTP status 308, a redirect to /v1/, which is not followed", &["`endpoint`"]),

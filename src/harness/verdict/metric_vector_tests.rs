@@ -453,6 +453,8 @@ fn violations_invalidate_where_they_make_the_numbers_doubtful() {
     assert_eq!(verdict(Violation::WrongId, Transport::Kserve), InvalidServer);
     assert_eq!(verdict(Violation::WrongId, chat()), ValidWithWarnings);
     assert_eq!(verdict(Violation::AfterEnd, chat()), InvalidServer);
+    assert_eq!(verdict(Violation::SecondEnd, chat()), ValidWithWarnings);
+    assert_eq!(verdict(Violation::SecondEnd, Transport::Kserve), InvalidServer);
     assert_eq!(verdict(Violation::WrongShape, Transport::Kserve), InvalidServer);
     assert_eq!(verdict(Violation::WrongContent, Transport::Kserve), InvalidServer);
     assert_eq!(verdict(Violation::MissingEnd, Transport::Kserve), ValidWithWarnings);

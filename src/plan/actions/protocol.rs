@@ -1,6 +1,8 @@
 //! Settings of a `bench` that only some protocols have: with a protocol that lacks them they are an error, and so is a
 //! target of another protocol.
 
+use serde_json::json;
+
 use super::StageChecker;
 use super::load::are_written_together;
 use crate::manifest::model::{Bench, USUAL_END_ID};
@@ -28,6 +30,9 @@ impl StageChecker<'_> {
         let is_other = self.contradicts_target(bench, protocol);
         if protocol == Protocol::Kserve && !is_other {
             self.http_only(bench, &parsed, |key| are_written_together(written, decisive, key));
+        }
+        if protocol.is_openai() {
+            self.own_members(bench);
         }
         self.end_id(bench, protocol, |key| are_written_together(written, decisive, key));
         if bench.endpoint.as_ref().is_some_and(|path| !path.starts_with('/')) {
@@ -75,6 +80,22 @@ impl StageChecker<'_> {
                 None => format!("{SET_HTTP}; `https://…/v1` is openai-chat"),
             };
             self.fault(&["bench", "target"], "is for protocols over HTTP", label).hint(hint);
+        }
+    }
+
+    /// Members of a body that say what is measured: results name the model and the prompts of the benchmark.
+    fn own_members(&mut self, bench: &Bench) {
+        let (model, streams) = (json!(bench.model), json!(bench.request.streaming.unwrap_or(true)));
+        for (name, sent, hint) in [
+            ("model", Some(model), "set `model`"),
+            ("messages", None, "set `data`"),
+            ("prompt", None, "set `data`"),
+            ("stream", Some(streams), "set `request.streaming`"),
+        ] {
+            if bench.extra.get(name).is_some_and(|value| Some(value) != sent.as_ref()) {
+                let label = "results would be of other requests than they report";
+                self.at_key(&["bench", "extra", name], "is set by the benchmark", label, Some(hint.to_owned()));
+            }
         }
     }
 
@@ -223,6 +244,24 @@ mod tests {
             assert!(cancel(extra), "{extra}");
         }
         assert!(!cancel("user: me"));
+    }
+
+    #[test]
+    fn extra_does_not_replace_what_the_benchmark_sends() {
+        let errors_of = |extra: &str| {
+            let bench = "target: 'localhost:8000', protocol: openai-chat, model: mini, scenario: offline";
+            errors(&format!("{bench}, extra: {{ {extra} }}"))
+        };
+        for (extra, hint) in [
+            ("model: other", "set `model`"),
+            ("messages: []", "set `data`"),
+            ("prompt: null", "set `data`"),
+            ("stream: false", "set `request.streaming`"),
+        ] {
+            let [(message, shown)] = &errors_of(extra)[..] else { panic!("{extra}") };
+            assert!(message.ends_with("is set by the benchmark") && shown == hint, "{extra}: {message}: {shown}");
+        }
+        assert!(errors_of("model: mini, stream: true, top_k: 4").is_empty());
     }
 
     #[test]

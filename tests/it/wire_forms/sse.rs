@@ -303,6 +303,16 @@ pub fn forms() -> Vec<Form> {
             ],
         ),
         chat("tokens after [DONE]", SIX, vec![vec![role()], contents(6), vec![total(6), done()], contents(50)]),
+        chat(
+            "usage after [DONE]",
+            SIX,
+            vec![vec![role()], contents(6), vec![delta("", "\"stop\"", ""), done(), total(6)]],
+        ),
+        chat(
+            "events with nothing in them",
+            SIX,
+            vec![vec![role(), "data:\n\ndata: \n\n".to_owned()], contents(6), vec![total(6), done()]],
+        ),
         chat("[DONE] twice", SIX, vec![vec![role()], contents(6), vec![total(6), done(), done()]]),
         chat(
             "usage of 10^19 tokens",

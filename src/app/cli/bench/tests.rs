@@ -193,4 +193,5 @@ fn data_of_a_kind_that_is_not_read_is_told_what_to_make_of_it() {
     assert!(reason("p.jsonl.gz").contains("unpack it first"));
     assert!(reason("/tmp").contains("it is a folder"));
     assert!(reason("p.dat").contains("add --data-kind"));
+    assert!(reason("p.parquet").contains("save a line of JSON for each row"));
 }

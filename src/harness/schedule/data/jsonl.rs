@@ -138,6 +138,8 @@ enum RowError {
     Tokenizer(#[source] HarnessError),
     #[error("{0} is not a valid token id")]
     NotToken(i32),
+    #[error("it is not UTF-8; `iconv -f LATIN1 -t UTF-8` makes it so")]
+    NotUtf8,
     #[error("`hash_ids` needs an `input_length`")]
     HashesWithoutLength,
     #[error("it has none of `prompt`, `text`, `messages`, `conversations`, `input_ids`, `input_length`")]
@@ -156,14 +158,17 @@ fn row(text: &[u8], kind: DataKind) -> Result<PromptRecord, RowError> {
         let ids = serde_json::from_slice(text).map_err(RowError::Json)?;
         return Ok(PromptRecord { input_ids: Some(ids), ..PromptRecord::default() });
     }
-    PromptRecord::read(text).map_err(RowError::Json)
+    PromptRecord::read(text).map_err(|error| match std::str::from_utf8(text) {
+        Ok(_) => RowError::Json(error),
+        Err(_) => RowError::NotUtf8,
+    })
 }
 
 /// Without serde's own line number, which is always 1.
 fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let message = text.rsplit_once(" at line ").map_or(text.as_str(), |(message, _)| message);
-    format!("column {}: {message}", error.column())
+    format!("column {}: {}", error.column(), message.replace("expected u32", "expected a whole number"))
 }
 
 fn ns(ms: f64) -> Option<u64> {

@@ -118,8 +118,9 @@ async fn openai(asker: &HandshakeClient<'_>, spec: &BenchSpec, http: &Http) -> R
         };
         return Err(HandshakeError::Access { path, status, cause });
     }
-    let names: Vec<&str> =
-        list["data"].as_array().into_iter().flatten().filter_map(|model| model["id"].as_str()).collect();
+    // Some gateways send the list alone.
+    let models = list["data"].as_array().or(list.as_array());
+    let names: Vec<&str> = models.into_iter().flatten().filter_map(|model| model["id"].as_str()).collect();
     let model = match names.as_slice() {
         _ if is_offered(&names, &spec.model) => spec.model.clone(),
         [only] if spec.model.is_empty() => (*only).to_owned(),

@@ -7,6 +7,7 @@ use crate::record::FailureClass;
 use crate::spec::response_bounds::ResponseBounds;
 use crate::spec::transport::Api;
 use crate::tokens::{Accounting, ChunkTokens, Violation, WireEvent};
+use crate::transport::connection::A_PAGE;
 use crate::transport::limits::{HeldBytes, LONGEST_NAME};
 use crate::transport::sent_headers::without_secrets;
 use base::units::counted;
@@ -205,6 +206,10 @@ impl<'h> HttpResponseReader<'h> {
 
     fn event(&mut self, event: SseEvent<'_>, t_read: u64) -> Result<(), HttpFault> {
         self.expected.limits.check_line(event.data.len())?;
+        // Proxies keep connections alive with events that have nothing in them.
+        if event.data.trim_ascii().is_empty() && !event.is_error {
+            return Ok(());
+        }
         if event.data.trim_ascii() == b"[DONE]" {
             self.unless_refused()?;
             self.is_done = true;
@@ -301,6 +306,9 @@ impl<'h> HttpResponseReader<'h> {
             Ok(ScannedEvent { unmeasured: Some(protocol), .. }) => Err((FailureClass::Stream, protocol.to_string())),
             Ok(seen) => Ok(seen),
             Err(error) => {
+                if let Some(page) = html_page(text) {
+                    return Err((FailureClass::Stream, format!("the answer {A_PAGE}: {page}")));
+                }
                 let is_lines = text.contains(&b'\n') && first_line().is_ok();
                 let lines = if is_lines { "; lines of JSON without empty lines are no events" } else { "" };
                 let begin = beginning(text, text.len(), LONGEST_EVENT);
@@ -409,8 +417,20 @@ impl<'h> HttpResponseReader<'h> {
     }
 }
 
-/// The server's message. vLLM's older shape, FastAPI's and what is not JSON are shown as they came.
+/// A page of a proxy in place of an answer, by its title.
+fn html_page(body: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(body);
+    let lower = text.to_ascii_lowercase();
+    let is_html = ["<!doctype html", "<html"].iter().any(|begin| lower.trim_start().starts_with(begin));
+    let title = || Some(text[lower.find("<title>")? + 7..lower.find("</title>")?].trim());
+    is_html.then(|| title().map_or_else(|| "an HTML page".to_owned(), |title| format!("the HTML page \"{title}\"")))
+}
+
+/// The server's message. vLLM's older shape, FastAPI's and what is not JSON are shown as they came, pages by their title.
 fn error_text(body: &[u8]) -> String {
+    if let Some(page) = html_page(body) {
+        return page;
+    }
     let scanned = answer_fields::openai(body).ok();
     answer_fields::decode_json_string(scanned.and_then(|seen| seen.error).unwrap_or(body))
 }
