@@ -136,7 +136,7 @@ async fn find(command: &GitCommand<'_>, url: &str, rev: &str) -> Result<(String,
     let (tag, branch) = (format!("refs/tags/{rev}"), format!("refs/heads/{rev}"));
     let listed = command.stdout_of(&["ls-remote", "--", url, &tag, &branch, rev]).await?;
     let has = |name: &str| listed.lines().any(|line| line.split_once('\t').is_some_and(|(_, found)| found == name));
-    let Some(name) = [&*tag, &branch, rev].into_iter().find(|name| has(name)) else {
+    let Some(name) = [tag.as_str(), branch.as_str(), rev].into_iter().find(|name| has(name)) else {
         if is_hex(rev, 4) {
             return Ok((fetch_commit(command, url, rev, "0").await?, None));
         }

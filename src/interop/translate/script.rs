@@ -393,7 +393,7 @@ impl Script {
             self.builder
                 .note(format!("`{written}` in front of `{}` has no value in the text: none is taken", words[0]));
         }
-        let of_script = |written: &str| written.starts_with("${@") || written.starts_with("${*");
+        let of_script = |written: &str| ["$@", "$*", "${@", "${*"].iter().any(|first| written.starts_with(first));
         let count = words.len();
         let is_argument = |word: &String| unknown.iter().any(|it| it.marker() == *word && of_script(&it.written));
         words.retain(|word| !is_argument(word));

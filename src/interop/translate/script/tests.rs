@@ -221,7 +221,7 @@ fn elements_of_an_array_with_names_are_those_of_their_keys() {
     let lines = bench_lines(&script);
     let lengths: Vec<&str> =
         lines.iter().filter_map(|line| line.split("--input-tokens ").nth(1)?.split(' ').next()).collect();
-    assert_eq!(lengths, ["128", "8192", "128", "8192", "{{other_a}}", "{{other_b}}"], "{lines:?}");
+    assert_eq!(lengths, ["128", "8192", "128", "8192", "{{other_a:int}}", "{{other_b:int}}"], "{lines:?}");
 }
 
 #[test]
