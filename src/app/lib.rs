@@ -69,11 +69,14 @@ use self::error::CommandError;
 use crate::cli::{BenchTask, CliExit, CliRequest, Invocation, SelftestRequest, SimRequest, StatusRequest};
 use crate::manifest_commands::ProjectOffers;
 use ::mlperf::loadgen;
+use nix::sys::signal::{SigSet, Signal};
 
 /// Reads the command line and runs it.
 pub fn main() -> ExitCode {
     console::make_it_an_error();
     exec::process::protect_key_text();
+    // Programs inherit it: one that asks at the terminal gets an error, where it would be stopped and wait for ever.
+    let _ = [Signal::SIGTTIN, Signal::SIGTTOU].into_iter().collect::<SigSet>().thread_block();
     if let Some(offered) = cli::complete(std::env::args_os(), || Arc::new(ProjectOffers::here())) {
         // As it is: the shell's separator is a control character.
         let _ = std::io::stdout().write_all(offered.as_bytes()).inspect_err(console::note);

@@ -232,7 +232,10 @@ fn left(line: &ParsedLine, is_step: bool, builder: &mut TranslationBuilder) {
 
 /// The `#SBATCH` lines of a script; `None` where it has none.
 fn directive_line(text: &str, reading: &mut TranslationBuilder) -> Option<ParsedLine> {
-    let lines = text.lines().filter_map(|line| line.trim().strip_prefix("#SBATCH "));
+    // Slurm reads none behind the first command, and those behind `hetjob` are for another group of nodes.
+    let is_read = |line: &&str| (line.is_empty() || line.starts_with('#')) && !is_next_group(line);
+    let lines = text.lines().map(str::trim).skip_while(|line| !line.starts_with("#SBATCH ")).take_while(is_read);
+    let lines = lines.filter_map(|line| line.strip_prefix("#SBATCH "));
     let words: Vec<String> = lines
         .flat_map(|line| {
             let line = without_placeholder(line);
@@ -240,6 +243,11 @@ fn directive_line(text: &str, reading: &mut TranslationBuilder) -> Option<Parsed
         })
         .collect();
     (!words.is_empty()).then(|| TABLE.read_as("#SBATCH", &words, reading))
+}
+
+/// Whether a line begins the settings of a further group of a heterogeneous job.
+fn is_next_group(line: &str) -> bool {
+    ["#SBATCH hetjob", "#SBATCH packjob"].contains(&line)
 }
 
 /// The options of a job's script that its steps have, too.
@@ -260,6 +268,11 @@ pub(crate) fn directives(text: &str, builder: &mut TranslationBuilder) {
         if let Some(row) = TABLE.row(given.name).filter(|row| row.sets.is_none()) {
             builder.push_untranslated(format!("#SBATCH {}", given.as_written()), row.reason());
         }
+    }
+    if let Some(written) = text.lines().map(str::trim).find(|line| is_next_group(line)) {
+        let reason =
+            "a job has nodes of one kind: the settings of a further group belong to its stage, `host: { slurm: … }`";
+        builder.push_untranslated(written, reason);
     }
     let settings = settings(&line, true);
     builder.note(format!("it is a job of Slurm: `regatta run FILE --on slurm{settings}`"));
@@ -292,6 +305,14 @@ mod tests {
         let names = ["#SBATCH --job-name x", "#SBATCH -o out.txt", "#SBATCH --array 0-3%2", "#SBATCH --signal USR1@60"];
         assert_eq!(left, names);
         assert!(builder.untranslated.iter().all(|option| !option.why.is_empty()), "{builder:?}");
+        let mut builder = TranslationBuilder::default();
+        directives(
+            "#!/bin/bash\n#SBATCH -N 2 -t 30:00\n#SBATCH hetjob\n#SBATCH -N 1\n\n## x\nsrun a\n#SBATCH -t 9:00:00\n",
+            &mut builder,
+        );
+        let note = "it is a job of Slurm: `regatta run FILE --on slurm --slurm nodes=2 --slurm time=30:00`";
+        assert_eq!(builder.notes, [note], "the first group's, in front of the first command");
+        assert_eq!(builder.untranslated.len(), 1, "{builder:?}");
         let mut builder = TranslationBuilder::default();
         directives("echo\n", &mut builder);
         assert!(builder.notes.is_empty() && builder.untranslated.is_empty(), "{builder:?}");

@@ -307,6 +307,27 @@ mod expand_tests {
         assert!(rendered.contains("the values of this manifest take more than 1.1 GB"), "{rendered}");
         assert!(rendered.contains("m.yaml:3:3") && rendered.contains("\n1 error"), "{rendered}");
     }
+
+    #[test]
+    fn a_version_without_quotes_is_no_value_of_a_list() {
+        let folder = tempfile::tempdir().unwrap();
+        let rendered = |text: &str| {
+            std::fs::write(folder.path().join("m.yaml"), format!("regatta: 1\n{text}\n")).unwrap();
+            match load(&ManifestLibrary::new(folder.path()), "m.yaml", &GivenValues::default()) {
+                Ok(manifest) => {
+                    expand_with(&Expressions::new(), &manifest, false).err().map(|found| found.render(false))
+                }
+                Err(found) => Some(found.render(false)),
+            }
+        };
+        let stage = |values: &str| format!("stages:\n  a: {{ foreach: {{ v: {values} }}, shell: x }}");
+        assert_eq!(rendered(&stage("[1.9, \"1.10\", 2.0, 0.5]")), None);
+        let of_param = format!("params: {{ v: {{ list: any, default: [1.10] }} }}\n{}", stage("[1]"));
+        for text in [stage("[1.9, 1.10]"), of_param] {
+            let fault = rendered(&text).expect("an error");
+            assert!(fault.contains("`1.10` is the number 1.1"), "{fault}");
+        }
+    }
 }
 
 #[cfg(test)]

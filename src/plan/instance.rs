@@ -187,6 +187,11 @@ fn product(
                 found.push(Diagnostic::error(message).at(item.span.first_line(), ""));
                 return ForeachExpansion::Invalid;
             }
+            if let Some((message, hint)) = item.lost_zeros() {
+                let fault = Diagnostic::error(format!("`{path}`: {message}"));
+                found.push(fault.at(item.span.clone(), "as a text it has no zero at its end").hint(hint));
+                return ForeachExpansion::Invalid;
+            }
             values.push(value_of(item));
         }
         if values.is_empty() {

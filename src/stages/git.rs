@@ -136,27 +136,18 @@ async fn find(command: &GitCommand<'_>, url: &str, rev: &str) -> Result<(String,
     let (tag, branch) = (format!("refs/tags/{rev}"), format!("refs/heads/{rev}"));
     let listed = command.stdout_of(&["ls-remote", "--", url, &tag, &branch, rev]).await?;
     let has = |name: &str| listed.lines().any(|line| line.split_once('\t').is_some_and(|(_, found)| found == name));
-    let name = if has(&tag) {
-        tag
-    } else if has(&branch) {
-        branch
-    } else if has(rev) {
-        rev.to_owned()
-    } else if is_hex(rev, 4) {
-        fetch_all(command, url).await?;
-        let commit = command.stdout_of(&["rev-parse", "--verify", "--quiet", &format!("{rev}^{{commit}}")]).await?;
-        return Ok((commit, None));
-    } else {
-        return Err(Failure::refused(format!(
-            "there is no tag, branch or commit `{rev}` in {}",
-            without_credentials(url)
-        ))
-        .hint(format!("`git ls-remote {}` lists what there is", without_credentials(url))));
+    let Some(name) = [tag.as_str(), branch.as_str(), rev].into_iter().find(|name| has(name)) else {
+        if is_hex(rev, 4) {
+            return Ok((fetch_commit(command, url, rev, "0").await?, None));
+        }
+        let url = without_credentials(url);
+        let failure = Failure::refused(format!("there is no tag, branch or commit `{rev}` in {url}"));
+        return Err(failure.hint(format!("`git ls-remote {url}` lists what there is")));
     };
     command.context.lease.report_progress(format!("fetching {rev}"), 0, None);
-    command.run(&["fetch", "--quiet", "--no-tags", "--depth", "1", "--", url, &name]).await?;
+    command.run(&["fetch", "--quiet", "--no-tags", "--depth", "1", "--", url, name]).await?;
     let commit = command.stdout_of(&["rev-parse", "--verify", "--quiet", "FETCH_HEAD^{commit}"]).await?;
-    Ok((commit, Some(name)))
+    Ok((commit, Some(name.to_owned())))
 }
 
 /// Makes sure that a commit is there, alone if the server gives single commits away, else with everything.

@@ -144,6 +144,8 @@ async fn what_is_not_there_is_named() {
     let failure = bench.perform(&json!({"git": {"url": origin.path(), "rev": "v9"}})).await.unwrap_err();
     assert_eq!(failure.kind, FailureKind::Refused);
     assert!(failure.what.starts_with("there is no tag, branch or commit `v9` in /"), "{}", failure.what);
+    let failure = bench.perform(&json!({"git": {"url": origin.path(), "rev": "deadbeef"}})).await.unwrap_err();
+    assert!(failure.what.starts_with("there is no commit `deadbeef` in /"), "{}", failure.what);
     let failure = bench.perform(&json!({"git": {"url": "/no/such/repository", "rev": "v1"}})).await.unwrap_err();
     assert!(failure.tail.iter().any(|line| line.contains("/no/such/repository")), "{:?}", failure.tail);
 }

@@ -10,7 +10,7 @@ use regatta::exec::process::{
 };
 use tempfile::TempDir;
 
-use crate::world::until;
+use crate::world::{World, until};
 
 fn shell(dir: &TempDir, text: &str) -> ProcessCommand {
     ProcessCommand::new(["/bin/sh", "-c", text], dir.path(), dir.path().join("log"))
@@ -386,4 +386,15 @@ async fn in_its_own_process_an_emptied_environment_is_left_and_ended() {
         rustix::process::kill_process(rustix::process::Pid::from_raw(*pid).unwrap(), rustix::process::Signal::KILL)
             .unwrap();
     }
+}
+
+/// `read`, `sudo`, `ssh` and `docker login` open the terminal themselves: closing the standard input is not enough.
+#[test]
+fn a_stage_that_asks_at_the_terminal_fails_and_does_not_wait() {
+    let world = World::with("stages:\n  ask: { shell: \"read answer < /dev/tty\" }\n");
+    let line = format!("timeout 60 {} run m --color never", env!("CARGO_BIN_EXE_regatta"));
+    let mut command = std::process::Command::new("script");
+    command.args(["-qec", &line, "/dev/null"]).current_dir(world.path("")).stdin(std::process::Stdio::null());
+    let ended = command.output().expect("a terminal");
+    assert_eq!(ended.status.code(), Some(1), "{}", String::from_utf8_lossy(&ended.stdout));
 }

@@ -252,7 +252,14 @@ impl TranslationBuilder {
     }
 
     pub fn push_untranslated(&mut self, word: impl Into<String>, why: impl Into<String>) {
-        self.untranslated.push(UntranslatedOption::new(word, why));
+        self.push_once(UntranslatedOption::new(word, why));
+    }
+
+    /// Commands of a loop leave the same ones.
+    fn push_once(&mut self, option: UntranslatedOption) {
+        if !self.untranslated.contains(&option) {
+            self.untranslated.push(option);
+        }
     }
 
     /// An argument without which another load is sent.
@@ -288,7 +295,7 @@ impl TranslationBuilder {
         }
         for mut option in std::mem::take(&mut translation.untranslated) {
             option.argument = format!("{place}: {}", option.argument);
-            self.untranslated.push(option);
+            self.push_once(option);
         }
         self.produced.append(&mut translation.produced);
         self.unknown.append(&mut translation.unknown);

@@ -374,8 +374,11 @@ fn definitions(tool: Tool, requested: &Map<String, Value>) -> String {
 fn result(numbers: ImportedNumbers, from: Vec<String>) -> ImportedResult {
     let tool = numbers.tool;
     let counted = numbers.counted.unwrap_or(tool.counted());
+    // Where no request succeeded, tools write latencies of 0.
+    let is_measured = numbers.ok != Some(0.0);
     let metric = |(concept, numbers): (MetricConcept, Metric)| {
-        let meaning = MetricMeaning::new(tool, concept).filter(|_| numbers.mean.or(numbers.p50).is_some())?;
+        let is_there = is_measured && numbers.mean.or(numbers.p50).is_some();
+        let meaning = MetricMeaning::new(tool, concept).filter(|_| is_there)?;
         Some((concept.as_str().to_owned(), meaning.state(numbers, counted)))
     };
     let rates = [
@@ -440,6 +443,22 @@ mod tests {
     fn sorted(mut values: Vec<String>) -> Vec<String> {
         values.sort();
         values
+    }
+
+    #[test]
+    fn latencies_of_no_request_are_none() {
+        let file = |completed: u32| {
+            let text = serde_json::json!({
+                "model_id": "m", "completed": completed, "failed": 9, "duration": 2.0,
+                "request_throughput": completed, "mean_ttft_ms": 0.0, "median_ttft_ms": 0.0, "p99_ttft_ms": 0.0,
+            });
+            ImportSource { name: "result.json".to_owned(), text: text.to_string() }
+        };
+        let latencies = |completed| {
+            let runs = import_runs("it", &[file(completed)]).expect("a result");
+            (runs[0].1.result.latency.len(), runs[0].1.result.counts.ok)
+        };
+        assert_eq!((latencies(0), latencies(3)), ((0, Some(0.0)), (1, Some(3.0))));
     }
 
     #[test]

@@ -125,9 +125,9 @@ pub(super) fn function(commands: &[WrittenCommand]) -> Option<(String, Vec<Writt
     None
 }
 
-/// `NAME=(VALUE …)`, with its values behind each other.
+/// `NAME=(VALUE …)`, with its values behind each other, and `NAME=([KEY]=VALUE …)`.
 pub(super) fn array(text: &str) -> Option<(&str, String)> {
-    let text = ["export ", "declare -a ", "local -a ", "readonly "]
+    let text = ["export ", "declare -a ", "declare -A ", "local -a ", "local -A ", "readonly "]
         .iter()
         .find_map(|word| text.strip_prefix(word))
         .unwrap_or(text);

@@ -169,9 +169,7 @@ impl Script {
                 self.count += 1;
                 let name = command.text.split_whitespace().next().unwrap_or_default();
                 let name = if name == "while" { name } else { "until" };
-                if let Some(Ok(translation)) = idle(name, "") {
-                    self.take(&self.place(command), translation);
-                }
+                self.nothing(&self.place(command), &[name.to_owned()]);
                 at += length + 1;
                 continue;
             }
@@ -313,9 +311,8 @@ impl Script {
             }
             _ => {}
         }
-        let mut command_words: Vec<String> = Vec::new();
         let exported = self.exported_for(&words);
-        command_words.extend(exported.iter().map(|(name, value)| format!("{name}={value}")));
+        let mut command_words: Vec<String> = exported.iter().map(|(name, value)| format!("{name}={value}")).collect();
         // Arguments that pick a manifest or a scenario are read as they were written.
         let is_written = READS_VARIABLES.contains(&name.as_str()) || name.starts_with("--") || is_run_args(&words);
         for word in words {
@@ -383,15 +380,30 @@ impl Script {
 
     /// A program that is named only by a variable, `python3 ${FILL_TEMPLATE_SCRIPT}`, is the tool that the variable is
     /// named after.
-    fn with_its_name(&self, mut words: Vec<String>) -> Vec<String> {
+    fn with_its_name(&mut self, mut words: Vec<String>) -> Vec<String> {
+        // It reads its words once more.
+        if words.len() > 1 && words[0] == "eval" {
+            words = ["bash", "-c", &words[1..].join(" ")].map(str::to_owned).to_vec();
+        }
+        let unknown = &self.variables.unknown;
+        let is_marker = |word: &String| unknown.iter().any(|value| value.marker() == *word);
+        // `$PROFILER vllm bench serve …`: nothing, or a program in front of the one that is known.
+        if words.len() > 1 && is_marker(&words[0]) && tools().any(|tool| tool == base(&words[1])) {
+            let written = as_written(&words.remove(0), unknown);
+            self.builder
+                .note(format!("`{written}` in front of `{}` has no value in the text: none is taken", words[0]));
+        }
+        let of_script = |written: &str| ["$@", "$*", "${@", "${*"].iter().any(|first| written.starts_with(first));
+        let count = words.len();
+        let is_argument = |word: &String| unknown.iter().any(|it| it.marker() == *word && of_script(&it.written));
+        words.retain(|word| !is_argument(word));
+        if words.len() < count {
+            self.builder.note("the script's own arguments, `$@`, are not in the text: the line is read without any");
+        }
         let scripts = || tools().filter_map(|tool| Some((tool, tool.strip_suffix(".py")?)));
         for word in words.iter_mut().take(2) {
-            let unknown = self
-                .variables
-                .unknown
-                .iter()
-                .find(|value| value.env.is_some() && *word == format!("{{{{{}}}}}", value.name));
-            if let Some((tool, _)) = unknown.and_then(|value| scripts().find(|(_, stem)| value.name.contains(stem))) {
+            let value = unknown.iter().find(|value| value.env.is_some() && *word == value.marker());
+            if let Some((tool, _)) = value.and_then(|value| scripts().find(|(_, stem)| value.name.contains(stem))) {
                 *word = tool.to_owned();
             }
         }
@@ -435,7 +447,7 @@ impl Script {
             TranslationKind::Script(script) => {
                 self.stages(place, script.stages);
                 for mut one in script.benches {
-                    let target = one.bench.args.first().map(String::as_str).unwrap_or_default();
+                    let target = one.bench.args.first().map_or("", String::as_str);
                     one.server = one.server.or_else(|| self.server_of_target(target));
                     one.run = one.run.map(|at| at + self.whole.runs.len());
                     place.clone_into(&mut one.place);

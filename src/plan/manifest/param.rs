@@ -221,6 +221,12 @@ impl ParamResolver<'_> {
             ("choice", _) => Err(must("one of the choices")),
             ("list", NodeValue::List(items)) => {
                 let items = items.iter().map(|item| {
+                    if let Some((message, hint)) = item.lost_zeros() {
+                        return Err(ParamError {
+                            place: Some(item.span.clone()),
+                            ..ParamError::new(message).hint(hint)
+                        });
+                    }
                     let held = list_item(&unquoted(&item.json()), rule);
                     let held = held.map_err(|why| ParamError { place: Some(item.span.clone()), ..why });
                     // Any kind is allowed: the value keeps the type that it has.

@@ -339,6 +339,16 @@ impl Node {
         Self::new(span.clone(), tree)
     }
 
+    /// Of a number with zeros at its end, as versions have them: that they are lost, and what to write.
+    pub fn lost_zeros(&self) -> Option<(String, String)> {
+        let NodeValue::Number(number) = &self.tree else { return None };
+        let written = self.span.text();
+        let (_, decimals) = written.split_once('.')?;
+        let is_lost = decimals.len() > 1 && decimals.ends_with('0') && decimals.bytes().all(|c| c.is_ascii_digit());
+        let hint = format!("put a version into quotes, \"{written}\"; write the number as {number}");
+        is_lost.then(|| (format!("`{written}` is the number {number}"), hint))
+    }
+
     pub const fn map(&self) -> Option<&Map> {
         if let NodeValue::Map(map) = &self.tree { Some(map) } else { None }
     }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use walkdir::WalkDir;
 
 use super::durable::{PathError, WithPath as _, is_there};
-use super::folder_digest::{ContentChange, FileStamp, hash_file};
+use super::folder_digest::{ContentChange, EntryKind, FileStamp, hash_file};
 use super::{StateFolder, sealed};
 use base::files::{Digest, Hasher, is_absence, open_regular};
 
@@ -161,7 +161,9 @@ impl Digests {
         if !stamp.is_folder() {
             let (digest, stamp) = self.file(path)?;
             seen.push((path.to_owned(), stamp));
-            return Ok(digest);
+            // A stage sees whether it may execute the file, as it does of those in a folder.
+            let of_program = || Hasher::new().field(&[stamp.kind as u8]).field(digest.bytes()).finish();
+            return Ok(if stamp.kind == EntryKind::Program { of_program() } else { digest });
         }
         // Resolved once: the input may itself be a link, and only links in it can lead around it.
         let root = fs::canonicalize(path).at("follow", path)?;
@@ -380,6 +382,20 @@ mod tests {
         assert!(digest_of(3).is_ok());
         let error = digest_of(2).unwrap_err().to_string();
         assert!(error.ends_with("has more than 2 files and folders"), "{error}");
+    }
+
+    #[test]
+    fn whether_a_file_may_be_executed_is_part_of_its_digest() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("build.sh");
+        fs::write(&path, "true").unwrap();
+        let digest_with = |mode| {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            Digests::default().input(folder.path(), &["build.sh".to_owned()]).unwrap().digest
+        };
+        assert_eq!(digest_with(0o644), digest_with(0o600));
+        assert_ne!(digest_with(0o644), digest_with(0o755));
     }
 
     #[test]

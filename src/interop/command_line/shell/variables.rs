@@ -183,6 +183,12 @@ impl Variables {
     /// What stands between the braces of `${ … }`.
     fn parameter(&mut self, inner: &str) -> Substituted {
         let written = format!("${{{inner}}}");
+        let keys = inner.strip_prefix('!').and_then(|rest| rest.strip_suffix("[@]").or(rest.strip_suffix("[*]")));
+        if let Some(values) = keys.and_then(|name| self.values.get(name)).filter(|values| !is_one_marker(values)) {
+            let keys = values.split_whitespace().enumerate();
+            let keys = keys.map(|(at, value)| keyed(value).map_or(at.to_string(), |(key, _)| key.to_owned()));
+            return Substituted::List(keys.collect::<Vec<_>>().join(" "));
+        }
         let Some(expansion) = ParameterExpansion::read(inner) else {
             return Substituted::Value(self.marker(UnknownValue::of_expression(&written)));
         };
@@ -192,7 +198,8 @@ impl Variables {
         let is_list = expansion.is_list || name == "@" && value.is_some();
         if is_list && matches!(expansion.operation, Operation::Value) {
             let value = value.unwrap_or_else(|| self.marker(UnknownValue::of_list(name)));
-            return Substituted::List(value);
+            let plain = value.split_whitespace().map(|value| keyed(value).map_or(value, |(_, plain)| plain));
+            return Substituted::List(plain.collect::<Vec<_>>().join(" "));
         }
         let is_unknown_list = value.as_deref().is_none_or(is_one_marker);
         let value = match (expansion.index, value) {
@@ -202,6 +209,11 @@ impl Variables {
             (Some(_), None) => None,
         };
         let plain = expansion.index.is_none() && !expansion.is_list;
+        // Elements of one array with different indices are different values.
+        let written = match expansion.index.map(|index| self.expand_text(index)).filter(|index| !index.contains("{{")) {
+            Some(index) => format!("${{{name}[{index}]}}"),
+            None => written,
+        };
         let value = match expansion.operation {
             Operation::Default(text) | Operation::Assign(text) if value.as_deref().is_none_or(str::is_empty) => {
                 let default = self.expand(text);
@@ -238,6 +250,12 @@ impl Variables {
 
     /// The element of an array whose index may be a variable.
     fn element(&mut self, values: &str, index: &str) -> Option<String> {
+        if values.split_whitespace().any(|value| keyed(value).is_some()) {
+            let wanted = self.expand_text(index).trim_matches(['"', '\'']).to_owned();
+            let mut pairs = values.split_whitespace().filter_map(keyed);
+            let element = || pairs.find(|(key, _)| *key == wanted).map_or(String::new(), |(_, value)| value.to_owned());
+            return (!wanted.contains("{{")).then(element);
+        }
         let at = self.result(index).parse::<usize>().ok()?;
         Some(values.split_whitespace().nth(at).unwrap_or_default().to_owned())
     }
@@ -319,6 +337,11 @@ impl Substituted {
             Self::Value(text) | Self::List(text) => text,
         }
     }
+}
+
+/// `[KEY]=VALUE` of an array whose elements have names.
+fn keyed(value: &str) -> Option<(&str, &str)> {
+    value.strip_prefix('[')?.split_once("]=")
 }
 
 /// Whether a text is what stands for one unknown value, and nothing else. Of an array that is a list of unknown

@@ -199,3 +199,59 @@ fn a_certificate_is_not_verified_only_where_there_is_one() {
         assert_eq!(bench.args.contains(&"--insecure".to_owned()), is_kept, "{target}: {bench:?}");
     }
 }
+
+/// The arguments of each measurement in a script.
+fn bench_lines(script: &str) -> Vec<String> {
+    match files(&[("job.sh", script)]).kind {
+        TranslationKind::Script(script) => script.benches.iter().map(|it| it.bench.args.join(" ")).collect(),
+        TranslationKind::Bench(bench) => vec![bench.args.join(" ")],
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn elements_of_an_array_with_names_are_those_of_their_keys() {
+    let line = "vllm bench serve --model m --dataset-name random --random-output-len 8";
+    let script = format!(
+        "declare -A LEN=([short]=128 [long]=8192)\n\
+        for k in short long; do\n{line} --random-input-len ${{LEN[$k]}}\ndone\n\
+        for k in \"${{!LEN[@]}}\"; do\n{line} --random-input-len ${{LEN[$k]}} --seed 1\ndone\n\
+        for k in a b; do\n{line} --random-input-len ${{OTHER[$k]}}\ndone\n"
+    );
+    let lines = bench_lines(&script);
+    let lengths: Vec<&str> =
+        lines.iter().filter_map(|line| line.split("--input-tokens ").nth(1)?.split(' ').next()).collect();
+    assert_eq!(lengths, ["128", "8192", "128", "8192", "{{other_a:int}}", "{{other_b:int}}"], "{lines:?}");
+}
+
+#[test]
+fn what_stands_in_front_of_a_known_line_does_not_hide_it() {
+    let line = "vllm bench serve --model m --max-concurrency 3";
+    for written in [
+        format!("{line} \"$@\"\n"),
+        format!("{line} ${{@:2}}\n"),
+        format!("$PROFILER {line}\n"),
+        format!("ionice -c2 -n0 {line}\n"),
+        format!("CMD=\"{line}\"\neval $CMD\n"),
+        format!("eval \"{line}\"\n"),
+    ] {
+        let lines = bench_lines(&written);
+        assert!(lines.len() == 1 && lines[0].contains("--concurrency 3"), "{written}: {lines:?}");
+    }
+    let notes = files(&[("job.sh", &format!("$PROFILER {line} $@\n"))]).notes.join("\n");
+    for part in ["`${PROFILER}` in front of `vllm`", "`$@`"] {
+        assert!(notes.contains(part), "{part}: {notes}");
+    }
+}
+
+#[test]
+fn what_a_loop_leaves_is_named_once() {
+    let left = untranslated(
+        "for c in 1 2 4; do\necho $c\nvllm bench serve --model m --max-concurrency $c --save-result\ndone\n",
+    );
+    for part in ["job.sh:2:", "--save-result"] {
+        assert_eq!(left.iter().filter(|text| text.contains(part)).count(), 1, "{part}: {left:?}");
+    }
+    let left = untranslated("read -r N\nvllm bench serve --model m --max-concurrency $N\n").join("\n");
+    assert!(left.contains("write `NAME=VALUE` in its place"), "{left}");
+}
