@@ -1,8 +1,10 @@
 //! A submission that is right, from logs of real runs; and ways to break it.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use regatta::mlperf::SubmissionLayout;
 use regatta::rules::Round;
@@ -115,6 +117,33 @@ pub(crate) struct Submission(pub PathBuf);
 
 /// A closed submission to v6.1 with nothing wrong.
 pub(crate) fn good(root: &Path) -> Submission {
+    kept("", root, fresh)
+}
+
+/// Hundreds of mutations begin with a good submission, and it takes longer to make than to judge: each is made once, and written
+/// as often as somebody needs it.
+fn kept(name: &str, root: &Path, make: impl FnOnce(&Path) -> Submission) -> Submission {
+    static MADE: Mutex<BTreeMap<String, NamedFiles>> = Mutex::new(BTreeMap::new());
+    let mut made = MADE.lock().unwrap();
+    let files = made.entry(name.to_owned()).or_insert_with(|| {
+        let folder = tempfile::tempdir().unwrap();
+        files_below(&make(folder.path()).0)
+    });
+    for (name, bytes) in &*files {
+        write(root.join(name), bytes);
+    }
+    Submission(root.to_owned())
+}
+
+/// Files of a folder, named from there.
+pub(crate) type NamedFiles = Vec<(PathBuf, Vec<u8>)>;
+
+pub(crate) fn files_below(folder: &Path) -> NamedFiles {
+    let items = walkdir::WalkDir::new(folder).into_iter().flatten().filter(|item| item.file_type().is_file());
+    items.map(|item| (item.path().strip_prefix(folder).unwrap().to_owned(), fs::read(item.path()).unwrap())).collect()
+}
+
+fn fresh(root: &Path) -> Submission {
     let submitter = root.join("closed/Example");
     write(submitter.join("systems").join(format!("{SYSTEM}.json")), format!("{:#}", system_json()));
     write(submitter.join("src/README.md"), "how it was made\n");
@@ -155,7 +184,11 @@ pub(crate) fn rescheduled(log: &str) -> String {
 
 /// The same for another round: its seeds, its LoadGen, its layout.
 pub(crate) fn good_of(round: &Round, root: &Path) -> Submission {
-    let made = good(root);
+    kept(&round.name, root, |folder| adapted(round, folder))
+}
+
+fn adapted(round: &Round, root: &Path) -> Submission {
+    let made = fresh(root);
     let (pin, seeds) = (&round.loadgen, &round.loadgen.seeds);
     for scenario in SCENARIOS {
         for run in ["performance/run_1", "accuracy"] {

@@ -7,11 +7,11 @@ use pretty_assertions::assert_eq;
 use regatta::mlperf::{FindingWeight, SubmissionCheck, examine};
 use regatta::rules::Round;
 
-use super::fixture::{BENCHMARK, SYSTEM, Submission, good, good_of, system_json, write};
+use super::fixture::{BENCHMARK, SYSTEM, Submission, files_below, good, good_of, system_json, write};
 
 fn copy(from: &Path, to: &Path) {
-    for item in walkdir::WalkDir::new(from).into_iter().flatten().filter(|item| item.file_type().is_file()) {
-        write(to.join(item.path().strip_prefix(from).unwrap()), fs::read(item.path()).unwrap());
+    for (name, bytes) in files_below(from) {
+        write(to.join(name), bytes);
     }
 }
 
