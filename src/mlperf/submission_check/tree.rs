@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::checks::{FindingWeight, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use crate::layout::scenario_titled;
 use crate::{PackageProvenance, REHEARSAL_FILE, REPORT_FOLDER, SubmissionLayout};
-use base::files::read_document;
+use base::files::read_description;
 use base::spec::TestMode;
 use rules::log::Detail;
 use rules::{Benchmark, MlperfScenario, Round};
@@ -145,7 +145,7 @@ pub(super) fn submitters(root: &Path) -> Vec<Submitter> {
 }
 
 fn model_mapping(submitter: &Path) -> BTreeMap<String, String> {
-    let read = read_document(submitter.join("model_mapping.json")).ok();
+    let read = read_description(submitter.join("model_mapping.json")).ok();
     read.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
 }
 
