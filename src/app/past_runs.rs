@@ -22,7 +22,7 @@ use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
 use crate::store;
 use base::event::{Done, RunId, TaskId};
-use base::files::{is_absence, read_text};
+use base::files::{is_absence, open_regular, read_text};
 use harness::{GatheredResult, RESULT, SWEEP, SweepReport, first_requests, gather_sweeps};
 use interop::MeasuredResult;
 use plan::Plan;
@@ -264,7 +264,7 @@ impl LogNames {
 }
 
 fn show(home: &StateFolder, run: &RunId, log: &Path, follow: bool) -> Result<CliExit, CommandError> {
-    let mut file = match fs::File::open(log) {
+    let mut file = match open_regular(log).map(|(file, _)| file) {
         Err(error) if is_absence(&error) => return Err(no_log_yet(log)),
         file => file.at("read", log)?,
     };

@@ -8,7 +8,7 @@ use crate::cli::{CliExit, Global, KeyValueArg, RepositoryFill, RepositoryRequest
 use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
 use base::diag::{Diagnostic, Diagnostics, Severity, Span};
-use base::files::read_text;
+use base::files::{parse_yaml, read_text};
 use base::units::counted;
 use report::{Cell, Styler, Table};
 use triton::repository::{FilledModel, PARAMETERS, Parameter, TreeError, Values, check, fill_tree, pairs};
@@ -77,8 +77,7 @@ fn values(request: &RepositoryFill) -> Result<Values, CommandError> {
         let text = read_text(path)
             .map_err(|error| anyhow::Error::from(error).context(format!("cannot read {}", path.display())))?;
         let wrong = |what: String| CommandError::Usage(format!("{}: {what}", path.display()));
-        let file: BTreeMap<String, serde_yaml::Value> =
-            serde_yaml::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let file: BTreeMap<String, serde_yaml::Value> = parse_yaml(&text).map_err(|error| wrong(error.to_string()))?;
         for (key, value) in file {
             match value {
                 serde_yaml::Value::Mapping(own) => {

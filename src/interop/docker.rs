@@ -309,7 +309,7 @@ const NO_OPTIONS: &str = "image command entrypoint deploy gpus build container_n
 /// The script that starts the services of a compose file in their order; each is in the line that it has there. `None`
 /// where the text is another file.
 pub fn compose_script(text: &str) -> Option<String> {
-    let file: Map<String, Value> = serde_yaml::from_str(text).ok()?;
+    let file: Map<String, Value> = base::files::parse_yaml(text).ok()?;
     let services = file.get("services").and_then(Value::as_object).filter(|_| !file.contains_key("regatta"))?;
     let mut script = String::new();
     for (name, service) in services {

@@ -22,7 +22,7 @@ pub(crate) fn translate(
 ) -> Result<Translation, TranslationError> {
     let mut settings = Vec::new();
     if let Some(file) = TABLE.read(words, &mut TranslationBuilder::default()).value("--config_file") {
-        match content(file).and_then(|text| serde_yaml::from_str(&text).ok()) {
+        match content(file).and_then(|text| base::files::parse_yaml(&text).ok()) {
             Some(config) => flatten("--", &config, &mut settings),
             None => {
                 return Err(TranslationError::new(format!("`{file}` cannot be read as settings of inference-perf")));

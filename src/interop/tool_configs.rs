@@ -15,7 +15,7 @@ const TOOLS: [(&str, &[&str]); 7] = [
 
 /// The load tool whose config a text is.
 pub fn tool_of_config(text: &str) -> Option<&'static str> {
-    let config: Map<String, Value> = serde_yaml::from_str(text).ok()?;
+    let config: Map<String, Value> = base::files::parse_yaml(text).ok()?;
     // Regatta's own files have their version at the top.
     let is_other = !config.contains_key("regatta");
     // AIPerf's may have all of it under one key.

@@ -295,5 +295,5 @@ fn key_or_flag(
 /// The settings in a file of YAML; none where a shell would still change them.
 fn options(content: &str) -> Option<Map<String, Value>> {
     let is_changed = content.contains(['$', '`']) || content.contains("{{");
-    serde_yaml::from_str(content).ok().filter(|_| !is_changed)
+    base::files::parse_yaml(content).ok().filter(|_| !is_changed)
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::layout::scenario_titled;
 use super::submission_check::JudgedRun;
 use super::{PackageProvenance, SubmissionLayout, TestRecord, TestRecordError, submission_check};
-use base::files::{read_document, read_text};
+use base::files::{read_description, read_text};
 use base::spec::TestMode;
 use base::units::unquoted;
 use rules::log::{DETAIL_FILE, Detail, DetailError};
@@ -224,7 +224,7 @@ fn of_lock(submitter: &Path, seen: &submission_check::ExaminedResult, settings: 
 /// What the submission writes about a system. A system without a description has no fields to compare.
 fn described(path: &Path, round: &Round) -> Result<DiffedRun, DiffError> {
     let unreadable = |why: String| DiffError::System { path: path.to_owned(), why };
-    let fields: serde_json::Map<String, Value> = match read_document(path) {
+    let fields: serde_json::Map<String, Value> = match read_description(path) {
         Ok(text) => serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))?,
         Err(error) if error.kind() == ErrorKind::NotFound => serde_json::Map::new(),
         Err(error) => return Err(unreadable(error.to_string())),

@@ -17,7 +17,8 @@ use base::event::Failure;
 use exec::process::{ProcessCommand, query};
 
 /// What a repository's own configuration or a URL could make git run.
-const GUARDS: [&str; 3] = ["core.hooksPath=/dev/null", "core.fsmonitor=false", "protocol.ext.allow=never"];
+const GUARDS: [&str; 4] =
+    ["core.hooksPath=/dev/null", "core.fsmonitor=false", "protocol.ext.allow=never", "protocol.fd.allow=never"];
 
 /// Settings of clones that win over the user's. Their other settings stay, because credential helpers are among them.
 const SETTINGS: [&str; 7] = [

@@ -5,7 +5,6 @@ mod determinism;
 mod estimates;
 pub mod ground;
 mod lora;
-mod manual_table;
 mod peers;
 mod request_tensors;
 mod speculation;
@@ -381,4 +380,18 @@ async fn three_hundred_requests_at_once_are_all_served() {
         tokens += output_ids(&answer.await.unwrap().unwrap().into_inner()).len();
     }
     assert_eq!(tokens, 300 * 200);
+}
+
+/// A page has this table, which is found by its first line. With `UPDATE=1` it is written there.
+fn on_the_page(name: &str, table: &str) {
+    let path = format!("{}/tests/manual/{name}", env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(&path).unwrap();
+    let head = table.lines().next().unwrap();
+    let begin = page.find(head).expect("the table's head is on the page");
+    let end = begin + page[begin..].find("\n\n").unwrap() + 1;
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(path, format!("{}{table}{}", &page[..begin], &page[end..])).unwrap();
+    } else {
+        pretty_assertions::assert_eq!(&page[begin..end], table, "run with UPDATE=1");
+    }
 }

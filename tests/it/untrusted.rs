@@ -507,3 +507,79 @@ fn a_ctrl_c_ends_the_making_of_a_large_plan_at_once() {
         assert!(ended.signal() == Some(2) || ended.code() == Some(130), "{command}: {ended:?}");
     }
 }
+
+/// Of each it is said at once what is wrong, and with which file. Some of them took minutes, gigabytes, or never ended.
+#[test]
+fn hostile_files_are_refused_by_name_at_once() {
+    let world = World::new();
+    world.file("deep.yaml", &format!("a: {}", "[".repeat(200_000)));
+    world.file("deep.json", &"{\"a\":".repeat(100_000));
+
+    world.file("t/m/config.pbtxt", "name: \"${a}\"\n");
+    world.file("large/m/config.pbtxt", &"name: \"${a}\"\n".repeat(50_000));
+    world.file("many/m/config.pbtxt", &"input { name: \"a\" }\n".repeat(100_000));
+    world.file("unknown/m/config.pbtxt", &"bogus: 1\n".repeat(100_000));
+    world.file("line\nbreak/m/config.pbtxt", "bogus: 1");
+    let run = "llama2-70b-99/Offline/performance/run_1";
+    world.file("wide/closed/X/systems/S.json", &format!("[{}0]", "0,".repeat(10_000_000)));
+    fs::create_dir_all(world.path("wide/closed/X/results/S").join(run)).expect("a folder");
+    pipe(&world.path("piped/closed/X/results/S").join(run).join("mlperf_log_detail.txt"));
+    pipe(&world.path(".regatta/lock"));
+    world.manifest("fd", "stages:\n  a: { git: { url: \"fd::17\", rev: main } }\n");
+    let large = format!("repository fill large a={} --out o", "x".repeat(5000));
+    for (command, name, reason) in [
+        ("lock show deep.yaml", "deep.yaml", "nested too deeply"),
+        ("lock show deep.json", "deep.json", "nested too deeply"),
+        ("import deep.yaml", "deep.yaml", "not a result that is known"),
+        ("bulk deep.yaml", "deep.yaml", "nested too deeply"),
+        ("repository fill t --values deep.yaml --out o", "deep.yaml", "nested too deeply"),
+        (large.as_str(), "large/m/config.pbtxt", "becomes larger than 16"),
+        ("repository check many", "many/m/config.pbtxt", "1000 errors or more"),
+        ("repository check unknown", "unknown/m/config.pbtxt", "1000 errors or more"),
+        ("repository check 'line\nbreak'", r"line\nbreak/m/config.pbtxt:1:1", "no field `bogus`"),
+        ("mlperf check wide --round v5.1", "systems/S.json", "more than 262144 values"),
+        ("mlperf check piped", "piped", "its round is unknown"),
+        ("runs", ".regatta/lock", "it is a pipe"),
+        ("--home other run fd", "fd", "transport 'fd' not allowed"),
+    ] {
+        let begun = std::time::Instant::now();
+        let (code, text) = within_bounds(&world, command);
+        let shown = format!("{command:.60}: {code} after {:?}\n{text:.3000}", begun.elapsed());
+        assert!(code != 0 && text.contains(name) && text.contains(reason), "{shown}");
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{shown}");
+    }
+}
+
+/// Before the first request. The values of 15 MB took 870 MB.
+#[test]
+fn a_list_of_models_without_end_is_not_parsed() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for mut socket in listener.incoming().flatten() {
+            let body = format!("{{\"data\":[{}0]}}", "0,".repeat(5_000_000));
+            let _ = std::io::Read::read(&mut socket, &mut [0; 4096]);
+            let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+            let _ = std::io::Write::write_all(&mut socket, answer.as_bytes());
+        }
+    });
+    let world = World::new();
+    let (code, text) = within_bounds(&world, &format!("bench http://{address} -n 1"));
+    assert!(code == 1 && text.contains("has more than 262,144 values"), "{code}\n{text}");
+}
+
+/// `.` in `PATH` is the project's folder: a program that lies there is not one of this machine.
+#[test]
+fn a_program_in_the_project_is_not_started_for_one_of_the_machine() {
+    let mut world = World::with("stages:\n  a: { shell: \"true\" }\n");
+    for program in ["git", "docker", "podman", "nvidia-smi", "python3", "mpirun", "srun", "sbatch", "squeue"] {
+        world.file(program, "#!/bin/sh\necho $0 >> started\n");
+        fs::set_permissions(world.path(program), fs::Permissions::from_mode(0o755)).expect("a program");
+    }
+    let path = std::env::var("PATH").expect("PATH");
+    world.env("PATH", format!(".::{path}"));
+    for words in [&["doctor"][..], &["doctor", "m"], &["run", "m"], &["run", "m", "--on", "slurm"]] {
+        world.regatta(words);
+        assert!(!world.path("started").exists(), "{words:?}: {}", world.read("started"));
+    }
+}

@@ -13,7 +13,7 @@ use crate::bulk::{BulkFile, BulkFileError, BulkRun, LlmbJobProblem, LlmbJobsErro
 use crate::cli::KeyValueArg;
 use crate::doctor;
 use crate::project::Project;
-use base::files::read_text;
+use base::files::{parse_yaml, read_text};
 use interop::{GpuScale, gpu_name, recipe_manifests};
 use plan::manifest::Manifest;
 use plan::manifest::model::OneOrMany;
@@ -79,7 +79,7 @@ const fn once() -> u32 {
 
 /// Reads the YAML form.
 pub fn read(text: &str) -> Result<Vec<LlmbJob>, BulkFileError> {
-    let file: IndexMap<String, Workload> = serde_yaml::from_str(text)?;
+    let file: IndexMap<String, Workload> = parse_yaml(text)?;
     let mut jobs = Vec::new();
     for (header, workload) in &file {
         let (key, size) = named(header).ok_or_else(|| BulkFileError::Header(header.clone()))?;
@@ -307,7 +307,7 @@ pub(super) fn gpu_type_of_file(folder: &Path) -> Result<Option<String>, NoSystem
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(unusable(&error)),
     };
-    let value: Value = serde_yaml::from_str(&text).map_err(|error| unusable(&error))?;
+    let value: Value = parse_yaml(&text).map_err(|error| unusable(&error))?;
     let gpu_type = value.get("gpu_type").or_else(|| value.pointer("/launcher/gpu_type"));
     Ok(gpu_type.and_then(Value::as_str).map(str::to_lowercase))
 }

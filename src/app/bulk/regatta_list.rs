@@ -37,7 +37,7 @@ struct Run {
 }
 
 pub fn read(text: &str) -> Result<Vec<BulkRun>, BulkFileError> {
-    let list: List = serde_yaml::from_str(text)?;
+    let list: List = base::files::parse_yaml(text)?;
     let mut items = Vec::new();
     for (index, run) in list.runs.into_iter().enumerate() {
         let run = match run {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::lockfile::PrivateValues;
-use base::files::Digest;
+use base::files::{Digest, parse_yaml};
 use plan::manifest::model::Action;
 use plan::{ActionError, ActionKind, Lifetime, Plan, Task, TaskPart, UnwritableAction, key_action};
 use runner::store::TaskKey;
@@ -186,11 +186,11 @@ pub fn read(text: &str) -> Result<LockFile, LockFileError> {
     if text.lines().any(|line| line.starts_with("<<<<<<< ")) {
         return Err(LockFileError::Merge);
     }
-    let read = serde_yaml::from_str::<LockFile>(text);
+    let read = parse_yaml::<LockFile>(text);
     // One of a newer version may have another form.
     let version = match &read {
         Ok(file) => Some(file.lock),
-        Err(_) => serde_yaml::from_str::<Version>(text).ok().map(|version| version.lock),
+        Err(_) => parse_yaml::<Version>(text).ok().map(|version| version.lock),
     };
     match (version, read) {
         (Some(version), _) if version > VERSION => Err(LockFileError::Newer(version)),

@@ -2,6 +2,9 @@
 
 use super::Span;
 
+/// Of a text from elsewhere no more errors are looked for than a person reads.
+pub const MOST_ERRORS: usize = 1000;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     Error,
@@ -130,6 +133,11 @@ impl Diagnostics {
 
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
+    }
+
+    /// Whether no further ones are looked for: those that there are take long enough to find and to print.
+    pub fn is_full(&self) -> bool {
+        self.list.len() >= MOST_ERRORS
     }
 
     pub fn len(&self) -> usize {

@@ -10,7 +10,7 @@ mod source;
 mod suggest;
 
 pub use check_formats::{CheckProblem, CheckedManifest, ProblemPlace, check_github, check_json, check_sarif};
-pub use diagnostic::{Diagnostic, Diagnostics, Label, MissingValue, Severity};
+pub use diagnostic::{Diagnostic, Diagnostics, Label, MOST_ERRORS, MissingValue, Severity};
 pub use error_text::{
     ErrorText, FeatureLeftOut, LibraryPanic, catch_panic, error_chain, is_panic_caught, panic_text, with_causes,
 };

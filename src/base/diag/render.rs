@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
-use super::{Diagnostic, Diagnostics, Label, Severity, SourceText};
+use super::{Diagnostic, Diagnostics, Label, MOST_ERRORS, Severity, SourceText};
 use crate::units::is_invisible;
 
 impl Diagnostic {
@@ -29,7 +29,8 @@ impl Diagnostic {
         }
         let windows: Vec<Window> = sources.iter().map(|source| Window::around(source, &labels)).collect();
         for (source, window) in sources.iter().zip(&windows) {
-            let mut snippet = Snippet::source(window.text.as_str()).line_start(window.line).path(source.name());
+            let name = visible(&source.name().replace('\n', "\\n"));
+            let mut snippet = Snippet::source(window.text.as_str()).line_start(window.line).path(name);
             for (label, kind) in labels.iter().filter(|(label, _)| label.span.source().is(source)) {
                 let range = label.span.range();
                 let span = window.within(range.start)..window.within(range.end).max(window.within(range.start));
@@ -101,7 +102,7 @@ impl Diagnostics {
             0 => {}
             1 => out.push_str("1 error\n"),
             many => {
-                let _ = writeln!(out, "{many} errors");
+                let _ = writeln!(out, "{many} errors{}", if many >= MOST_ERRORS { " or more" } else { "" });
             }
         }
         out

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::string::FromUtf8Error;
 use std::{fs, io};
 
-use serde::de::IgnoredAny;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::units::size;
 
@@ -39,13 +39,60 @@ pub fn read_bytes(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
 /// # Errors
 /// Those of [`read_text`], and that it has too many values.
 pub fn read_document(path: impl AsRef<Path>) -> io::Result<String> {
-    /// They take some 2 GB.
-    const MOST_VALUES: usize = 1 << 25;
-    let text = readable(foreign_text(read_bytes(path)?))?;
-    if text.bytes().filter(|byte| matches!(byte, b',' | b'[' | b'{' | b'\n')).nth(MOST_VALUES).is_some() {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {MOST_VALUES} values")));
+    // They take some 2 GB.
+    document_up_to(read_bytes(path)?, 1 << 25)
+}
+
+/// The same of a file that people write, such as the description of a system.
+///
+/// # Errors
+/// Those of [`read_document`].
+pub fn read_description(path: impl AsRef<Path>) -> io::Result<String> {
+    document_up_to(read_bytes(path)?, MOST_DESCRIBED)
+}
+
+/// Values of a description, and of what a server reports of itself: some 50 MB.
+const MOST_DESCRIBED: usize = 1 << 18;
+
+fn document_up_to(bytes: Vec<u8>, most: usize) -> io::Result<String> {
+    let text = readable(foreign_text(bytes))?;
+    if has_more_values(text.as_bytes(), most) {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {most} values")));
     }
     Ok(text)
+}
+
+/// Whether a text seems to hold more values than this.
+fn has_more_values(text: &[u8], most: usize) -> bool {
+    text.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{' | b'\n')).nth(most).is_some()
+}
+
+/// Whether it has more values than any server reports of itself.
+pub fn is_too_long_a_report(bytes: &[u8]) -> bool {
+    has_more_values(bytes, MOST_DESCRIBED)
+}
+
+/// What a server reports of itself as JSON; `None` if it is not JSON or too long.
+pub fn json_report(bytes: &[u8]) -> Option<serde_json::Value> {
+    if is_too_long_a_report(bytes) { None } else { serde_json::from_slice(bytes).ok() }
+}
+
+/// Parses YAML that was not written here. The time of the library grows with the square of the depth of `[` and `{`.
+///
+/// # Errors
+/// Those of the library, and that it is nested too deeply.
+pub fn parse_yaml<T: DeserializeOwned>(text: &str) -> serde_yaml::Result<T> {
+    const DEEPEST: u32 = 1000;
+    let mut depth = 0_u32;
+    for byte in text.bytes() {
+        match byte {
+            b'[' | b'{' if depth == DEEPEST => return Err(serde::de::Error::custom("it is nested too deeply")),
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    serde_yaml::from_str(text)
 }
 
 /// Opens a file that can be read to an end: a pipe, a socket or a device is an error at once, never a wait.

@@ -122,8 +122,8 @@ impl ProcessCommand {
             Some((_, Some(search))) => search,
             Some((_, None)) => OsStr::new("/usr/local/bin:/usr/bin:/bin"),
             None => {
-                inherited_path =
-                    std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/local/bin:/usr/bin:/bin"));
+                inherited_path = std::env::var_os("PATH")
+                    .map_or_else(|| OsString::from("/usr/local/bin:/usr/bin:/bin"), |path| absolute_search(&path));
                 &inherited_path
             }
         };
@@ -259,6 +259,12 @@ pub fn reexec(words: &[&str], env: &BTreeMap<String, String>, without: &[&str]) 
         Ok(program) => std::process::Command::new(program).args(words).env_clear().envs(inherited).envs(env).exec(),
         Err(error) => error,
     }
+}
+
+/// The folders of a `PATH` without those that depend on where a program is started: what is in a project, a clone or an
+/// archive must not be taken for a program of this machine.
+pub(super) fn absolute_search(path: &OsStr) -> OsString {
+    std::env::join_paths(std::env::split_paths(path).filter(|folder| folder.is_absolute())).unwrap_or_default()
 }
 
 #[cfg(test)]

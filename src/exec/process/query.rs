@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::unix::pipe::{Receiver, Sender};
 
+use super::command::absolute_search;
 use super::orphans;
 use super::running::{SIGN_KEY_VARIABLE, has_key_text, wait_within};
 
@@ -69,6 +70,13 @@ fn command(argv: impl IntoIterator<Item: AsRef<OsStr>>) -> Option<Expression> {
 
 /// Starts the command, and waits for its answer. Blocks for at most `limit`.
 pub fn query(question: &Expression, limit: Duration) -> ProbeResult {
+    let question = &question.before_spawn(|child| {
+        let path = child.get_envs().find(|(name, _)| *name == "PATH").and_then(|(_, path)| path.map(absolute_search));
+        if let Some(path) = path {
+            child.env("PATH", path);
+        }
+        Ok(())
+    });
     let starting = orphans::starting();
     let begun = if has_key_text() { question.env_remove(SIGN_KEY_VARIABLE).start() } else { question.start() };
     let handle = match begun {

@@ -64,7 +64,7 @@ pub enum NoReply {
 
 impl IdentityReply {
     pub fn json(&self) -> Option<Value> {
-        let mut value = serde_json::from_slice(&self.body).ok()?;
+        let mut value = base::files::json_report(&self.body)?;
         self.sent.hide_in_value(&mut value);
         Some(value)
     }

@@ -274,7 +274,7 @@ fn read(source: &ImportSource) -> Result<Vec<FoundRun>, ImportError> {
         Err(error) if is_json && error.is_eof() => Err(ImportError::CutOff { file: source.name.clone() }),
         Err(error) if is_json => Err(ImportError::Json { file: source.name.clone(), source: error }),
         Err(_) if !is_yaml(&source.name) => Ok(Vec::new()),
-        Err(_) => Ok(serde_yaml::from_str::<Value>(&text).map(|value| runs_of_object(&value)).unwrap_or_default()),
+        Err(_) => Ok(base::files::parse_yaml::<Value>(&text).map(|value| runs_of_object(&value)).unwrap_or_default()),
     }
 }
 

@@ -3,7 +3,6 @@
 //! Each follows the reference script that is named with it. `LiveCodeBench` and MBXP run code, MATH-500 asks a computer
 //! algebra system: those are not here.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
@@ -13,7 +12,7 @@ use serde::Deserialize;
 
 use super::{is_space, stripped};
 use crate::dataset::synthetic_text;
-use base::files::{Sha256Of, read_bytes};
+use base::files::{Sha256Of, open_regular, read_bytes};
 use tokenizer::{Tokenizer, TokenizerError};
 
 /// A pattern that is right, because a test uses it.
@@ -281,21 +280,16 @@ pub enum ReferencesError {
 
 /// Reads `dataset.jsonl`; its token ids are passed over. Err: with the line.
 pub(super) fn read(file: &Path) -> Result<Vec<ReferenceAnswer>, ReferencesError> {
-    let opened = File::open(file).map_err(|source| ReferencesError::Open { path: file.to_owned(), source })?;
-    let mut reader = BufReader::with_capacity(1 << 20, opened);
-    let mut references = Vec::new();
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        let (path, number) = (file, references.len() + 1);
-        let unreadable = |source| ReferencesError::Read { path: path.to_owned(), line: number, source };
-        if reader.read_until(b'\n', &mut line).map_err(unreadable)? == 0 {
-            return Ok(references);
-        }
-        let invalid = |source| ReferencesError::Json { path: path.to_owned(), line: number, source };
-        let reference = serde_json::from_slice(&line).map_err(invalid)?;
-        references.push(reference);
-    }
+    let (opened, _) = open_regular(file).map_err(|source| ReferencesError::Open { path: file.to_owned(), source })?;
+    let lines = BufReader::with_capacity(1 << 20, opened).split(b'\n').enumerate();
+    lines
+        .map(|(before, line)| {
+            let (path, number) = (file, before + 1);
+            let unreadable = |source| ReferencesError::Read { path: path.to_owned(), line: number, source };
+            let invalid = |source| ReferencesError::Json { path: path.to_owned(), line: number, source };
+            serde_json::from_slice(&line.map_err(unreadable)?).map_err(invalid)
+        })
+        .collect()
 }
 
 #[cfg(test)]

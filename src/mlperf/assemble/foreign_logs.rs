@@ -11,7 +11,7 @@ use super::{AssembleError, Assembled, ForeignResult};
 use crate::layout::{scenario_titled, test_folder, verdict_file};
 use crate::submission_check::describes_power;
 use crate::{LockedResult, LockedRun, PackageProvenance, SubmissionLayout, truncate_accuracy_log};
-use base::files::{read_document, read_text, sha256_of_file};
+use base::files::{read_description, read_text, sha256_of_file};
 use base::spec::TestMode;
 use rules::log::{ACCURACY_FILE, DETAIL_FILE, SUMMARY_FILE};
 
@@ -194,6 +194,6 @@ fn audit(tree: &mut SubmissionTree, test: TestMode, from: &Path, to: &Path) -> A
 }
 
 fn json(path: &Path) -> Assembled<Map<String, Value>> {
-    let text = read_document(path).map_err(AssembleError::io(path))?;
+    let text = read_description(path).map_err(AssembleError::io(path))?;
     serde_json::from_str(&text).map_err(|error| AssembleError::io(path)(error.into()))
 }

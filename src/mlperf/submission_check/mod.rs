@@ -31,6 +31,7 @@ use super::layout::{NOT_SUPPORTED, endpoints_result, is_endpoints_result};
 use super::test_record::is_simulated;
 use super::{PackageProvenance, SubmissionLayout, TestRecord};
 use crate::layout::scenario_titled;
+use base::files::open_regular;
 use base::spec::TestMode;
 pub use checks::{FindingGrade, FindingWeight, SubmissionCheck, SubmissionFinding};
 use checks::{Refused, SubmissionFindings, finding};
@@ -190,7 +191,7 @@ pub fn rounds_of(root: &Path) -> Vec<(Round, usize)> {
     let logs = walkdir::WalkDir::new(root).into_iter().flatten().filter(|item| item.file_name() == DETAIL_FILE);
     let mut counts: IndexMap<&str, usize> = IndexMap::new();
     for log in logs {
-        let head = std::fs::File::open(log.path()).map(|file| BufReader::new(file.take(SEEDS_WITHIN)));
+        let head = open_regular(log.path()).map(|(file, _)| BufReader::new(file.take(SEEDS_WITHIN)));
         let round = head.ok().and_then(|head| loadgen::other_round(&Detail::read(head).ok()?));
         if let Some(round) = round {
             *counts.entry(round).or_default() += 1;

@@ -9,7 +9,7 @@ use super::checks::{Refused, Review, SubmissionCheck, SubmissionFindings, findin
 use super::system::read_fields;
 use super::tree::{ResultEntry, files};
 use crate::SubmissionLayout;
-use base::files::{is_absence, read_document, read_text};
+use base::files::{is_absence, read_description, read_text};
 use base::spec::{Division, TestMode};
 use rules::log::Detail;
 use rules::{MEASUREMENT_FIELDS, TestRequest, conf};
@@ -97,7 +97,7 @@ pub(super) fn one_model(to: &mut SubmissionFindings, entries: &[ResultEntry]) {
     const FIELD: &str = "weight_data_types";
     let types = |entry: &ResultEntry| {
         let at = measurements_file(entry)?;
-        let fields: Value = serde_json::from_str(&read_document(&at).ok()?).ok()?;
+        let fields: Value = serde_json::from_str(&read_description(&at).ok()?).ok()?;
         Some((entry.scenario.to_owned(), fields.get(FIELD)?.as_str()?.to_owned(), at))
     };
     let types: Vec<_> = entries.iter().filter(|entry| entry.is_closed()).filter_map(types).collect();

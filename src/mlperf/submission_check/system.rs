@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::checks::{FindingWeight, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::tree::{Submitter, SystemTraits, files};
 use crate::SubmissionLayout;
-use base::files::read_document;
+use base::files::read_description;
 pub(super) use rules::system::is_meaningful;
 use rules::system::{FIELDS, network_fields, wrong_values};
 use rules::{MlperfScenario, Round};
@@ -90,7 +90,7 @@ fn texts(to: &mut SubmissionFindings, at: &Path, fields: &Map<String, Value>) {
 
 /// The fields of a description. None: it cannot be read, which is reported, as is a field that is there twice.
 pub(super) fn read_fields(to: &mut SubmissionFindings, at: &Path, rule: &str) -> Option<Map<String, Value>> {
-    let read = read_document(at).map_err(|error| error.to_string());
+    let read = read_description(at).map_err(|error| error.to_string());
     let parsed = read.and_then(|text| Ok((serde_json::from_str(&text).map_err(|error| error.to_string())?, text)));
     match parsed {
         Ok((fields, text)) => {

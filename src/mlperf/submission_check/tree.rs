@@ -8,7 +8,7 @@ use super::checks::{FindingWeight, Refused, Review, SubmissionCheck, SubmissionF
 use crate::layout::scenario_titled;
 use crate::package::{CALIBRATION_FILE, is_calibration_template};
 use crate::{PackageProvenance, REHEARSAL_FILE, REPORT_FOLDER, SubmissionLayout};
-use base::files::read_document;
+use base::files::read_description;
 use base::spec::TestMode;
 use rules::log::Detail;
 use rules::{Benchmark, MlperfScenario, Round};
@@ -146,7 +146,7 @@ pub(super) fn submitters(root: &Path) -> Vec<Submitter> {
 }
 
 fn model_mapping(submitter: &Path) -> BTreeMap<String, String> {
-    let read = read_document(submitter.join("model_mapping.json")).ok();
+    let read = read_description(submitter.join("model_mapping.json")).ok();
     read.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
 }
 

@@ -13,7 +13,7 @@ use std::path::{Component, Path, PathBuf};
 use include_dir::{Dir, DirEntry, include_dir};
 
 use super::read::{Node, NodeValue};
-use base::files::{is_absence, metadata_if_there};
+use base::files::{is_absence, metadata_if_there, open_regular};
 
 /// The most bytes that one manifest file may have.
 const MAX_BYTES: u64 = 16 << 20;
@@ -252,7 +252,7 @@ impl FileId {
             return Err(ManifestFileError::LeavesProject);
         }
         let mut bytes = Vec::new();
-        let file = fs::File::open(&path)?;
+        let (file, _) = open_regular(&path)?;
         file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > MAX_BYTES {
             return Err(ManifestFileError::TooLarge);

@@ -29,6 +29,8 @@ pub enum ScheduleState {
     Finished(TaskEnd),
 }
 
+use ScheduleState::{ComputingKey, Finished, Keyed, Ready, Running, Serving, Starting, Stopping, Waiting};
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskEnd {
     Done,
@@ -92,6 +94,7 @@ pub struct StartItem {
     pub gpus: Vec<GpuId>,
 }
 
+#[derive(Default)]
 pub struct TaskSchedule {
     nodes: Vec<Node>,
     to_key: BTreeSet<TaskIndex>,
@@ -135,7 +138,7 @@ impl TaskSchedule {
             nodes.push(Node {
                 item,
                 dependents: Vec::new(),
-                state: ScheduleState::Waiting,
+                state: Waiting,
                 unsettled,
                 unfinished_dependents,
                 held_slots: 0,
@@ -147,25 +150,15 @@ impl TaskSchedule {
         let kept = (0..).zip(&nodes).filter(|(_, node)| node.item.kept).map(|(ix, _)| ix).collect();
         let mut schedule = Self {
             unfinished: nodes.len(),
-            kept,
             nodes,
-            to_key: BTreeSet::new(),
-            ready: BTreeSet::new(),
-            ready_remote: 0,
-            keying: BTreeMap::new(),
-            to_stop: Vec::new(),
-            cancelled: Vec::new(),
+            kept,
             slots,
             free_slots: slots,
             free_gpus: gpus.into_iter().collect(),
-            running_steps: 0,
-            running_alone: 0,
-            hashing: 0,
-            in_progress: 0,
-            is_halted: false,
+            ..Self::default()
         };
         for ix in 0..schedule.nodes.len() as TaskIndex {
-            if schedule.nodes[ix as usize].unsettled == 0 && schedule.state(ix) == ScheduleState::Waiting {
+            if schedule.nodes[ix as usize].unsettled == 0 && schedule.state(ix) == Waiting {
                 schedule.settle_ready(ix);
             }
         }
@@ -189,34 +182,34 @@ impl TaskSchedule {
     /// A service's key is known.
     pub fn set_keyed(&mut self, ix: TaskIndex) {
         debug_assert!(self.nodes[ix as usize].item.service, "only services are known");
-        if self.state(ix) != ScheduleState::ComputingKey {
+        if self.state(ix) != ComputingKey {
             return;
         }
-        self.set(ix, ScheduleState::Keyed);
+        self.set(ix, Keyed);
         self.settle_dependents(ix);
         self.stop_if_unneeded(ix);
     }
 
     /// A step's output is not in the store: it has to run.
     pub fn set_cache_miss(&mut self, ix: TaskIndex) {
-        if self.state(ix) != ScheduleState::ComputingKey {
+        if self.state(ix) != ComputingKey {
             return;
         }
         if self.is_halted {
             self.finish_task(ix, TaskEnd::Cancelled);
             return;
         }
-        self.set(ix, ScheduleState::Ready);
+        self.set(ix, Ready);
         self.ready.insert(ix);
         self.ready_remote += u32::from(self.nodes[ix as usize].item.elsewhere);
     }
 
     /// Another task is about to make the same output: this one is looked up again when that one has finished.
     pub fn waits_for(&mut self, ix: TaskIndex, maker: TaskIndex) {
-        if self.state(ix) != ScheduleState::ComputingKey {
+        if self.state(ix) != ComputingKey {
             return;
         }
-        self.set(ix, ScheduleState::Waiting);
+        self.set(ix, Waiting);
         let node = &mut self.nodes[ix as usize];
         node.unsettled += 1;
         node.item.needs.push(maker);
@@ -233,7 +226,7 @@ impl TaskSchedule {
         let node = &mut self.nodes[ix as usize];
         let item = &node.item;
         let may_release = self.slots > 1 && !item.elsewhere && item.cpus.is_some() && item.gpus == 0;
-        if node.state == ScheduleState::Running && may_release && self.hashing < self.slots {
+        if node.state == Running && may_release && self.hashing < self.slots {
             node.is_hashing = true;
             self.hashing += 1;
             self.free_slots += std::mem::take(&mut node.held_slots);
@@ -248,29 +241,29 @@ impl TaskSchedule {
     /// A running step is to be looked up again: its inputs changed under it.
     pub fn rekey(&mut self, ix: TaskIndex) {
         self.release(ix);
-        self.set(ix, ScheduleState::ComputingKey);
+        self.set(ix, ComputingKey);
         self.to_key.insert(ix);
     }
 
     /// A service that was up has ended, and will be started again: no step may rely on it meanwhile.
     pub fn down(&mut self, ix: TaskIndex) {
-        if self.state(ix) == ScheduleState::Serving {
-            self.set(ix, ScheduleState::Starting);
+        if self.state(ix) == Serving {
+            self.set(ix, Starting);
         }
     }
 
     /// A service that ended is to be started again, under another key: tasks that wait for it are looked up anew. The
     /// caller decides what happens to those that were running, and to those whose key is being computed.
     pub fn relaunch(&mut self, ix: TaskIndex) {
-        if !matches!(self.state(ix), ScheduleState::Starting | ScheduleState::Serving) {
+        if !matches!(self.state(ix), Starting | Serving) {
             return;
         }
         self.release(ix);
-        self.set(ix, ScheduleState::Keyed);
+        self.set(ix, Keyed);
         for dependent in self.nodes[ix as usize].dependents.clone() {
-            if self.state(dependent) == ScheduleState::Ready {
+            if self.state(dependent) == Ready {
                 self.remove_ready(dependent);
-                self.set(dependent, ScheduleState::ComputingKey);
+                self.set(dependent, ComputingKey);
                 self.to_key.insert(dependent);
             }
         }
@@ -325,7 +318,7 @@ impl TaskSchedule {
             let mut to_start = None;
             for need in &node.item.needs {
                 if self.nodes[*need as usize].item.service {
-                    all_up &= matches!(self.state(*need), ScheduleState::Serving | ScheduleState::Finished(_));
+                    all_up &= matches!(self.state(*need), Serving | Finished(_));
                     to_start = to_start.or_else(|| self.startable(*need));
                 }
             }
@@ -340,7 +333,7 @@ impl TaskSchedule {
             if want <= self.free_slots && !must_wait_for_hashing && node.item.gpus as usize <= self.free_gpus.len() {
                 self.remove_ready(ix);
                 let gpus = self.lease(ix, want);
-                self.set(ix, ScheduleState::Running);
+                self.set(ix, Running);
                 self.running_steps += 1;
                 self.running_alone += u32::from(self.nodes[ix as usize].item.is_alone());
                 return Some(StartItem { task: ix, gpus });
@@ -357,18 +350,18 @@ impl TaskSchedule {
 
     fn start_service(&mut self, service: TaskIndex) -> StartItem {
         let gpus = self.lease(service, 0);
-        self.set(service, ScheduleState::Starting);
+        self.set(service, Starting);
         StartItem { task: service, gpus }
     }
 
     /// The service that has to start first so that `ix` can be up: itself, or one that it needs.
     fn startable(&self, ix: TaskIndex) -> Option<TaskIndex> {
         let node = &self.nodes[ix as usize];
-        if node.state != ScheduleState::Keyed {
+        if node.state != Keyed {
             return None;
         }
         let below = || node.item.needs.iter().copied().filter(|n| self.nodes[*n as usize].item.service);
-        if below().all(|n| matches!(self.state(n), ScheduleState::Serving | ScheduleState::Finished(_))) {
+        if below().all(|n| matches!(self.state(n), Serving | Finished(_))) {
             return (node.item.gpus as usize <= self.free_gpus.len()).then_some(ix);
         }
         below().find_map(|n| self.startable(n))
@@ -376,8 +369,8 @@ impl TaskSchedule {
 
     /// A service is ready.
     pub fn up(&mut self, ix: TaskIndex) {
-        if self.state(ix) == ScheduleState::Starting {
-            self.set(ix, ScheduleState::Serving);
+        if self.state(ix) == Starting {
+            self.set(ix, Serving);
             self.stop_if_unneeded(ix);
         }
     }
@@ -386,18 +379,15 @@ impl TaskSchedule {
     pub fn finish_task(&mut self, ix: TaskIndex, how: TaskEnd) {
         let mut work = vec![(ix, how)];
         while let Some((at, how)) = work.pop() {
-            if matches!(self.state(at), ScheduleState::Finished(_)) {
+            if matches!(self.state(at), Finished(_)) {
                 continue;
             }
             self.release(at);
-            let was_settled = self.nodes[at as usize].item.service
-                && matches!(
-                    self.state(at),
-                    ScheduleState::Keyed | ScheduleState::Starting | ScheduleState::Serving | ScheduleState::Stopping
-                );
+            let was_settled =
+                self.nodes[at as usize].item.service && matches!(self.state(at), Keyed | Starting | Serving | Stopping);
             self.to_key.remove(&at);
             self.remove_ready(at);
-            self.set(at, ScheduleState::Finished(how));
+            self.set(at, Finished(how));
             self.unfinished -= 1;
             for need in self.nodes[at as usize].item.needs.clone() {
                 self.nodes[need as usize].unfinished_dependents -= 1;
@@ -411,10 +401,10 @@ impl TaskSchedule {
             }
             for dependent in self.nodes[at as usize].dependents.clone() {
                 // Running dependents of a dead server end by themselves; the loop stops them.
-                if matches!(self.state(dependent), ScheduleState::Running | ScheduleState::Finished(_)) {
+                if matches!(self.state(dependent), Running | Finished(_)) {
                     continue;
                 }
-                if matches!(self.state(dependent), ScheduleState::Starting | ScheduleState::Serving) {
+                if matches!(self.state(dependent), Starting | Serving) {
                     self.begin_stop(dependent);
                     continue;
                 }
@@ -429,13 +419,10 @@ impl TaskSchedule {
         self.is_halted = true;
         for ix in 0..self.nodes.len() as TaskIndex {
             match self.state(ix) {
-                ScheduleState::Waiting | ScheduleState::Ready | ScheduleState::ComputingKey | ScheduleState::Keyed => {
-                    if self.state(ix) == ScheduleState::Keyed {
-                        self.finish_task(ix, TaskEnd::NotNeeded);
-                    } else {
-                        self.cancelled.push((ix, ix));
-                        self.finish_task(ix, TaskEnd::Cancelled);
-                    }
+                Keyed => self.finish_task(ix, TaskEnd::NotNeeded),
+                Waiting | Ready | ComputingKey => {
+                    self.cancelled.push((ix, ix));
+                    self.finish_task(ix, TaskEnd::Cancelled);
                 }
                 _ => {}
             }
@@ -445,7 +432,7 @@ impl TaskSchedule {
 
     /// All kept services are up.
     pub fn are_kept_services_up(&self) -> bool {
-        self.kept.iter().all(|ix| self.state(*ix) == ScheduleState::Serving)
+        self.kept.iter().all(|ix| self.state(*ix) == Serving)
     }
 
     /// The caller needs its services no more: those that no step needs stop.
@@ -472,22 +459,22 @@ impl TaskSchedule {
         if self.in_progress > 0 {
             return None;
         }
-        let waits = |ix: &TaskIndex| self.state(*ix) == ScheduleState::Keyed;
+        let waits = |ix: &TaskIndex| self.state(*ix) == Keyed;
         self.ready.first().copied().or_else(|| self.kept.iter().copied().find(waits))
     }
 
     /// Running steps that need this service.
     pub fn running_dependents(&self, ix: TaskIndex) -> Vec<TaskIndex> {
         let node = &self.nodes[ix as usize];
-        node.dependents.iter().copied().filter(|d| self.state(*d) == ScheduleState::Running).collect()
+        node.dependents.iter().copied().filter(|d| self.state(*d) == Running).collect()
     }
 
     /// A service that a task needs and cannot have any more: it stops, or has ended. The task may be a step that runs
     /// or waits for its key, or a service.
     pub fn ended_service(&self, ix: TaskIndex) -> Option<TaskIndex> {
         let has_ended = |need: &TaskIndex| match self.state(*need) {
-            ScheduleState::Stopping => true,
-            ScheduleState::Finished(end) => end != TaskEnd::Skipped,
+            Stopping => true,
+            Finished(end) => end != TaskEnd::Skipped,
             _ => false,
         };
         let needs = self.nodes[ix as usize].item.needs.iter().copied();
@@ -515,28 +502,20 @@ impl TaskSchedule {
 
     /// Every transition passes here.
     fn set(&mut self, ix: TaskIndex, state: ScheduleState) {
-        let moves = |s: ScheduleState| {
-            matches!(
-                s,
-                ScheduleState::Running
-                    | ScheduleState::Starting
-                    | ScheduleState::Stopping
-                    | ScheduleState::ComputingKey
-            )
-        };
+        let moves = |state| matches!(state, Running | Starting | Stopping | ComputingKey);
         let was = std::mem::replace(&mut self.nodes[ix as usize].state, state);
         self.in_progress += u32::from(moves(state));
         self.in_progress -= u32::from(moves(was));
         if let Some(group) = self.nodes[ix as usize].item.group {
             let keying = self.keying.entry(group).or_default();
-            *keying += u32::from(state == ScheduleState::ComputingKey);
-            *keying -= u32::from(was == ScheduleState::ComputingKey);
+            *keying += u32::from(state == ComputingKey);
+            *keying -= u32::from(was == ComputingKey);
         }
     }
 
     fn release(&mut self, ix: TaskIndex) {
         let node = &mut self.nodes[ix as usize];
-        if node.state == ScheduleState::Running {
+        if node.state == Running {
             self.running_steps -= 1;
             self.running_alone -= u32::from(node.item.is_alone());
         }
@@ -549,7 +528,7 @@ impl TaskSchedule {
         for dependent in self.nodes[ix as usize].dependents.clone() {
             let node = &mut self.nodes[dependent as usize];
             node.unsettled -= 1;
-            if node.unsettled == 0 && node.state == ScheduleState::Waiting {
+            if node.unsettled == 0 && node.state == Waiting {
                 self.settle_ready(dependent);
             }
         }
@@ -560,7 +539,7 @@ impl TaskSchedule {
         if self.nodes[ix as usize].item.skipped {
             self.finish_task(ix, TaskEnd::Skipped);
         } else {
-            self.set(ix, ScheduleState::ComputingKey);
+            self.set(ix, ComputingKey);
             self.to_key.insert(ix);
         }
     }
@@ -571,17 +550,19 @@ impl TaskSchedule {
             return;
         }
         match node.state {
-            ScheduleState::Keyed => self.finish_task(ix, TaskEnd::NotNeeded),
-            ScheduleState::Starting | ScheduleState::Serving => self.begin_stop(ix),
+            Keyed => self.finish_task(ix, TaskEnd::NotNeeded),
+            Starting | Serving => self.begin_stop(ix),
             _ => {}
         }
     }
 
     fn begin_stop(&mut self, ix: TaskIndex) {
-        self.set(ix, ScheduleState::Stopping);
+        self.set(ix, Stopping);
         self.to_stop.push(ix);
     }
 }
 
+#[cfg(test)]
+mod simulated_world;
 #[cfg(test)]
 mod tests;

@@ -36,7 +36,7 @@ use super::durable::{
 };
 use super::{ArrayFiles, StateFolder};
 use base::event::TaskId;
-use base::files::{Digest, is_absence, read_text};
+use base::files::{Digest, is_absence, open_regular, read_text};
 use plan::Lifetime;
 
 /// One attempt's folder. Making this touches nothing on disk.
@@ -174,7 +174,7 @@ impl JobFolder {
     pub fn read_event_lines(&self, from: u64) -> Result<(Vec<String>, u64), PathError> {
         let path = self.path.join("events");
         let read = || -> io::Result<Vec<u8>> {
-            let mut file = File::open(&path)?;
+            let (mut file, _) = open_regular(&path)?;
             file.seek(SeekFrom::Start(from))?;
             let mut bytes = Vec::new();
             file.read_to_end(&mut bytes)?;

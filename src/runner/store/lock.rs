@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::StateFolder;
 use super::durable::{PathError, WithPath as _, create_folder};
 use base::event::RunId;
-use base::files::{is_absence, read_bytes};
+use base::files::{is_absence, open_regular, read_bytes};
 
 /// How often to look again at what another process is about to change: a reader's lock, or a text that is being
 /// written.
@@ -103,8 +103,8 @@ impl ProjectLock {
     /// The lock is there, and cannot be looked at.
     pub fn holder(home: &StateFolder) -> Result<Option<LockHolder>, PathError> {
         let path = home.lock();
-        let file = match File::open(&path) {
-            Ok(file) => file,
+        let file = match open_regular(&path) {
+            Ok((file, _)) => file,
             Err(error) if is_absence(&error) => return Ok(None),
             Err(error) => return Err(error).at("open", &path),
         };

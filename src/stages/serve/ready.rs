@@ -541,7 +541,7 @@ pub async fn health(endpoint: &Endpoint) -> Result<(), ClientError> {
 /// The first model that a server with OpenAI's API lists.
 pub async fn first_model(endpoint: &Endpoint) -> Result<Option<String>, ClientError> {
     let text = http_client(endpoint).text("/v1/models").await?;
-    let listed: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    let listed = base::files::json_report(text.as_bytes()).unwrap_or_default();
     Ok(listed["data"][0]["id"].as_str().map(str::to_owned))
 }
 

@@ -9,7 +9,7 @@ use prost_reflect::{
 use super::PbtxtError;
 use super::tree::{PbtxtField, PbtxtShape, PbtxtValue};
 use crate::proto::DESCRIPTORS;
-use base::diag::did_you_mean;
+use base::diag::{MOST_ERRORS, did_you_mean};
 
 /// A message of the protocol, by its name in `inference`.
 pub(super) fn message(name: &str) -> MessageDescriptor {
@@ -39,6 +39,10 @@ struct Reader<'t> {
 
 impl Reader<'_> {
     fn push_error(&mut self, bytes: &std::ops::Range<usize>, message: String, hint: Option<String>) {
+        // Each is searched for in the text: of a text with more of them the first are enough.
+        if self.wrong.len() == MOST_ERRORS {
+            return;
+        }
         self.wrong.push(PbtxtError::new(self.text, bytes.clone(), message, hint));
     }
 
@@ -53,7 +57,9 @@ impl Reader<'_> {
                 continue;
             };
             self.check_set_once(&known, field, &seen);
-            seen.push(&field.name);
+            if !seen.contains(&field.name.as_str()) {
+                seen.push(&field.name);
+            }
             self.field(&mut message, &known, field);
         }
         message

@@ -9,9 +9,11 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use crate::LARGEST_CONFIG;
 use crate::pbtxt::{PbtxtDocument, PbtxtPlace, place_in};
 use base::diag::{Diagnostic, Diagnostics, SourceText, did_you_mean};
-use base::files::{read_bytes, text_of};
+use base::files::{read_bytes_up_to, text_of};
+use base::units::size;
 
 /// What `fill_template.py` fills by default.
 const PRESETS: [(&str, &str); 2] = [("max_queue_size", "0"), ("max_queue_delay_microseconds", "0")];
@@ -67,7 +69,7 @@ pub fn fill_tree(templates: &Path, out: &Path, values: &Values) -> Result<Vec<Fi
         let entry = entry.map_err(|error| TreeError::Refused(error.to_string()))?;
         let relative = entry.path().strip_prefix(&from).unwrap_or(entry.path()).to_owned();
         if entry.file_name() == "config.pbtxt" && entry.file_type().is_file() {
-            let bytes = read_bytes(entry.path()).map_err(io(entry.path()))?;
+            let bytes = read_bytes_up_to(entry.path(), LARGEST_CONFIG).map_err(io(entry.path()))?;
             let shown = templates.join(&relative);
             let Ok(text) = text_of(bytes) else {
                 errors.push(Diagnostic::error(format!("{} is not UTF-8", shown.display())));
@@ -128,6 +130,10 @@ fn fill_model(
             .or_else(|| preset(name))
     };
     let (text, placeholders) = substitute(source.text(), &value);
+    if text.len() as u64 > LARGEST_CONFIG {
+        let message = format!("{} becomes larger than {}", source.name(), size(LARGEST_CONFIG));
+        errors.push(Diagnostic::error(message));
+    }
     let mut filled =
         FilledModel { model: model.to_owned(), path, replaced: BTreeMap::new(), unfilled: BTreeSet::new() };
     for Placeholder { name, bytes, is_filled } in placeholders {
@@ -217,7 +223,8 @@ pub fn substitute(text: &str, value: &dyn Fn(&str) -> Option<String>) -> (String
     let mut out = String::with_capacity(text.len());
     let mut actual = Vec::new();
     let mut from = 0;
-    while let Some(at) = text[from..].find('$').map(|at| from + at) {
+    // A text that became too large is not made any larger.
+    while let Some(at) = text[from..].find('$').map(|at| from + at).filter(|_| out.len() as u64 <= LARGEST_CONFIG) {
         out.push_str(&text[from..at]);
         let rest = &text[at + 1..];
         let (name, length) = match rest.strip_prefix('{') {

@@ -271,7 +271,7 @@ fn loads_on_an_h100_that_the_fit_has_not_seen_come_out_near_what_was_measured() 
         row(&load, "TTFT p50", measured_ttft, number(&ran, ttft, p50), 0.35);
         row("", "TPOT p50", measured_tpot, number(&ran, tpot, p50), 0.15);
     }
-    super::manual_table::on_the_page("concepts/simulation.md", &table);
+    super::on_the_page("concepts/simulation.md", &table);
     assert!(wrong.is_empty(), "{table}{wrong:?}");
 }
 
@@ -457,8 +457,8 @@ fn loads_on_h200_come_out_near_what_was_measured() {
             }
         }
     }
-    super::manual_table::on_the_page("concepts/simulation.md", &table);
-    super::manual_table::on_the_page("concepts/simulation.md", &peer_table);
+    super::on_the_page("concepts/simulation.md", &table);
+    super::on_the_page("concepts/simulation.md", &peer_table);
     assert!(wrong.is_empty(), "{table}{wrong:?}");
 }
 

@@ -96,7 +96,7 @@ fn published_speed_ups_beside_the_simulators() {
         );
         assert!(error.abs() < 0.15, "{table}");
     }
-    super::manual_table::on_the_page("concepts/simulation.md", &table);
+    super::on_the_page("concepts/simulation.md", &table);
 }
 
 #[test]

@@ -230,8 +230,8 @@ fn published_throughput_beside_the_simulators() {
         }
     }
     let rows: String = classes.iter().map(|(class, held_out)| held_out.row(class)).collect();
-    super::manual_table::on_the_page("concepts/simulation.md", &table);
-    super::manual_table::on_the_page("concepts/simulation.md", &format!("{CLASSES}{rows}"));
+    super::on_the_page("concepts/simulation.md", &table);
+    super::on_the_page("concepts/simulation.md", &format!("{CLASSES}{rows}"));
     for (class, held_out) in &classes {
         assert!(held_out.share_within() >= 0.9, "{class}: {rows}");
     }
@@ -292,6 +292,6 @@ fn published_latencies_beside_the_simulators() {
             errors.push(percent(own_tpot, *tpot));
         }
     }
-    super::manual_table::on_the_page("concepts/simulation.md", &table);
+    super::on_the_page("concepts/simulation.md", &table);
     assert!(errors.iter().all(|error| error.abs() < 15.0), "{table}");
 }

@@ -248,7 +248,7 @@ pub(crate) enum QueryError {
     HungUp { is_secure: bool },
     #[error("{error}{}", tls_hint(*is_secure || *error == DecodeError::Http2))]
     Decode { error: DecodeError, is_secure: bool },
-    #[error("the answer is longer than {} MiB", LONGEST_ANSWER >> 20)]
+    #[error("the answer is longer than {} MiB, or has more than 262,144 values", LONGEST_ANSWER >> 20)]
     TooLong,
 }
 

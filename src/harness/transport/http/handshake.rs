@@ -4,13 +4,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::attempt::get;
+use super::attempt::{QueryError, get};
 use super::pool::ConnectionPool;
 use super::request_template::{HttpRequestTemplate, ServerModelInfo, headers};
 use crate::spec::transport::{Api, Http, USUAL_MODELS_PATH};
 use crate::transport::connection::{ConnectError, HandshakeError, NAME_THE_KEY};
 use crate::transport::sent_headers::SentHeaders;
 use crate::{BenchSpec, HarnessError, TransportFailure};
+use base::files::is_too_long_a_report;
 use base::spec::is_secret_header;
 use triton::{MOST_REDIRECTS, Redirect};
 
@@ -86,10 +87,13 @@ impl HandshakeClient<'_> {
             let (head, body) = match tokio::time::timeout(self.patience, get(self.pool, &request)).await {
                 Err(_) => return Err(HandshakeError::Late { what: path, patience: self.patience }),
                 Ok(Err(error)) => return Err(HandshakeError::Query { path, error }),
+                Ok(Ok((_, body))) if is_too_long_a_report(&body) => {
+                    return Err(HandshakeError::Query { path, error: QueryError::TooLong });
+                }
                 Ok(Ok(answered)) => answered,
             };
             let Some(redirect) = head.location.map(Redirect) else {
-                let mut value = serde_json::from_str(&String::from_utf8_lossy(&body)).unwrap_or(Value::Null);
+                let mut value = serde_json::from_slice(&body).unwrap_or(Value::Null);
                 self.sent.hide_in_value(&mut value);
                 return Ok((head.status, value));
             };

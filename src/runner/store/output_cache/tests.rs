@@ -122,3 +122,85 @@ fn a_flush_that_failed_is_an_error_until_the_end() {
     assert_eq!(error.source.raw_os_error(), Some(Errno::IO.raw_os_error()));
     assert_eq!(counts(&cache), (2, 0));
 }
+
+/// What holds of the records after a power cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AfterPowerCut {
+    /// What was flushed before a line says so is read.
+    SyncedIsKept,
+    /// Only what was written is read, in its order.
+    NothingIsMadeUp,
+    /// Only what was flushed counts as synced.
+    SyncedIsTrue,
+    /// The next record is read, and takes no other one with it.
+    TheNextRunGoesOn,
+}
+
+/// Positions in the file: a line's begin, and whether it says that what is above it was synced.
+fn lines_of(bytes: &[u8]) -> Vec<(usize, bool)> {
+    let breaks = memchr::memchr_iter(b'\n', bytes).map(|at| at + 1);
+    let begins: Vec<usize> = std::iter::once(0).chain(breaks).collect();
+    let is_synced = |pair: &[usize]| bytes[pair[0]..pair[1]].ends_with(b" \"synced\"\n");
+    begins.windows(2).map(|pair| (pair[0], is_synced(pair))).collect()
+}
+
+/// On a disk that writes sectors in any order, leaves some of them empty, and cuts the file off. A seed decides what it
+/// does: `below(seed, n, end)` is the n-th of its decisions.
+fn power_cut(seed: u64, whole: &[u8], lines: &[(usize, bool)]) -> Result<(), AfterPowerCut> {
+    const SECTOR: usize = 512;
+    let below = |n: usize, end: usize| {
+        let hash = Digest::hash(format!("{seed} {n}").as_bytes());
+        u64::from_le_bytes(hash.bytes()[..8].try_into().unwrap()) as usize % end
+    };
+    // So much was written; before the last line that says so, all was flushed.
+    let written = 1 + below(0, whole.len());
+    let ends = lines.iter().skip(1).map(|line| line.0).chain([whole.len()]);
+    let said = lines.iter().zip(ends).filter(|((_, is_synced), end)| *is_synced && *end <= written);
+    let flushed = said.map(|((begin, _), _)| *begin).last().unwrap_or(0);
+    let mut image = whole[..written].to_vec();
+    for sector in (flushed / SECTOR..=written / SECTOR).filter(|sector| below(sector + 3, 3) == 0) {
+        let from = (sector * SECTOR).max(flushed).min(written);
+        image[from..(sector * SECTOR + SECTOR).min(written).max(from)].fill(0);
+    }
+    if below(1, 2) == 0 {
+        image.truncate(flushed + below(2, written - flushed + 1));
+    }
+    let number = |record: &Arc<TaskRecord>| record.task.as_str()[1..].parse::<usize>().unwrap();
+    let is_above = |limit: usize| lines.iter().filter(|(begin, is_synced)| !is_synced && *begin < limit).count();
+    let folder = tempfile::tempdir().unwrap();
+    let home = StateFolder::new(folder.path().into(), folder.path().join(".regatta"));
+    fs::create_dir_all(home.records().parent().unwrap()).unwrap();
+    fs::write(home.records(), &image).unwrap();
+    let read = || record::read(&home).unwrap().0;
+    let before = read();
+    let numbers: Vec<usize> = before.records.iter().map(number).collect();
+    let holds = |property, is_so: bool| if is_so { Ok(()) } else { Err(property) };
+    let flushed_records = is_above(flushed);
+    let are_kept =
+        numbers.len() >= flushed_records && (0..flushed_records).eq(numbers[..flushed_records].iter().copied());
+    holds(AfterPowerCut::SyncedIsKept, are_kept)?;
+    let is_written = numbers.windows(2).all(|pair| pair[0] < pair[1]) && numbers.iter().all(|n| *n < is_above(written));
+    holds(AfterPowerCut::NothingIsMadeUp, is_written)?;
+    holds(AfterPowerCut::SyncedIsTrue, before.synced <= flushed_records)?;
+    append(&begun(folder.path()), 1000);
+    let after: Vec<usize> = read().records.iter().map(number).collect();
+    holds(AfterPowerCut::TheNextRunGoesOn, after == [numbers, vec![1000]].concat())
+}
+
+#[test]
+fn on_a_disk_that_loses_power_no_synced_record_is_lost_and_none_is_made_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = begun(folder.path());
+    for n in 0..24 {
+        append(&cache, n);
+        if n % 5 == 3 {
+            cache.sync().unwrap();
+        }
+    }
+    let whole = fs::read(cache.home().records()).unwrap();
+    let lines = lines_of(&whole);
+    assert_eq!(lines.iter().filter(|(_, is_synced)| *is_synced).count(), 5);
+    let failed = |seed| power_cut(seed, &whole, &lines).err().map(|property| (seed, property));
+    let failures: Vec<(u64, AfterPowerCut)> = (0..400).filter_map(failed).collect();
+    assert!(failures.is_empty(), "{failures:?}");
+}

@@ -39,6 +39,9 @@ impl ModelChecker<'_> {
     }
 
     fn push_diagnostic(&mut self, what: Diagnostic, way: &[PbtxtStep<'_>], hint: Option<String>) {
+        if self.found.is_full() {
+            return;
+        }
         let span = self.model.source.span(self.model.document.place(way));
         self.found.push(what.at(span, "").maybe_hint(hint));
     }
