@@ -33,7 +33,7 @@ pub struct SimulateRequest {
     /// The gRPC port; 0 takes a free one and prints it.
     #[arg(long, value_name = "N", default_value_t = 8001)]
     pub grpc_port: u16,
-    /// The HTTP port, for Triton's generate extension and OpenAI's interface; 0 takes a free one [default: 8000, of a
+    /// HTTP port of Triton's generate extension and OpenAI's interface; 0 takes a free one [default: 8000; with a
     /// repository none].
     #[arg(long, value_name = "N")]
     pub http_port: Option<u16>,
@@ -64,7 +64,7 @@ fn fault(text: &str) -> Result<(String, String), Infallible> {
 /// `regatta sim calibrate`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct CalibrateRequest {
-    /// Step logs of one server: JSON lines with the requests and tokens of each step, and its time (`period_ms`).
+    /// Step logs of one server: JSON lines with requests, tokens and time (`period_ms`) of each step.
     #[arg(value_name = "LOG", required = true, value_hint = ValueHint::FilePath)]
     pub logs: Vec<PathBuf>,
     /// The model that was served: a name in `manifests/models`, or a YAML file with `vars: { model: … }`.
@@ -85,8 +85,8 @@ pub struct CalibrateRequest {
     /// Whose scheduler and KV cache rules a simulated engine with this calibration follows.
     #[arg(long, value_name = "SOFTWARE", value_enum, default_value_t = CalibratedScheduler::Vllm)]
     pub scheduler: CalibratedScheduler,
-    /// The largest step with a CUDA graph that vLLM had, tokens; 0: it had none (`--enforce-eager`). Its default is
-    /// 512, and twice `--max-num-seqs` below 256.
+    /// Largest step with a CUDA graph in vLLM, tokens; 0 is `--enforce-eager`. vLLM's default is twice
+    /// `--max-num-seqs`, at most 512.
     #[arg(long, value_name = "N", default_value_t = 512)]
     pub max_cudagraph_capture_size: u32,
     /// Where the log comes from (recorded in the preset) [default: the names of the logs].
@@ -120,8 +120,7 @@ pub struct WhatIfRequest {
     /// A manifest's name (`regatta list`) or a path to its file; its system is a simulated one.
     #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
     pub manifest: String,
-    /// Parameters of the manifest, or values by their place; with several values, separated by commas, each is tried
-    /// with each of the others.
+    /// Parameters of the manifest, or values by path; all combinations of values separated by commas are tried.
     #[arg(value_name = "KEY=VALUE[,VALUE…]")]
     pub settings: Vec<KeyValueArg>,
     /// What must hold: `ttft_p99<450ms tpot_p99<40ms`, of ttft, tpot and e2e [default: the limits of the benchmark].
@@ -131,26 +130,24 @@ pub struct WhatIfRequest {
     #[arg(long, value_name = "N", default_value_t = 2000)]
     #[arg(value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
     pub requests: u32,
-    /// Prompt length in tokens, in place of the benchmark's: a mean, or mean, standard deviation and maximum of a
-    /// lognormal distribution.
+    /// Prompt length, tokens, in place of the benchmark's: a mean, or mean, standard deviation and maximum (lognormal).
     #[arg(long, value_name = "MEAN[,STDDEV[,MAX]]")]
     pub input_tokens: Option<String>,
     /// Answer length in place of the benchmark's, tokens.
     #[arg(long, value_name = "MEAN[,STDDEV[,MAX]]")]
     pub output_tokens: Option<String>,
-    /// Simulate this rate, requests per second, instead of the highest one within limits; with several, separated by
-    /// commas, each is tried.
+    /// Simulate these rates, requests per second, instead of searching for the highest one within limits.
     #[arg(long, value_name = "N", value_delimiter = ',', conflicts_with_all = ["goal", "day", "html"])]
     pub rate: Vec<f64>,
     /// LoRA adapters that requests name in turn, in place of the benchmark's `lora_task_id`.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub adapters: Option<u32>,
-    /// Copies of the server as context and generation servers, as in `1:3`; with several, separated by commas, each is
-    /// tried. `0:4` are four that do both.
+    /// Copies of the server as context and generation servers: `1:3`; several to try are separated by commas. `0:4`:
+    /// four that do both.
     #[arg(long, value_name = "CONTEXT:GENERATION", value_delimiter = ',')]
     pub disaggregated: Vec<String>,
-    /// The link over which the KV cache goes from a context to a generation server, GB/s of each GPU [default: 50, a
-    /// NIC of 400 Gbit/s for each].
+    /// The link that carries the KV cache from a context to a generation server, GB/s of each GPU [default: 50, a NIC
+    /// of 400 Gbit/s].
     #[arg(long, value_name = "GB/S", requires = "disaggregated")]
     pub kv_link: Option<f64>,
     /// To which context and generation server of --disaggregated a request goes [default: load_balancing].
@@ -158,8 +155,7 @@ pub struct WhatIfRequest {
     pub router: Option<RouterWord>,
     #[command(flatten)]
     pub fleet: FleetArgs,
-    /// Also write an HTML page: the table, the Pareto front, and the latencies of each point over the rate. Not with
-    /// --rate or --day.
+    /// Also write an HTML page: table, Pareto front, latencies over the rate. Not with --rate or --day.
     #[arg(long, value_name = "FILE", conflicts_with = "day", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
     /// Print JSON.
@@ -176,8 +172,7 @@ pub enum RouterWord {
     /// The one with the fewest requests.
     #[value(name = "load_balancing")]
     LoadBalancing,
-    /// A context server that has the KV cache of the prefix, unless it has many more requests than others
-    /// (`--prefixes`).
+    /// A context server with the KV cache of the prefix, unless it is much busier (`--prefixes`).
     #[value(name = "kv_cache_aware")]
     KvCacheAware,
 }
@@ -186,12 +181,12 @@ pub enum RouterWord {
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 #[command(next_help_heading = "A day of a fleet (with --day)")]
 pub struct FleetArgs {
-    /// Simulate a day of a fleet of such servers: requests per second at night and in the afternoon, or a file of lines
+    /// Simulate a fleet for a day: requests per second at night and in the afternoon, or a file of lines
     /// `SECONDS,REQUESTS_PER_SECOND`.
     #[arg(long, value_name = "LOW..HIGH|FILE", value_hint = ValueHint::FilePath)]
     pub day: Option<String>,
-    /// Copies of the server behind each balancer; with --disaggregated, how often each has the servers that it names
-    /// [default: those of the system; 1].
+    /// Copies of the server for each balancer; with --disaggregated, copies of its servers [default: those of the
+    /// system; 1].
     #[arg(long, value_name = "N", requires = "day", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub replicas: Option<u32>,
     /// Balancers that do not know of each other, each with an equal share of the requests.
@@ -211,12 +206,11 @@ pub struct FleetArgs {
         default_value = "least-load"
     )]
     pub balancer: Vec<Balancer>,
-    /// Mean time between failures of a server, and the time of its repair, as in `30d,10m`. Its requests start again
-    /// on other servers.
+    /// Mean time between failures of a server, and to its repair: `30d,10m`. Its requests start again on other servers.
     #[arg(long, value_name = "TIME,REPAIR", requires = "day")]
     pub failures: Option<String>,
-    /// Prompts begin with one of COUNT prefixes of TOKENS tokens, in front of their length; the first ones are more
-    /// frequent with an exponent of Zipf's law.
+    /// Prompts begin with one of COUNT prefixes of TOKENS tokens, in addition to their length; an exponent of Zipf's
+    /// law makes the first ones more frequent.
     #[arg(long, value_name = "COUNT,TOKENS[,ZIPF]", requires = "day")]
     pub prefixes: Option<String>,
 }

@@ -112,7 +112,7 @@ base::named! {
         RoundRobin = "round-robin",
         /// The one with the fewest requests.
         LeastLoad = "least-load",
-        /// One that has the KV cache of the prefix, unless it has many more requests than others.
+        /// One with the KV cache of the prefix, unless it is much busier.
         PrefixAware = "prefix-aware",
     }
 }
