@@ -169,7 +169,7 @@ const PAGE_OPENING: &str = "\
 # Reference of the manifest language
 
 Generated from the types; `regatta explain stages.bench.target` prints one key. Paths leave out the names that you choose,
-of stages, parameters and variables. Keys in one row share its cells; `= x` is a default. Inside `stages`, an expression
+of stages, parameters and variables. Keys in one line share its text; `= x` is a default. Inside `stages`, an expression
 (`{{ … }}`) can replace any value or a part of any text. Each action ends with a whole manifest, which the tests check.
 ";
 
@@ -191,7 +191,7 @@ impl<'a> KeyPage<'a> {
         if keys.is_empty() {
             return;
         }
-        self.out.push_str("\n| key | type | description |\n|---|---|---|\n");
+        self.out.push('\n');
         let mut listed_before = None;
         let mut rows: Vec<(&str, [String; 3])> = Vec::new();
         for key in keys.iter().copied() {
@@ -212,8 +212,9 @@ impl<'a> KeyPage<'a> {
                 self.listed.push(key);
             }
         }
-        for (_, cells) in rows {
-            let _ = writeln!(self.out, "| {} |", cells.map(|cell| cell.replace('|', "\\|")).join(" | "));
+        for (_, [names, types, about]) in rows {
+            let colon = if about.is_empty() { "" } else { ": " };
+            let _ = writeln!(self.out, "- {names} ({types}){colon}{about}");
         }
     }
 

@@ -109,11 +109,6 @@ fn point(of: &Benchmark, options: &[&str]) -> Value {
     found["points"][0].clone()
 }
 
-/// `37,651`
-fn grouped(value: f64) -> String {
-    regatta::units::grouped(value, 0)
-}
-
 const HEAD: &str = "| workload | system | step times | Offline | Server | Interactive |\n|---|---|---|---|---|---|\n";
 const SCENARIOS: [&str; 3] = ["offline", "server", "interactive"];
 const CLASSES: &str = "| step times | held-out results | median error | worst | within the band | systems held out by their hash | \
