@@ -125,32 +125,32 @@ pub enum CliRequest {
     #[command(after_help = help::BENCH_FIRST, after_long_help = help::BENCH)]
     Bench(BenchTask),
     /// Show what would run, and why; start nothing.
-    #[command(after_long_help = help::PLAN)]
+    #[command(after_long_help = help::with_codes!("plan"))]
     Plan(PlanRequest),
     /// Simulate, in virtual time, what systems and settings would do: the highest rate within limits.
-    #[command(after_long_help = help::WHAT_IF)]
+    #[command(after_long_help = help::with_codes!("what_if"))]
     WhatIf(WhatIfRequest),
     /// Show and compare lock files: what was run, down to commits, images, weights and versions.
     #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
-    #[command(after_long_help = help::LOCK)]
+    #[command(after_long_help = help::with_codes!("lock"))]
     Lock(LockRequest),
     /// Show what this machine has, what a manifest needs, and the command that fixes the difference.
     #[command(after_long_help = help::DOCTOR)]
     Doctor(DoctorRequest),
     /// Check manifests and report the errors of all their parts at once.
-    #[command(after_long_help = help::CHECK)]
+    #[command(after_long_help = help::with_codes!("check"))]
     Check(CheckRequest),
     /// Print a manifest with includes and parameters resolved, and the origin of each value.
-    #[command(after_long_help = help::SHOW)]
+    #[command(after_long_help = help::with_codes!("show"))]
     Show(ShowRequest),
     /// List the manifests that can be run by name.
-    #[command(after_long_help = help::LIST)]
+    #[command(after_long_help = help::with_codes!("list"))]
     List(ListRequest),
     /// Print a JSON Schema, for editors and validators.
-    #[command(after_long_help = help::SCHEMA)]
+    #[command(after_long_help = help::with_codes!("schema"))]
     Schema(SchemaArgs),
     /// Start a project folder with an example manifest.
-    #[command(after_long_help = help::INIT)]
+    #[command(after_long_help = help::with_codes!("init"))]
     Init(InitRequest),
     /// Show the state of the last run.
     #[command(after_long_help = help::STATUS)]
@@ -159,22 +159,22 @@ pub enum CliRequest {
     #[command(after_long_help = help::FOLLOW, hide = true)]
     Top,
     /// List the runs of this project with their results, newest first.
-    #[command(after_long_help = help::RUNS)]
+    #[command(after_long_help = help::with_codes!("runs"))]
     Runs(RunsRequest),
     /// Show metrics of this project's benchmarks over time, and where their level changes.
-    #[command(after_long_help = help::HISTORY)]
+    #[command(after_long_help = help::with_codes!("history"))]
     History(HistoryRequest),
     /// Name a run, so that other commands find it and `gc` keeps what it measured.
-    #[command(after_long_help = help::TAG)]
+    #[command(after_long_help = help::with_codes!("tag"))]
     Tag(TagRequest),
     /// Print the log of a task.
-    #[command(after_long_help = help::LOGS)]
+    #[command(after_long_help = help::with_codes!("logs"))]
     Logs(LogsRequest),
     /// Remove all state of this project (prints what would be removed; --yes removes it).
-    #[command(after_long_help = help::CLEAN)]
+    #[command(after_long_help = help::with_codes!("clean"))]
     Clean(CleanArgs),
     /// Remove old outputs and runs (prints what would be removed; --yes removes it).
-    #[command(after_long_help = help::GC)]
+    #[command(after_long_help = help::with_codes!("gc"))]
     Gc(GcRequest),
     /// Outputs that machines share: show, push, pull and remove them.
     #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
@@ -182,43 +182,43 @@ pub enum CliRequest {
     Store(StoreRequest),
     /// The built-in server: Triton's protocol, simulated time, no GPU.
     #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
-    #[command(after_long_help = help::SIM)]
+    #[command(after_long_help = help::with_codes!("sim"))]
     Sim(SimRequest),
     /// Query a Triton server: readiness, models, metrics, single requests.
     #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
-    #[command(after_long_help = help::TRITON)]
+    #[command(after_long_help = help::with_codes!("triton"))]
     Triton(TritonRequest),
     /// MLPerf submissions: show the state of one, compare two, check one before submitting.
     #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
-    #[command(after_long_help = help::MLPERF)]
+    #[command(after_long_help = help::with_codes!("mlperf"))]
     Mlperf(MlperfRequest),
     /// Triton model repositories: check them, fill their templates, list the templates' parameters.
     #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
-    #[command(after_long_help = help::REPOSITORY)]
+    #[command(after_long_help = help::with_codes!("repository"))]
     Repository(RepositoryRequest),
     /// Test the load generator on this machine against servers with known behavior: error bounds and maximum load.
     #[command(after_long_help = help::SELFTEST)]
     Selftest(SelftestRequest),
     /// Print the path of a run's HTML report, or its numbers next to another tool's.
-    #[command(after_long_help = help::REPORT)]
+    #[command(after_long_help = help::with_codes!("report"))]
     Report(ReportRequest),
     /// Compare results: values, differences with intervals, a judgement.
     #[command(after_long_help = help::COMPARE)]
     Compare(CompareRequest),
     /// Write a result in another tool's file format, with that tool's definitions.
-    #[command(after_long_help = help::EXPORT)]
+    #[command(after_long_help = help::with_codes!("export"))]
     Export(ExportRequest),
     /// Import another tool's results, command line or config.
-    #[command(after_long_help = help::IMPORT)]
+    #[command(after_long_help = help::with_codes!("import"))]
     Import(ImportRequest),
     /// Explain a metric (definitions here and in other tools), or a key of a manifest.
-    #[command(after_long_help = help::EXPLAIN)]
+    #[command(after_long_help = help::with_codes!("explain"))]
     Explain(ExplainRequest),
     /// Print a page of the manual, search it, or list its pages. Needs no network.
-    #[command(after_long_help = help::MANUAL)]
+    #[command(after_long_help = help::with_codes!("manual"))]
     Manual(ManualArgs),
     /// Print a completion script for a shell.
-    #[command(after_long_help = help::COMPLETIONS)]
+    #[command(after_long_help = help::with_codes!("completions"))]
     Completions(CompletionsArgs),
     /// What `regatta` alone prints.
     #[command(name = "__welcome", hide = true)]

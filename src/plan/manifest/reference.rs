@@ -168,9 +168,9 @@ impl ManifestKey {
 const PAGE_OPENING: &str = "\
 # Reference of the manifest language
 
-Generated from the types; `regatta explain stages.bench.target` prints one key. Paths leave out the names that you choose,
-of stages, parameters and variables. Keys in one line share its text; `= x` is a default. Inside `stages`, an expression
-(`{{ … }}`) can replace any value or a part of any text. Each action ends with a whole manifest, which the tests check.
+Generated from the types; `regatta explain stages.bench.target` prints one key. Paths leave out the names that you
+choose, of stages, parameters and variables. Keys in one line share its text; `= x` is a default. Inside `stages`, an
+expression (`{{ … }}`) can replace any value or a part of any text. Each action ends with a whole, tested manifest.
 ";
 
 const COMMON: &str = "Keys that a stage can have beside its action.";
