@@ -6,8 +6,6 @@ macro_rules! examples {
     };
 }
 
-pub(super) use examples;
-
 macro_rules! with_run_codes {
     ($text:expr) => {
         with_run_codes!($text, "", "")
@@ -34,7 +32,7 @@ macro_rules! with_run_codes {
 
 macro_rules! with_codes {
     ($command:literal) => {
-        $crate::cli::help::with_codes!(
+        with_codes!(
             $command,
             "  0    success\n",
             "  1    the command failed\n",
@@ -43,7 +41,7 @@ macro_rules! with_codes {
     };
     ($command:literal, $($code:literal),+ $(,)?) => {
         concat!(
-            $crate::cli::help::examples!($command),
+            examples!($command),
             "\n",
             "Exit codes:\n",
             $($code),+,
@@ -53,8 +51,6 @@ macro_rules! with_codes {
         )
     };
 }
-
-pub(super) use with_codes;
 
 pub(super) const TOP: &str = with_run_codes!(
     examples!("top"),
@@ -68,10 +64,14 @@ pub(super) const SERVE: &str = with_run_codes!(examples!("serve"));
 
 pub(super) const BULK: &str = with_run_codes!(examples!("bulk"));
 
+pub(super) const PLAN: &str = with_codes!("plan");
+
 pub(super) const BENCH_FIRST: &str =
     concat!(examples!("bench_first"), "\nAll options, in groups: regatta bench --help\n");
 
 pub(super) const BENCH: &str = with_run_codes!(examples!("bench"));
+
+pub(super) const LOCK: &str = with_codes!("lock");
 
 pub(super) const LOCK_DIFF: &str = with_codes!(
     "lock_diff",
@@ -87,6 +87,16 @@ pub(super) const DOCTOR: &str = with_codes!(
     "  2    the manifest or the command line is wrong\n",
 );
 
+pub(super) const CHECK: &str = with_codes!("check");
+
+pub(super) const SHOW: &str = with_codes!("show");
+
+pub(super) const LIST: &str = with_codes!("list");
+
+pub(super) const SCHEMA: &str = with_codes!("schema");
+
+pub(super) const INIT: &str = with_codes!("init");
+
 pub(super) const STATUS: &str = concat!(
     examples!("status"),
     "\n",
@@ -98,12 +108,40 @@ pub(super) const STATUS: &str = concat!(
 
 pub(super) const FOLLOW: &str = concat!(examples!("follow"), "\n", "Exit codes: those of `regatta status`\n",);
 
+pub(super) const RUNS: &str = with_codes!("runs");
+
+pub(super) const HISTORY: &str = with_codes!("history");
+
+pub(super) const TAG: &str = with_codes!("tag");
+
+pub(super) const LOGS: &str = with_codes!("logs");
+
+pub(super) const CLEAN: &str = with_codes!("clean");
+
+pub(super) const GC: &str = with_codes!("gc");
+
 pub(super) const STORE: &str = with_codes!(
     "store",
     "  0    success\n",
     "  1    the store cannot be used, or something in it is damaged\n",
     "  2    the manifest or the command line is wrong\n",
 );
+
+pub(super) const WHAT_IF: &str = with_codes!("what_if");
+
+pub(super) const CALIBRATE: &str = with_codes!("calibrate");
+
+pub(super) const SIM: &str = with_codes!("sim");
+
+pub(super) const REPOSITORY: &str = with_codes!("repository");
+
+pub(super) const TRITON: &str = with_codes!("triton");
+
+pub(super) const TRITON_STATUS: &str = with_codes!("triton_status");
+
+pub(super) const MLPERF: &str = with_codes!("mlperf");
+
+pub(super) const MLPERF_ASSEMBLE: &str = with_codes!("mlperf_assemble");
 
 pub(super) const SELFTEST: &str = with_codes!(
     "selftest",
@@ -113,6 +151,8 @@ pub(super) const SELFTEST: &str = with_codes!(
     "  3    INVALID(client): this machine was too slow or too busy for the load; the reasons are printed\n",
 );
 
+pub(super) const REPORT: &str = with_codes!("report");
+
 pub(super) const COMPARE: &str = with_codes!(
     "compare",
     "  0    compared\n",
@@ -120,3 +160,13 @@ pub(super) const COMPARE: &str = with_codes!(
     "  2    the results are not comparable, or the command line is wrong\n",
     "  7    with --fail-if: its condition is true, or a result is not VALID\n",
 );
+
+pub(super) const EXPORT: &str = with_codes!("export");
+
+pub(super) const IMPORT: &str = with_codes!("import");
+
+pub(super) const EXPLAIN: &str = with_codes!("explain");
+
+pub(super) const MANUAL: &str = with_codes!("manual");
+
+pub(super) const COMPLETIONS: &str = with_codes!("completions");

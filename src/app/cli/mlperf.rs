@@ -15,7 +15,7 @@ use mlperf::ForeignResult;
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum MlperfRequest {
     /// Show the state of a submission: every result with its runs, and the command for the next step.
-    #[command(after_long_help = help::with_codes!("mlperf"))]
+    #[command(after_long_help = help::MLPERF)]
     Status {
         /// A manifest's name or a path to its file; else that of the last run.
         #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
@@ -28,7 +28,7 @@ pub enum MlperfRequest {
         json: bool,
     },
     /// Compare two submissions or two runs: values, and settings that differ.
-    #[command(after_long_help = help::with_codes!("mlperf"))]
+    #[command(after_long_help = help::MLPERF)]
     Diff {
         /// A submission folder (with closed/ or open/ in it), or the output of a run with LoadGen.
         #[arg(value_name = "A", value_hint = ValueHint::DirPath)]
@@ -49,7 +49,7 @@ pub enum MlperfRequest {
     },
     /// Check a submission folder: whether MLCommons would accept it, and what a reviewer may object to. Exit code 1
     /// when it would not be accepted.
-    #[command(after_long_help = help::with_codes!("mlperf"))]
+    #[command(after_long_help = help::MLPERF)]
     Check {
         /// The folder with closed/ or open/ in it.
         #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -66,11 +66,11 @@ pub enum MlperfRequest {
     /// Assemble one submission of several packages, and of LoadGen logs that other harnesses made, and check it.
     /// Systems, benchmarks and scenarios may come from different runs and machines. Exit code 1 when it would not be
     /// accepted.
-    #[command(after_long_help = help::with_codes!("mlperf_assemble"))]
+    #[command(after_long_help = help::MLPERF_ASSEMBLE)]
     Assemble(AssembleOptions),
     /// Search the highest target_qps that is VALID by LoadGen's rules: run the `bench` stages with `search` and
     /// `loadgen`, with `search=true` if the manifest has that parameter.
-    #[command(after_long_help = help::with_codes!("mlperf"))]
+    #[command(after_long_help = help::MLPERF)]
     Search {
         /// A manifest's name (`regatta list`) or a path to its file.
         #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]

@@ -14,10 +14,10 @@ use sim::Balancer;
 #[derive(Clone, Debug, PartialEq, Subcommand)]
 pub enum SimRequest {
     /// Serve a simulated model, or a Triton model repository, until interrupted.
-    #[command(after_long_help = help::with_codes!("sim"))]
+    #[command(after_long_help = help::SIM)]
     Serve(SimulateRequest),
     /// Fit the simulator's step time to the step log of a real server, and print it as a preset.
-    #[command(after_long_help = help::with_codes!("calibrate"))]
+    #[command(after_long_help = help::CALIBRATE)]
     Calibrate(CalibrateRequest),
 }
 

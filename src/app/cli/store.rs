@@ -175,7 +175,7 @@ pub enum LockStrictness {
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum LockRequest {
     /// Print what is in a lock file.
-    #[command(after_long_help = help::with_codes!("lock"))]
+    #[command(after_long_help = help::LOCK)]
     Show {
         /// The file; `FILE#RUN` is one of its runs.
         #[arg(value_name = "FILE", default_value = LOCK_FILE, value_hint = ValueHint::FilePath)]

@@ -15,7 +15,7 @@ use base::diag::ErrorText;
 #[derive(Clone, Debug, PartialEq, Subcommand)]
 pub enum TritonRequest {
     /// Show liveness, readiness, version and models: exit code 0 when it is ready.
-    #[command(after_long_help = help::with_codes!("triton_status"))]
+    #[command(after_long_help = help::TRITON_STATUS)]
     Status {
         #[command(flatten)]
         server: ServerArgs,
@@ -27,7 +27,7 @@ pub enum TritonRequest {
         json: bool,
     },
     /// The models: tensors in and out, and the configuration that is in effect.
-    #[command(after_long_help = help::with_codes!("triton"))]
+    #[command(after_long_help = help::TRITON)]
     Models {
         #[command(flatten)]
         server: ServerArgs,
@@ -39,10 +39,10 @@ pub enum TritonRequest {
         json: bool,
     },
     /// Send one request and print the answer as it arrives, with its times.
-    #[command(after_long_help = help::with_codes!("triton"))]
+    #[command(after_long_help = help::TRITON)]
     Infer(Infer),
     /// Show /metrics as a table.
-    #[command(after_long_help = help::with_codes!("triton"))]
+    #[command(after_long_help = help::TRITON)]
     Metrics {
         /// `host:port` of the metrics (8002 by default), or `http://host:port`.
         // Not read by clap: its error would show a password in the text.
@@ -62,7 +62,7 @@ pub enum TritonRequest {
         json: bool,
     },
     /// Print a model's configuration that is in effect, as config.pbtxt.
-    #[command(after_long_help = help::with_codes!("triton"))]
+    #[command(after_long_help = help::TRITON)]
     Config {
         #[command(flatten)]
         server: ServerArgs,
@@ -70,7 +70,7 @@ pub enum TritonRequest {
         model: String,
     },
     /// Show the server's statistics of its models.
-    #[command(after_long_help = help::with_codes!("triton"))]
+    #[command(after_long_help = help::TRITON)]
     Statistics {
         #[command(flatten)]
         server: ServerArgs,
@@ -82,7 +82,7 @@ pub enum TritonRequest {
         json: bool,
     },
     /// Load a model, or load it again (needs --model-control-mode=explicit).
-    #[command(after_long_help = help::with_codes!("triton"))]
+    #[command(after_long_help = help::TRITON)]
     Load {
         #[command(flatten)]
         server: ServerArgs,
@@ -93,7 +93,7 @@ pub enum TritonRequest {
         config: Option<String>,
     },
     /// Unload a model (needs --model-control-mode=explicit).
-    #[command(after_long_help = help::with_codes!("triton"))]
+    #[command(after_long_help = help::TRITON)]
     Unload {
         #[command(flatten)]
         server: ServerArgs,
@@ -104,7 +104,7 @@ pub enum TritonRequest {
         dependents: bool,
     },
     /// Print the server's log settings, or change them.
-    #[command(after_long_help = help::with_codes!("triton"))]
+    #[command(after_long_help = help::TRITON)]
     Log {
         #[command(flatten)]
         server: ServerArgs,
@@ -113,7 +113,7 @@ pub enum TritonRequest {
         set: Vec<KeyValueArg>,
     },
     /// Print the server's trace settings, or change them.
-    #[command(after_long_help = help::with_codes!("triton"))]
+    #[command(after_long_help = help::TRITON)]
     Trace {
         #[command(flatten)]
         server: ServerArgs,
@@ -275,7 +275,7 @@ fn input(text: &str) -> Result<(String, serde_json::Value), ErrorText> {
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum RepositoryRequest {
     /// Report all errors of a repository, with file, line and hint.
-    #[command(after_long_help = help::with_codes!("repository"))]
+    #[command(after_long_help = help::REPOSITORY)]
     Check {
         /// A model repository, or a folder of `triton_model_repo_<n>`.
         #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -291,10 +291,10 @@ pub enum RepositoryRequest {
         json: bool,
     },
     /// Fill a tree of config.pbtxt templates into a new folder, as fill_template.py would.
-    #[command(after_long_help = help::with_codes!("repository"))]
+    #[command(after_long_help = help::REPOSITORY)]
     Fill(RepositoryFill),
     /// List the parameters of the templates: kind, default, allowed values, meaning.
-    #[command(after_long_help = help::with_codes!("repository"))]
+    #[command(after_long_help = help::REPOSITORY)]
     Parameters {
         /// Print JSON.
         #[arg(long)]
