@@ -183,7 +183,7 @@ fn gpu_fault(ix: usize, plan: &Plan, options: &RunOptions) -> Option<String> {
     }
     let (wanted, has) = (gpus_together(plan, ix, std::iter::empty()), options.gpus.len());
     (wanted as usize > has).then(|| {
-        ErrorText::new(format!("it needs {wanted} GPUs, and this run can lease {has}"))
+        ErrorText::new(format!("it needs {}, and this run can lease {has}", base::units::counted(wanted, "GPU")))
             .hint(format!("{GPUS_HINT}; with --keep-going what can run runs"))
             .to_string()
     })

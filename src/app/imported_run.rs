@@ -203,7 +203,7 @@ fn keep_defaults(named: &NamedManifest, params: &mut GivenParams, translation: &
         *params = others;
         translation.notes.push(format!("left to Regatta's default: there {list}, which this system does not have"));
     } else {
-        translation.notes.push(format!("as the tool has it where the line does not say: {list}"));
+        translation.notes.push(format!("the tool's defaults: {list}"));
     }
 }
 

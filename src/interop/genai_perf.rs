@@ -173,7 +173,7 @@ fn data(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bo
             load.set("data.repeat", json!(true));
         }
         if line.has("--synthetic-input-tokens-mean") {
-            load.builder.note("with data, --isl is the length that prompts are cut or filled to");
+            load.builder.note("with data, --isl cuts or pads prompts to this length");
         }
     } else {
         load.builder.push_untranslated_load(

@@ -160,7 +160,7 @@ fn request_count_of_windows(load: &mut TranslatedLoad, line: &ParsedLine, given:
     if line.has("-p") && !counts_windows(line) {
         load.builder.push_untranslated(
             given.as_written(),
-            "its windows are of -p; with --measurement-mode count_windows they would be of this count",
+            "windows have the length of -p; only --measurement-mode count_windows uses this count",
         );
         return true;
     }

@@ -176,7 +176,7 @@ pub fn load(folder: &Path) -> Result<(EngineConfig, RankFile), SimEngineError> {
     let fits = file.model.num_hidden_layers == config.pretrained_config.num_hidden_layers
         && file.model.hidden_size == config.pretrained_config.hidden_size;
     if !fits {
-        return Err(wrong("it was built for another model than that of config.json".to_owned()));
+        return Err(wrong("it was built for a different model than the one in config.json".to_owned()));
     }
     Ok((config, file))
 }

@@ -64,8 +64,8 @@ const COMMANDS: [&str; 51] = [
 const OPENING: &str = "\
 # Help
 
-The help of every command. A section that an earlier command has in the same words, such as global options, exit codes and
-examples of a group, is left out, and so is `--help` itself.
+The help of every command. Left out: `--help` itself, and options, arguments, exit codes and examples that an earlier command
+has in the same words.
 ";
 
 fn help(command: &str) -> String {
@@ -73,16 +73,26 @@ fn help(command: &str) -> String {
     cli::parse(words).expect_err("help is printed, nothing is done").to_string()
 }
 
-/// The sections of a help text without `--help`; a line that begins at its left edge and ends with `:` begins one.
-fn sections(help: &str) -> Vec<String> {
-    let mut sections = vec![String::new()];
-    for paragraph in help.split_inclusive("\n\n").filter(|text| !text.trim_start().starts_with("-h, --help")) {
-        if paragraph.lines().next().is_some_and(|line| !line.starts_with(' ') && line.ends_with(':')) {
-            sections.push(String::new());
+/// A help text without `--help` and without paragraphs that were printed before. Below a heading, a line at the left
+/// edge that ends with `:`, each paragraph is an option, an argument or a list.
+fn new_parts(help: &str, printed: &mut BTreeSet<String>) -> String {
+    let (mut parts, mut heading) = (Vec::new(), None);
+    for paragraph in help.split("\n\n").map(str::trim_end) {
+        let is_heading = |line: &str| !line.starts_with(' ') && line.ends_with(':');
+        let (head, text) = match paragraph.split_once('\n') {
+            Some((head, text)) if is_heading(head) => (Some(head), text),
+            _ => (None, paragraph),
+        };
+        heading = head.or(heading);
+        let is_help = text.trim_start().starts_with("-h, --help");
+        if heading.is_none() {
+            parts.push(text.to_owned());
+        } else if !is_help && printed.insert(text.to_owned()) {
+            let is_first = parts.iter().all(|part| part.lines().next() != heading);
+            parts.push(if is_first { format!("{}\n{text}", heading.unwrap()) } else { text.to_owned() });
         }
-        sections.last_mut().expect("one at least").push_str(paragraph);
     }
-    sections
+    parts.join("\n\n")
 }
 
 #[test]
@@ -91,9 +101,8 @@ fn the_manual_has_the_help_of_every_command() {
     let mut printed = BTreeSet::new();
     for command in COMMANDS {
         let line = ["regatta", command, "--help"].join(" ").replace("  ", " ");
-        let mut sections = sections(&help(command));
-        sections.retain(|text| printed.insert(text.trim_end().to_owned()));
-        let _ = write!(page, "\n```console\n$ {line}\n{}\n```\n", sections.concat().trim_end());
+        let parts = new_parts(&help(command), &mut printed);
+        let _ = write!(page, "\n```console\n$ {line}\n{parts}\n```\n");
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manual/reference/help.md");
     if std::env::var_os("UPDATE").is_some() {

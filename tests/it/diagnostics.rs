@@ -81,6 +81,18 @@ fn a_manifest_that_does_not_exist_is_suggested() {
 
     1 error
     ");
+    // The folder of `regatta bench --out` has the manifest of its run.
+    fs::create_dir(project.path().join("measured")).expect("a folder");
+    fs::write(project.path().join("measured/manifest.yaml"), "regatta: 1\n").expect("a file");
+    let found =
+        load(&ManifestLibrary::new(project.path()), "measured", &GivenValues::default()).expect_err("no such manifest");
+    insta::assert_snapshot!(found.render(false), @r"
+    error: there is no manifest `measured`
+     |
+     = help: to repeat what this folder has, type `measured/manifest.yaml`
+
+    1 error
+    ");
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn a_key_is_explained_with_type_default_values_and_the_keys_below() {
     assert!(explained("stages").contains("Actions\n") && explained("params.rate.number").contains("params.number"));
     assert!(explained("lag").contains("`queue_client`") && explained("core_wait").contains("1 % of the time"));
     let key: Value = serde_json::from_str(&world.good(&["explain", "bench.repeat", "--json"]).stdout).expect("JSON");
-    assert_eq!((&key["path"], &key["types"][0]), (&"stages.bench.repeat".into(), &"integer 1 to 1000".into()));
+    assert_eq!((&key["path"], &key["types"][0]), (&"stages.bench.repeat".into(), &"integer 1–1000".into()));
 }
 
 #[test]

@@ -185,7 +185,7 @@ fn a_probe_whose_client_was_disturbed_is_measured_once_more() {
         if is_client_disturbed(&ended) {
             return Attempt::ClientDisturbed;
         }
-        ended.shows("the probe at 20 req/s was measured twice, because of the client: lag");
+        ended.shows("the probe at 20 req/s was measured twice, because the client was too slow: lag");
         let search: Value = serde_json::from_str(&world.read("latest/find/search.json")).unwrap();
         let first = &search["probes"][0];
         assert!(first["first_invalid"].as_str().unwrap().starts_with("lag"), "{first:#}");

@@ -342,7 +342,7 @@ fn broken_repositories_are_refused_before_the_port_opens() {
     ---
     failed to load all models: tensorrt_llm: unexpected error when creating modelInstanceState: DIR/engine/rank0.engine is missing: the engine has 1 ranks; ensemble: ensemble 'ensemble' depends on 'tensorrt_llm' which has no loaded version
     ---
-    failed to load all models: tensorrt_llm: unexpected error when creating modelInstanceState: DIR/engine/rank0.engine: it was built for another model than that of config.json; ensemble: ensemble 'ensemble' depends on 'tensorrt_llm' which has no loaded version
+    failed to load all models: tensorrt_llm: unexpected error when creating modelInstanceState: DIR/engine/rank0.engine: it was built for a different model than the one in config.json; ensemble: ensemble 'ensemble' depends on 'tensorrt_llm' which has no loaded version
     ---
     failed to load all models: tensorrt_llm: at least one version must be available under the version policy of model 'tensorrt_llm'; ensemble: ensemble 'ensemble' depends on 'tensorrt_llm' which has no loaded version
     ---

@@ -343,9 +343,13 @@ pub fn system(
     }
     let mut fitting = real.into_iter().filter(|system| system.ends_with(&format!("-x{}", scale.gpus)) && fits(system));
     match (fitting.next(), fitting.next()) {
-        (Some(only), None) => {
-            Ok((only.clone(), format!("no other system of the manifest has {} GPUs and these settings", scale.gpus)))
-        }
+        (Some(only), None) => Ok((
+            only.clone(),
+            format!(
+                "no other system of the manifest has {} and these settings",
+                base::units::counted(scale.gpus, "GPU")
+            ),
+        )),
         _ => Err(NoSystem(format!(
             "the GPU type is not known: set GPU_TYPE, or add one of these, `system=NAME`: {listed}; without it the \
              default runs, `{}`",

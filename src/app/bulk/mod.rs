@@ -348,7 +348,7 @@ pub enum RunEntryError {
     Repeat,
     #[error("`--repeat-number` is which measurement it is, a number from 1")]
     RepeatNumber,
-    #[error("`--repeat` makes all measurements, `--repeat-number` one of them: leave one out")]
+    #[error("`--repeat` makes all measurements, `--repeat-number` makes one: use one of the two")]
     RepeatOfRepeats,
     #[error("`{0}` is not KEY=VALUE")]
     NotSetting(String),

@@ -28,17 +28,15 @@ const OTHERS: &str = "Options of other tools, for their command lines";
 /// The options of `regatta bench` as they were given.
 #[derive(Clone, Debug, PartialEq, Args)]
 pub struct BenchArgs {
-    /// The server: `http://HOST:PORT` (OpenAI's interfaces), `HOST:PORT` (Triton over gRPC), or `sim:` (simulated).
-    ///
-    /// `grpc://HOST:PORT` is KServe v2 over gRPC, too. The path of `http://HOST:PORT/PATH` or `https://…` selects the
-    /// interface; `openai://HOST:PORT` leaves it to the server. `sim:h100/llama2-70b` names the simulator's parts.
+    /// The server: `http://HOST:PORT` (OpenAI; a path selects the interface), `openai://HOST:PORT` (the server
+    /// decides), `HOST:PORT` or `grpc://HOST:PORT` (Triton over gRPC), `sim:` or `sim:h100/llama2-70b` (simulated).
     #[arg(value_name = "TARGET", value_hint = ValueHint::Url)]
     pub target: Option<String>,
     /// The same as TARGET; without a scheme the other options select the protocol.
     #[arg(help_heading = WHERE, short, long, value_name = "URL", conflicts_with = "target")]
     #[arg(visible_aliases = ["base-url", "endpoint-url"], alias = "target")]
     pub url: Option<String>,
-    /// The model [default: the one in the URL, the only one of an OpenAI server, `tensorrt_llm` of a Triton].
+    /// The model [default: that of the URL; the only one of an OpenAI server; Triton's `tensorrt_llm`].
     #[arg(help_heading = WHERE, short, long, value_name = "NAME")]
     pub model: Option<String>,
     /// The protocol of requests.
@@ -50,15 +48,14 @@ pub struct BenchArgs {
     /// The environment variable that holds the server's key; the key is sent and never shown.
     #[arg(help_heading = WHERE, long, value_name = "VARIABLE")]
     pub api_key_env: Option<String>,
-    /// A header of every request, `NAME:VALUE` or `NAME=VALUE`; over gRPC it is metadata. `${VARIABLE}` in it is read
-    /// from the environment. The value of one with a key, such as api-key, is never shown or written down. Repeatable.
+    /// A header of every request, `NAME:VALUE`; over gRPC it is metadata. `${VARIABLE}` is read from the environment.
+    /// Values of keys, such as api-key, are never shown or stored. Repeatable.
     #[arg(help_heading = WHERE, short = 'H', long, value_name = "NAME:VALUE")]
     pub header: Vec<String>,
-    /// Wait this long for a server that is still loading: `10m` [default: it has to be ready].
+    /// Wait this long for a server that is loading: `10m` [default: not at all].
     #[arg(help_heading = WHERE, long, value_name = "TIME")]
     pub ready_timeout: Option<String>,
-    /// For `https://`: certificate authorities to trust, or the server's own certificate, in place of this machine's
-    /// authorities.
+    /// For `https://`: authorities to trust, or the server's certificate, in place of this machine's.
     #[arg(help_heading = WHERE, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     #[arg(value_parser = utf8_path())]
     pub cacert: Option<String>,
@@ -77,13 +74,12 @@ pub struct BenchArgs {
     #[arg(help_heading = WHERE, long, value_name = "N", default_value = "1")]
     #[arg(value_parser = whole(value_parser!(u32).range(1..)))]
     pub connections: Quantity<u32>,
-    /// Over gRPC: a stream for each request, or one for all requests of a connection, as NVIDIA's harness and
-    /// tritonclient have it.
+    /// Over gRPC: a stream for each request, or one for all of a connection, as in NVIDIA's harness and tritonclient.
     #[arg(help_heading = WHERE, long, value_name = "MODE", default_value = "per-request")]
     pub stream: StreamWord,
 
-    /// Start a server for the measurement, and stop it afterwards. TARGET is then the model: a name at Hugging Face, or
-    /// a folder. Arguments behind `--` go to the server.
+    /// Start a server for the measurement. TARGET is then the model: a name at Hugging Face, or a folder. Arguments
+    /// after `--` go to the server.
     #[arg(help_heading = SERVED, long, value_name = "ENGINE", requires = "target", conflicts_with = "url")]
     pub serve: Option<ServedWord>,
     /// GPUs of a server, which share every layer.
@@ -98,38 +94,33 @@ pub struct BenchArgs {
     /// sglang.launch_server`, `trtllm-serve` or `llama-server`].
     #[arg(help_heading = SERVED, long, value_name = "COMMAND", requires = "serve")]
     pub program: Option<String>,
-    /// GPUs that the server may lease: a count (`0`: none), or ids with commas (`0,2`; `0,` is GPU 0 alone) [default:
-    /// all of the machine].
+    /// GPUs to lease: a count (`0`: none), or ids with commas (`0,2`; `0,` is GPU 0 alone) [default: all].
     #[arg(help_heading = SERVED, long, value_name = "N|LIST", requires = "serve")]
     pub gpus: Option<GpuSelection>,
     /// Additional arguments for the server.
     #[arg(last = true, value_name = "ARGUMENT", requires = "serve")]
     pub server_args: Vec<String>,
 
-    /// Closed loop: N users, each sends its next request when its last one is answered [default: 1].
-    ///
-    /// Several levels are a sweep: `1,2,4,8`, `1..64` (doubling), `1..64:5` (5 levels with equal ratios).
+    /// Closed loop: N users, each sends its next request when its last one is answered [default: 1]. A sweep:
+    /// `1,2,4,8`, `1..64` (doubling), `1..64:5` (5 levels with equal ratios).
     #[arg(help_heading = LOAD, short, long, value_name = "N|LEVELS", value_parser = whole(SweepLevels::from_str))]
     #[arg(group = "load", visible_alias = "max-concurrency", alias = "users")]
     pub concurrency: Option<Quantity<SweepLevels>>,
-    /// Open loop: N requests per second, however fast the answers are.
-    ///
-    /// Latency counts from the intended time. -1 is all at once. Several levels are a sweep.
+    /// Open loop: N requests per second, however fast the answers are; latency counts from the intended time. -1: all
+    /// at once. Several levels: a sweep.
     #[arg(help_heading = LOAD, long, visible_aliases = ["request-rate", "rps", "qps"], value_name = "N|LEVELS")]
     #[arg(allow_hyphen_values = true, value_parser = any(SweepLevels::from_str), group = "load")]
     pub rate: Option<Quantity<SweepLevels>>,
-    /// A curve: levels from one user to the highest throughput [default: 8 of them].
-    ///
-    /// The sweep finds its levels: one user alone, users until the throughput stops growing, and N rates between the
-    /// two.
+    /// A curve from one user to the highest throughput: one user, then users until the throughput stops growing, then N
+    /// rates between the two [default: 8].
     #[arg(help_heading = LOAD, long, value_name = "N", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "8", value_parser = value_parser!(u32).range(1..=200), group = "load")]
     pub sweep: Option<u32>,
     /// All requests at once.
     #[arg(help_heading = LOAD, long, group = "load")]
     pub offline: bool,
-    /// Each record of --data at its time stamp, SPEED times as fast; later turns of a session also wait for the answer
-    /// before [default: 1; the load of a trace, where no other is given].
+    /// Each record of --data at its time stamp, SPEED times as fast [default: 1; the load of a trace if no other is
+    /// given].
     #[arg(help_heading = LOAD, long, visible_alias = "fixed-schedule", value_name = "SPEED", num_args = 0..=1)]
     #[arg(require_equals = true, default_missing_value = "1", requires = "data", group = "load")]
     pub trace: Option<f64>,
@@ -140,28 +131,26 @@ pub struct BenchArgs {
     #[arg(help_heading = LOAD, short = 'n', long, visible_aliases = ["request-count", "num-requests", "max-requests"])]
     #[arg(value_name = "N", value_parser = whole(value_parser!(u64).range(1..)))]
     pub requests: Option<Quantity<u64>>,
-    /// For how long requests arrive: `30s`, `5m`.
-    ///
-    /// With --requests, whichever is longer [default for each level of a sweep: 30s].
+    /// How long requests arrive: `30s`, `5m`. With --requests, whichever is longer [default for each level of a sweep:
+    /// 30s].
     #[arg(help_heading = LOAD, long, value_name = "TIME")]
     pub duration: Option<String>,
     /// For how long requests arrive, in milliseconds.
     #[arg(help_heading = LOAD, short = 'p', long, value_name = "MS", conflicts_with = "duration")]
     #[arg(value_parser = whole(value_parser!(u64).range(1..)))]
     pub measurement_interval: Option<Quantity<u64>>,
-    /// Measure N times (each point of a sweep N times), with consecutive seeds, and print means and intervals over the
-    /// runs. `regatta compare` needs several runs to judge a difference.
+    /// Measure N times with consecutive seeds, and print means and intervals over the runs. `regatta compare` needs
+    /// several runs to judge a difference.
     #[arg(help_heading = LOAD, long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
-    /// Requests before the measured ones, which come as those do: as many at once, or at the same rate.
+    /// Requests before the measured ones, under the same load.
     #[arg(help_heading = LOAD, long, visible_alias = "warmup-request-count", value_name = "N", default_value = "1")]
     #[arg(aliases = ["warmup-requests", "num-warmups"])]
     #[arg(value_parser = whole(value_parser!(u32)))]
     pub warmup: Quantity<u32>,
 
-    /// Prompts from a file in place of made-up ones: `.jsonl` (a prompt, or a Mooncake trace), `.npy` (token ids),
-    /// `.json` (ShareGPT).
+    /// Prompts from a file: `.jsonl` (prompts, or a Mooncake trace), `.npy` (token ids), `.json` (ShareGPT).
     #[arg(help_heading = WHAT, long, visible_aliases = ["input-file", "dataset"], value_name = "FILE")]
     #[arg(alias = "dataset-path")]
     #[arg(value_hint = ValueHint::FilePath)]
@@ -169,12 +158,11 @@ pub struct BenchArgs {
     /// The format of the file, where its name does not show it.
     #[arg(help_heading = WHAT, long, value_name = "KIND", requires = "data")]
     pub data_kind: Option<DataWord>,
-    /// Begin again at the end of the data. Without this option, it is an error if they end before --requests or
-    /// --duration is reached.
+    /// Begin again at the end of the data. Otherwise data that end before --requests or --duration are an error.
     #[arg(help_heading = WHAT, long, requires = "data")]
     pub repeat_data: bool,
-    /// A tokenizer.json, or its folder: prompts get exactly the requested length. Answers are counted by the server,
-    /// and with this tokenizer where it sends only text.
+    /// A tokenizer.json, or its folder: prompts get exactly the requested length, and answers are counted where the
+    /// server does not.
     #[arg(help_heading = WHAT, long, visible_alias = "tokenizer-dir", value_name = "PATH")]
     #[arg(value_hint = ValueHint::AnyPath)]
     pub tokenizer: Option<String>,
@@ -187,7 +175,7 @@ pub struct BenchArgs {
     #[arg(help_heading = WHAT, long, visible_aliases = ["synthetic-input-tokens-stddev", "isl-stddev", "input-stdev"])]
     #[arg(value_name = "N", default_value = "0", value_parser = any(f64::from_str))]
     pub input_tokens_stddev: Quantity<f64>,
-    /// No prompt is longer than this. Longer ones of --data are left out; without a tokenizer their words are counted.
+    /// Maximum prompt length; longer prompts of --data are left out. Without a tokenizer words are counted.
     #[arg(help_heading = WHAT, long, value_name = "N", value_parser = whole(value_parser!(u32).range(1..)))]
     pub max_input_len: Option<Quantity<u32>>,
     /// Mean number of tokens of an answer [default: 128, or as in the data].
@@ -207,7 +195,7 @@ pub struct BenchArgs {
     pub ignore_eos: bool,
     #[command(flatten)]
     pub fields: RequestOptions,
-    /// One chunk for each token. This is the default where the model can; other tools need the option.
+    /// One chunk for each token: the default where the model can.
     #[arg(help_heading = WHAT, long, conflicts_with = "no_streaming")]
     pub streaming: bool,
     /// The whole answer in one response.
@@ -248,16 +236,15 @@ pub struct BenchArgs {
     #[arg(help_heading = JUDGE, long, exclusive = true)]
     pub selftest: bool,
 
-    /// Copy result.json, requests.jsonl, report.html and the manifest of this run into a folder.
-    ///
-    /// They replace those of the same benchmark there; with those of another one it is an error.
+    /// Copy result.json, requests.jsonl, report.html and the manifest of this run into a folder; only files of the same
+    /// benchmark are replaced.
     #[arg(help_heading = OUT, short, long, visible_aliases = ["artifact-dir", "output-dir"], value_name = "DIR")]
     #[arg(value_hint = ValueHint::DirPath)]
     pub out: Option<PathBuf>,
     /// Copy the requests, one JSON object a line, to this file.
     #[arg(help_heading = OUT, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub profile_export_file: Option<PathBuf>,
-    /// Keep the time of every chunk: for `regatta export --as perf-analyzer`, and the time to the second token.
+    /// Keep the time of every chunk, for `regatta export --as perf-analyzer` and the time to the second token.
     #[arg(help_heading = OUT, long)]
     pub timelines: bool,
     /// Also write JUnit XML: a failure where the benchmark is not valid.
@@ -392,8 +379,7 @@ pub enum DataWord {
     Jsonl,
     /// Conversations.
     Sharegpt,
-    /// A trace: time stamps, lengths and shared prefixes. Without a load of its own it is replayed at its time stamps,
-    /// as with --trace.
+    /// A trace: time stamps, lengths and shared prefixes; replayed as with --trace if no load is given.
     Mooncake,
     /// Token ids, a row for each prompt.
     InputIds,

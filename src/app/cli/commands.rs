@@ -115,10 +115,10 @@ pub enum CliRequest {
     /// Run a manifest; finished stages are cached.
     #[command(after_long_help = help::RUN)]
     Run(RunRequest),
-    /// Start the servers of a manifest and keep them up: until Ctrl-C, or for one command.
+    /// Start the servers of a manifest, until Ctrl-C or for one command.
     #[command(after_long_help = help::SERVE, override_usage = SERVE_USAGE)]
     Serve(ServeRequest),
-    /// Run a list of runs one after the other, continuing after failures; print a table at the end.
+    /// Run a list of runs one after the other, continuing after failures; print a table.
     #[command(after_long_help = help::BULK)]
     Bulk(BulkRequest),
     /// Benchmark one server from the command line, without a manifest.
@@ -127,7 +127,7 @@ pub enum CliRequest {
     /// Show what would run, and why; start nothing.
     #[command(after_long_help = help::PLAN)]
     Plan(PlanRequest),
-    /// Ask the simulator, in virtual time, what systems and settings would do: the highest rate within limits.
+    /// Simulate, in virtual time, what systems and settings would do: the highest rate within limits.
     #[command(after_long_help = help::WHAT_IF)]
     WhatIf(WhatIfRequest),
     /// Show and compare lock files: what was run, down to commits, images, weights and versions.
@@ -196,8 +196,7 @@ pub enum CliRequest {
     #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
     #[command(after_long_help = help::REPOSITORY)]
     Repository(RepositoryRequest),
-    /// Test the load generator against servers with known behavior: its error bounds and its maximum load on this
-    /// machine.
+    /// Test the load generator on this machine against servers with known behavior: error bounds and maximum load.
     #[command(after_long_help = help::SELFTEST)]
     Selftest(SelftestRequest),
     /// Print the path of a run's HTML report, or its numbers next to another tool's.
@@ -212,7 +211,7 @@ pub enum CliRequest {
     /// Import another tool's results, command line or config.
     #[command(after_long_help = help::IMPORT)]
     Import(ImportRequest),
-    /// Explain a metric or a key of a manifest: definitions here and in other tools; type, default and values.
+    /// Explain a metric (definitions here and in other tools), or a key of a manifest.
     #[command(after_long_help = help::EXPLAIN)]
     Explain(ExplainRequest),
     /// Print a page of the manual, search it, or list its pages. Needs no network.

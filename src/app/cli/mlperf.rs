@@ -68,8 +68,8 @@ pub enum MlperfRequest {
     /// accepted.
     #[command(after_long_help = help::MLPERF_ASSEMBLE)]
     Assemble(AssembleOptions),
-    /// Search the highest target_qps that is VALID by LoadGen's rules: `bench` stages with `search` and `loadgen`. The
-    /// same as `run` until these stages, with `search=true` where the manifest has that parameter.
+    /// Search the highest target_qps that is VALID by LoadGen's rules: run the `bench` stages with `search` and
+    /// `loadgen`, with `search=true` if the manifest has that parameter.
     #[command(after_long_help = help::MLPERF)]
     Search {
         /// A manifest's name (`regatta list`) or a path to its file.
@@ -124,13 +124,11 @@ pub struct AssembleOptions {
     /// The round it is for [default: that of the packages].
     #[arg(long, value_name = "ROUND")]
     pub round: Option<String>,
-    /// Write the upload, too, when the check passes: the divisions as a .tar.gz, and its SHA-1 in a file .sha1 beside
-    /// it.
+    /// Also write the upload when the check passes: the divisions as a .tar.gz, and its SHA-1 as .sha1.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub archive: Option<PathBuf>,
-    /// Encrypt the archive, as `pack_submission.sh` of mlcommons/inference does (`openssl enc -e -aes256`). The
-    /// password is the first line of a file, `file:PATH`, or a variable of the environment, `env:NAME`. Rounds no
-    /// longer ask for it.
+    /// Encrypt the archive as `pack_submission.sh` of mlcommons/inference does. The password is the first line of a
+    /// file, `file:PATH`, or an environment variable, `env:NAME`. Rounds no longer require it.
     #[arg(long, value_name = "PASSWORD", requires = "archive")]
     pub encrypt: Option<String>,
     /// Assemble rehearsals, for practice: the check refuses them.

@@ -162,8 +162,7 @@ pub struct RunsRequest {
     /// Print CSV: a line for each result with its numbers.
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
-    /// The measurements of all machines in this shared store, in place of the runs of this folder: a folder,
-    /// s3://bucket/prefix, gs://… or az://….
+    /// Read the measurements of all machines from this shared store: a folder, s3://bucket/prefix, gs://… or az://….
     #[arg(long, value_name = "URL", conflicts_with = "failed")]
     pub store: Option<String>,
 }

@@ -16,8 +16,8 @@ pub struct ReportRequest {
     /// A run's name, as `regatta status` prints it [default: the last run].
     #[arg(value_name = "RUN")]
     pub run: Option<String>,
-    /// Print Regatta's numbers next to this tool's, computed from the same requests. RUN may then also be a task or
-    /// a folder with a result. Repeatable.
+    /// Print Regatta's numbers next to this tool's, from the same requests. RUN may also be a task or a folder with a
+    /// result. Repeatable.
     #[arg(long, value_name = "TOOL")]
     #[arg(value_parser = PossibleValuesParser::new(Tool::ALL.iter().map(|tool| tool.as_str())))]
     pub compat: Vec<String>,
@@ -50,26 +50,25 @@ impl TypedValueParser for TopicParser {
 /// Results to compare, at least two.
 #[derive(Clone, Debug, PartialEq, Args)]
 pub struct CompareRequest {
-    /// Results: a task of the last run, a run's name or tag, RUN/TASK, a folder or a file, of Regatta or of another
-    /// tool. The others are compared with the first, runs and stages with several tasks task by task. Each may be
-    /// several runs of one measurement: a result with repeats, a folder of results, or a list with commas (`a1,a2,a3`).
+    /// Results, compared with the first: a task of the last run, a run's name or tag, RUN/TASK, a folder or a file, of
+    /// Regatta or of another tool. Several runs of one measurement: a result with repeats, a folder of results, or a
+    /// list with commas (`a1,a2,a3`).
     #[arg(value_name = "RESULT", required = true, num_args = 2.., value_hint = ValueHint::AnyPath)]
     pub results: Vec<String>,
-    /// Compute all of them with this tool's definitions, from their requests.
+    /// Compute all with this tool's definitions, from their requests.
     #[arg(long = "as", value_name = "TOOL")]
     #[arg(value_parser = PossibleValuesParser::new(Tool::ALL.iter().map(|tool| tool.as_str())))]
     pub as_tool: Option<String>,
     /// Also subtract numbers with different definitions.
     #[arg(long)]
     pub force: bool,
-    /// Exit with 7 when another result differs so from the first, `ttft_p99 > +5%` or `output_tokens < -2%`, or when
-    /// one of them is not VALID. The names are those of result.json, with the statistic: `p50`, `p75`, `p90`, `p95`,
-    /// `p99`, `mean` or `max`. `ttft_adjusted_p99` counts failed requests as infinitely late. With several runs on each
-    /// side the difference must be shown to be beyond the limit (one-sided, at 95 %, for this number alone); with one
-    /// run on a side the two numbers alone decide. Repeatable.
+    /// Exit with 7 when another result differs from the first like this (`ttft_p99 > +5%`, `output_tokens < -2%`), or
+    /// is not VALID. Names are those of result.json with `p50`, `p75`, `p90`, `p95`, `p99`, `mean` or `max`;
+    /// `ttft_adjusted_p99` counts failed requests as infinitely late. With several runs on each side the difference
+    /// must be significant (one-sided, 95 %). Repeatable.
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Vec<String>,
-    /// The smallest difference that matters, in percent: a smaller one is neither better nor worse [default: 1].
+    /// The smallest difference that matters, in percent [default: 1].
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub smallest_effect: Option<f64>,
     /// Also write an HTML page: differences, distributions, time series, how each was measured.
@@ -104,14 +103,14 @@ pub struct ExportRequest {
 /// Results or a command line of another tool.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct ImportRequest {
-    /// Files of one run of a tool, or the folder they are in; files or folders of several runs, which become a sweep;
-    /// configs of NVIDIA's MLPerf code (`….py`, base classes first); or a script of command lines (`….sh`).
+    /// Files or the folder of one run of a tool; of several runs, which become a sweep; configs of NVIDIA's MLPerf code
+    /// (`….py`, base classes first); or a script of command lines (`….sh`).
     #[arg(value_name = "FILE|DIR", required_unless_present = "line", value_hint = ValueHint::AnyPath)]
     pub paths: Vec<PathBuf>,
     /// A command line of another tool. Its equivalent is printed: a manifest, or a Regatta command.
     #[arg(value_name = "COMMAND LINE", last = true, conflicts_with = "paths")]
     pub line: Vec<String>,
-    /// Of results: where to write `result.json`, or `sweep.json`, `sweep.html` and `points/`; made if it is not there.
+    /// Where to write `result.json`, or `sweep.json`, `sweep.html` and `points/`.
     #[arg(long, value_name = "DIR", default_value = "imported", value_hint = ValueHint::DirPath)]
     pub out: PathBuf,
     /// Of a config with many settings: only this one. Repeatable.
@@ -122,7 +121,7 @@ pub struct ImportRequest {
 /// A metric or a key to explain.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct ExplainRequest {
-    /// A metric, or a key of a manifest such as `stages.bench.target` [default: a line on each metric].
+    /// A metric, a verdict, or a key such as `stages.bench.target` [default: list the metrics].
     #[arg(value_name = "TOPIC", value_parser = TopicParser)]
     pub topic: Option<String>,
     /// Print JSON.
@@ -151,8 +150,7 @@ pub struct HistoryRequest {
     /// Write an HTML page with a chart of each metric.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
-    /// Also the measurements that other machines left in this shared store: a folder, s3://bucket/prefix, gs://… or
-    /// az://….
+    /// Add the measurements of other machines in this shared store: a folder, s3://bucket/prefix, gs://… or az://….
     #[arg(long, value_name = "URL")]
     pub store: Option<String>,
 }

@@ -116,8 +116,8 @@ pub(super) struct SelectArgs {
     pub only: Vec<String>,
     #[command(flatten)]
     pub force: ForceArgs,
-    /// Measure each benchmark N times, with consecutive seeds: `bench.repeat` of all. Variants of one stage
-    /// (`foreach`) take turns; each point of a sweep is measured N times.
+    /// Measure each benchmark N times with consecutive seeds: `bench.repeat` of all. Variants of one stage (`foreach`)
+    /// take turns.
     #[arg(help_heading = HOW, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: Option<u32>,
     /// Repeat the measurement under this number: a benchmark keeps one result for each number [default: 1].
@@ -178,13 +178,13 @@ pub(super) struct RunModeArgs {
     /// Print every event as one line of JSON on stdout, and nothing else there.
     #[arg(help_heading = HOW, long, value_name = "FORMAT")]
     pub events: Option<EventFormat>,
-    /// Write the tasks as JUnit XML at the end: a case for each, a failure for each that failed.
+    /// Write the tasks as JUnit XML at the end: one case each.
     #[arg(help_heading = HOW, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub junit: Option<PathBuf>,
-    /// Answer `GET /metrics` here while the run is under way, in OpenMetrics' format. With port 0, a free one.
+    /// Serve OpenMetrics at `/metrics` here during the run; port 0 takes a free one.
     #[arg(help_heading = HOW, long, value_name = "HOST:PORT", value_parser = host_and_port)]
     pub metrics_listen: Option<String>,
-    /// GPUs this run may lease: a count (`0`: none), or ids with commas (`0,2`; `0,` is GPU 0 alone) [default: all].
+    /// GPUs to lease: a count (`0`: none), or ids with commas (`0,2`; `0,` is GPU 0 alone) [default: all].
     #[arg(help_heading = HOW, long, value_name = "N|LIST")]
     pub gpus: Option<GpuSelection>,
     #[command(flatten)]
@@ -226,7 +226,7 @@ impl RunModeArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct OnArgs {
-    /// Run all of it in one allocation of this batch system, and follow it; repeat the command to continue it.
+    /// Run everything in one allocation of this batch system, and follow it; repeat the command to continue.
     #[arg(help_heading = HOW, long, value_name = "SYSTEM")]
     pub on: Option<OnWord>,
     /// Slurm settings, with the keys of `host.slurm`: `partition=gpu`, `nodes=2`, `time=2h`. `SBATCH_*` variables apply
@@ -324,7 +324,7 @@ pub(super) struct ServeArgs {
     #[arg(value_name = "STAGE|KEY=VALUE")]
     pub arguments: Vec<String>,
     /// Run this command with the endpoints in its environment (`REGATTA_ENDPOINTS`, `REGATTA_GRPC`, `REGATTA_HTTP`,
-    /// `REGATTA_METRICS`, `REGATTA_MODEL`), stop the servers when it ends, and exit with its exit code.
+    /// `REGATTA_METRICS`, `REGATTA_MODEL`), then stop the servers and exit with its code.
     #[arg(value_name = "COMMAND", last = true, value_hint = ValueHint::CommandWithArguments)]
     pub command: Vec<OsString>,
     #[command(flatten)]
@@ -369,8 +369,8 @@ impl ServeRequest {
 /// A list of runs.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct BulkRequest {
-    /// `runs:`, each with the arguments of `regatta run`, or as a map; or a file of llmb-run: YAML, or its older text
-    /// form.
+    /// `runs:`, each with the arguments of `regatta run` or as a map; or a file of llmb-run (YAML or its older text
+    /// form).
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
     /// Parameters of all its runs; they override the file's.
@@ -386,8 +386,7 @@ pub struct BulkRequest {
     /// How many tasks of a run may run at once [default: the number of cores].
     #[arg(help_heading = HOW, short, long, value_name = "N", value_parser = count_above_zero)]
     pub jobs: Option<NonZeroUsize>,
-    /// GPUs that the runs may lease: a count (`0`: none), or ids with commas (`0,2`; `0,` is GPU 0 alone) [default:
-    /// all].
+    /// GPUs to lease: a count (`0`: none), or ids with commas (`0,2`; `0,` is GPU 0 alone) [default: all].
     #[arg(help_heading = HOW, long, value_name = "N|LIST")]
     pub gpus: Option<GpuSelection>,
     #[command(flatten)]

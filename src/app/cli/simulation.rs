@@ -31,7 +31,7 @@ pub struct SimulateRequest {
     /// The gRPC port; 0 takes a free one and prints it.
     #[arg(long, value_name = "N", default_value_t = 8001)]
     pub grpc_port: u16,
-    /// The HTTP port, for Triton's generate extension and OpenAI's interface; 0 takes a free one [default: 8000, of a
+    /// HTTP port of Triton's generate extension and OpenAI's interface; 0 takes a free one [default: 8000; with a
     /// repository none].
     #[arg(long, value_name = "N")]
     pub http_port: Option<u16>,
@@ -62,7 +62,7 @@ fn fault(text: &str) -> Result<(String, String), Infallible> {
 /// `regatta sim calibrate`.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct CalibrateRequest {
-    /// Step logs of one server: JSON lines with the requests and tokens of each step, and its time (`period_ms`).
+    /// Step logs of one server: JSON lines with requests, tokens and time (`period_ms`) of each step.
     #[arg(value_name = "LOG", required = true, value_hint = ValueHint::FilePath)]
     pub logs: Vec<PathBuf>,
     /// The model that was served: a name in `manifests/models`, or a YAML file with `vars: { model: … }`.
@@ -83,8 +83,8 @@ pub struct CalibrateRequest {
     /// Whose scheduler and KV cache rules a simulated engine with this calibration follows.
     #[arg(long, value_name = "SOFTWARE", value_enum, default_value_t = CalibratedScheduler::Vllm)]
     pub scheduler: CalibratedScheduler,
-    /// The largest step with a CUDA graph that vLLM had, tokens; 0: it had none (`--enforce-eager`). Its default is
-    /// 512, and twice `--max-num-seqs` below 256.
+    /// Largest step with a CUDA graph in vLLM, tokens; 0 is `--enforce-eager`. vLLM's default is twice
+    /// `--max-num-seqs`, at most 512.
     #[arg(long, value_name = "N", default_value_t = 512)]
     pub max_cudagraph_capture_size: u32,
     /// Where the log comes from (recorded in the preset) [default: the names of the logs].
@@ -111,8 +111,7 @@ pub struct WhatIfRequest {
     /// A manifest's name (`regatta list`) or a path to its file; its system is a simulated one.
     #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
     pub manifest: String,
-    /// Parameters of the manifest, or values by their place; with several values, separated by commas, each is tried
-    /// with each of the others.
+    /// Parameters of the manifest, or values by path; all combinations of values separated by commas are tried.
     #[arg(value_name = "KEY=VALUE[,VALUE…]")]
     pub settings: Vec<KeyValueArg>,
     /// What must hold: `ttft_p99<450ms tpot_p99<40ms`, of ttft, tpot and e2e [default: the limits of the benchmark].
@@ -122,22 +121,19 @@ pub struct WhatIfRequest {
     #[arg(long, value_name = "N", default_value_t = 2000)]
     #[arg(value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
     pub requests: u32,
-    /// Prompt length in tokens, in place of the benchmark's: a mean, or mean, standard deviation and maximum of a
-    /// lognormal distribution.
+    /// Prompt length, tokens, in place of the benchmark's: a mean, or mean, standard deviation and maximum (lognormal).
     #[arg(long, value_name = "MEAN[,STDDEV[,MAX]]")]
     pub input_tokens: Option<String>,
     /// Answer length in place of the benchmark's, tokens.
     #[arg(long, value_name = "MEAN[,STDDEV[,MAX]]")]
     pub output_tokens: Option<String>,
-    /// Simulate this rate, requests per second, instead of the highest one within limits; with several, separated by
-    /// commas, each is tried.
+    /// Simulate these rates, requests per second, instead of searching for the highest one within limits.
     #[arg(long, value_name = "N", value_delimiter = ',', conflicts_with_all = ["goal", "html"])]
     pub rate: Vec<f64>,
     /// LoRA adapters that requests name in turn, in place of the benchmark's `lora_task_id`.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub adapters: Option<u32>,
-    /// Also write an HTML page: the table, the Pareto front, and the latencies of each point over the rate. Not with
-    /// --rate.
+    /// Also write an HTML page: table, Pareto front, latencies over the rate. Not with --rate.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
     /// Print JSON.

@@ -12,15 +12,16 @@ use super::values::{ArgumentValueError, HOW, KeyValueArg, Subject};
 /// The shared store and its keys, as given. What is `None` may be set in the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct StoreSelection {
-    /// Share outputs with other machines: a folder, file:///mnt/share, s3://bucket/prefix, gs://… or az://…; `off` is
-    /// none [env: REGATTA_STORE].
+    /// Share outputs with other machines: a folder, s3://bucket/prefix, gs://… or az://…; `off`: do not [env:
+    /// REGATTA_STORE].
     #[arg(help_heading = HOW, long = "store", value_name = "URL")]
     pub address: Option<String>,
-    /// Sign what is sent to the store with this Ed25519 key, a PEM file, and take nothing from there that is not signed
-    /// [env: REGATTA_SIGN_KEY, a file or its text].
+    /// Sign outputs sent to the store with this Ed25519 key, a PEM file, and accept only signed ones [env:
+    /// REGATTA_SIGN_KEY, a file or its text].
     #[arg(help_heading = HOW, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub sign_key: Option<PathBuf>,
-    /// Accept from the store only what is signed with one of this PEM file's public keys [env: REGATTA_TRUSTED_KEYS].
+    /// Accept from the store only outputs signed with one of the public keys in this PEM file [env:
+    /// REGATTA_TRUSTED_KEYS].
     #[arg(help_heading = HOW, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub trusted_keys: Option<PathBuf>,
 }
@@ -37,8 +38,7 @@ pub enum StoreRequest {
         /// Parameters of the manifest.
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<KeyValueArg>,
-        /// Read every file of the manifest's outputs there, and check it against its digest; exit code 1 if one is
-        /// damaged.
+        /// Check every file of the manifest's outputs there against its digest; exit code 1 if one is damaged.
         #[arg(long, requires = "manifest")]
         verify: bool,
         /// Print JSON.
@@ -146,9 +146,8 @@ pub const LOCK_FILE: &str = "regatta.lock";
 /// What a run does with the lock file, as given.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct LockingArgs {
-    /// Enforce the lock file: report differences before anything starts, and use the locked branches, tags and
-    /// revisions. `exact` also enforces the bytes of builds and Regatta's version; `warn` reports all of it and
-    /// continues.
+    /// Enforce the lock file: report differences before anything starts, and use the locked revisions. `exact` also
+    /// enforces the bytes of builds and Regatta's version; `warn` only reports.
     #[arg(help_heading = HOW, long, value_name = "HOW", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "inputs")]
     pub locked: Option<LockStrictness>,

@@ -370,7 +370,7 @@ pub fn sign_key() -> Option<DoctorFinding> {
     if for_others == 0 {
         return Some(DoctorFinding::fact(SIGN_KEY, format!("signs as {key}")));
     }
-    let signer = format!("signs as {key}; its file may be read by others (mode {:o})", mode & 0o777);
+    let signer = format!("signs as {key}; other users can read its file (mode {:o})", mode & 0o777);
     let needed = Some("for its owner alone".to_owned());
     let finding = DoctorFinding { level: FindingLevel::Doubtful, needed, ..DoctorFinding::fact(SIGN_KEY, signer) };
     Some(finding.fix(format!("chmod 600 {value}")))

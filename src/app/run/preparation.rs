@@ -230,9 +230,8 @@ fn message(jobs: &[(TaskId, Option<String>)]) -> String {
     let more = jobs.len().saturating_sub(NAMED);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
     format!(
-        "an earlier run left jobs of tasks that the manifest does not have now: {}{more}; those that are still in the \
-         queue go on: a run with their tasks \
-         continues them, and `scancel` ends them",
+        "jobs of an earlier run belong to tasks that the manifest no longer has: {}{more}; a run with these tasks \
+         waits for them, and `scancel` ends them",
         names.join(", ")
     )
 }

@@ -145,9 +145,9 @@ pub fn requests_token_ids(extra: &Map<String, Value>) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Tls {
-    /// Authorities to trust, or the server's own certificate, in place of those that this machine knows.
+    /// Authorities to trust, or the server's certificate, in place of this machine's.
     pub ca: Option<PathBuf>,
-    /// Accept any certificate: requests, including keys, may be read in transit.
+    /// Accept any certificate: requests and keys may be read in transit.
     #[serde(default)]
     pub insecure: bool,
     /// The client certificate with its chain, for servers that require one.
@@ -177,11 +177,11 @@ impl Tls {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StreamMode {
-    /// A `ModelStreamInfer` for each: own flow control, and a cancelled call ends one request.
+    /// A `ModelStreamInfer` for each.
     #[default]
     PerRequest,
-    /// One `ModelStreamInfer` for all of them, as NVIDIA's harness and tritonclient do it. Needs a decoupled model;
-    /// when the stream ends, all its requests fail.
+    /// One for all, as in NVIDIA's harness and tritonclient. Needs a decoupled model; when it breaks, all its requests
+    /// fail.
     Shared,
 }
 
@@ -198,7 +198,7 @@ pub struct Retries {
     /// Which failures to retry.
     #[serde(default = "both")]
     pub on: Vec<RetryOn>,
-    /// From the failure to the next attempt. A server that cannot be reached is not tried more often than every 50 ms.
+    /// From the failure to the next attempt. An unreachable server is tried at most every 50 ms.
     #[serde(default = "half_a_second")]
     pub pause: TimeSpan,
 }
@@ -243,7 +243,7 @@ impl Retries {
 #[serde(default)]
 #[schemars(deny_unknown_fields)]
 pub struct ResponseSizeLimits {
-    /// Over HTTP: all of an answer after its header. [default: 67108864 (64 MiB)]
+    /// Over HTTP: an answer after its header. [default: 67108864 (64 MiB)]
     #[schemars(range(min = 1, max = MOST_ANSWER_BYTES))]
     pub body: Option<u64>,
     /// Over HTTP: the status line and all headers. [default: 65536]
@@ -252,11 +252,11 @@ pub struct ResponseSizeLimits {
     /// One server-sent event. [default: 16777216 (16 MiB)]
     #[schemars(range(min = 1, max = MOST_ANSWER_BYTES))]
     pub line: Option<u64>,
-    /// One gRPC message. [default: 268435456 (256 MiB); where logits are requested, what gRPC allows (2 GiB)]
+    /// One gRPC message. [default: 268435456 (256 MiB); with logits 2 GiB]
     #[schemars(range(min = 1, max = MOST_ANSWER_BYTES))]
     pub frame: Option<u64>,
-    /// What all answers that are in flight hold in memory together. The answer that would exceed it fails. [default:
-    /// 1073741824 (1 GiB), or the largest of the other limits where that is more]
+    /// All answers in flight together; the one that would exceed it fails. [default: 1073741824 (1 GiB), or the largest
+    /// of the other limits]
     #[schemars(range(min = 1, max = MOST_ANSWER_BYTES))]
     pub total: Option<u64>,
 }

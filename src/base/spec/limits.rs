@@ -21,8 +21,8 @@ macro_rules! limits {
         #[schemars(deny_unknown_fields)]
         pub struct Limits {
             $(pub $key: Option<TimeSpan>,)*
-            /// Requests that may fail, as a share of those that were sent: `0.5%`. Beyond it the result is
-            /// INVALID(server); within it, VALID WITH WARNINGS. [default: none]
+            /// Share of requests that may fail: `0.5%`. Beyond it INVALID(server), within it VALID WITH WARNINGS.
+            /// [default: none]
             pub failures: Option<Percent>,
             /// The least goodput by `slo`: `95%` of the scheduled requests, or `9/s`.
             pub goodput: Option<GoodputLimit>,

@@ -18,12 +18,12 @@ pub enum Arrivals {
     /// Exponential gaps.
     #[default]
     Poisson,
-    /// Exponential gaps, scaled so that the last of N requests arrives at N / rate, as vLLM's benchmark does: every
-    /// point of a sweep has exactly its rate. Needs `stop.requests`, and no `stop.duration`.
+    /// Exponential gaps, scaled so that the last of N requests arrives at N / rate, as in vLLM's benchmark. Needs
+    /// `stop.requests` without `stop.duration`.
     PoissonScaled,
     /// Equal gaps.
     Constant,
-    /// Gamma gaps with this coefficient of variation: 1 is Poisson, 2 is bursty. vLLM's burstiness is 1/cv².
+    /// Gamma gaps with this coefficient of variation: 1 is Poisson, 2 is bursty; vLLM's burstiness is 1/cv².
     Gamma { cv: f64 },
 }
 
@@ -35,10 +35,10 @@ pub enum Arrivals {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct StopAfter {
-    /// At least N requests; with `duration`, the longer of the two decides.
+    /// At least N requests. With `duration`, whichever is longer.
     #[schemars(range(min = 1, max = MOST_REQUESTS))]
     pub requests: Option<u64>,
-    /// Arrivals for this long: `60s`, `10m`. With `requests`, the longer of the two decides.
+    /// Arrivals for this long: `60s`, `10m`.
     pub duration: Option<TimeSpan>,
 }
 
@@ -110,10 +110,9 @@ pub enum Scenario {
     Offline,
     /// Arrivals at a rate; latency from the intended time.
     Server,
-    /// Arrivals at the time stamps of `data`; later turns of a session also wait for the answer before; latency from
-    /// the intended time.
+    /// Arrivals at the time stamps of `data`, later turns after the answer before; latency from the intended time.
     Trace,
-    /// N users; each sends its next request when its previous one has ended. Latency counts from then.
+    /// N users, each sends its next request when its previous one has ended; latency from then.
     Concurrency,
     /// With `loadgen`: Server with the round's tighter limits.
     Interactive,
@@ -173,7 +172,7 @@ crate::named! {
 }
 
 crate::named! {
-    /// What a test is for. LoadGen's performance and accuracy modes, and the audit tests of the rules.
+    /// LoadGen's performance or accuracy mode, or an audit test.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
     pub enum TestMode {
         #[default]

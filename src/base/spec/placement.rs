@@ -30,14 +30,13 @@ pub enum Launcher {
 #[schemars(deny_unknown_fields)]
 #[serde(default)]
 pub struct Mpi {
-    /// The launcher program. [default: mpirun]
+    /// The launcher program.
     pub program: String,
     /// Further arguments of the launcher, before the first rank.
     pub args: Vec<String>,
-    /// Pass `--allow-run-as-root`: Open MPI refuses to run as root without this flag. [default: true]
+    /// Pass `--allow-run-as-root`, which Open MPI requires of root.
     pub allow_run_as_root: bool,
-    /// Hosts with their slots, in the order of the ranks: `node1:8`. Only one server can be spread over hosts.
-    /// [default: this machine]
+    /// Hosts with slots in the order of the ranks: `node1:8`. Only one server can span hosts. [default: this machine]
     pub hosts: Vec<String>,
 }
 
@@ -53,7 +52,7 @@ impl Default for Mpi {
 #[schemars(deny_unknown_fields)]
 #[serde(default)]
 pub struct Srun {
-    /// The launcher program. [default: srun]
+    /// The launcher program.
     pub program: String,
     /// Further arguments, e.g. `--container-image=…` where pyxis is installed.
     pub args: Vec<String>,
@@ -120,12 +119,12 @@ impl ContainerEngine {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Container {
-    /// A reference or `{{ stages.NAME.image }}` for docker and podman; a file, too, for apptainer (`.sif`) and enroot
-    /// (`.sqsh`, or the name of a container).
+    /// A reference or `{{ stages.NAME.image }}`; for apptainer also a `.sif`, for enroot a `.sqsh` or a container's
+    /// name.
     pub image: String,
-    /// [default: by the ending of `image`; else docker, or podman if docker is missing]
+    /// [default: by the ending of `image`; else docker, or podman without docker]
     pub engine: Option<ContainerEngine>,
-    /// The engine's program, where it is not found by its name.
+    /// Path of the engine's program, where its name is not found.
     pub program: Option<String>,
     /// Further mounts: `/from:/to`, `/from:/to:ro`.
     pub mounts: Vec<String>,
@@ -140,12 +139,11 @@ pub struct Container {
     pub network: Option<String>,
     /// docker, podman: `1000:1000`. [default: the current user; for `serve: triton` the image's user]
     pub user: Option<String>,
-    /// Environment inside, in addition to the stage's `env`, which is passed on.
+    /// Environment inside, added to the stage's `env`.
     pub env: IndexMap<String, String>,
-    /// The container's name; `-<n>` is added for several. [default: made of the run and the task]
+    /// The container's name; several get `-<n>`. [default: from run and task]
     pub name: Option<String>,
-    /// Further arguments of the engine, before the image: `--entrypoint=` removes the image's entry point, which
-    /// otherwise runs the command.
+    /// Arguments of the engine, before the image: `--entrypoint=` removes an entry point that would run the command.
     pub args: Vec<String>,
 }
 
@@ -185,8 +183,8 @@ impl fmt::Display for ServerMode {
 /// What `nvidia-smi --lock-gpu-clocks` sets.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct GpuClocks {
-    /// The least and the greatest clock of the graphics processor, MHz: `[1410, 1410]`.
-    /// `nvidia-smi -q -d SUPPORTED_CLOCKS` lists those that a GPU has.
+    /// Least and greatest graphics clock, MHz: `[1410, 1410]`. `nvidia-smi -q -d SUPPORTED_CLOCKS` lists the possible
+    /// ones.
     pub graphics: [u32; 2],
     /// Call `sudo -n nvidia-smi`: only root may lock clocks.
     #[serde(default)]

@@ -33,7 +33,7 @@ pub enum DelayPlace {
     AfterAnswer,
 }
 
-/// Beginnings that prompts share, in front of each and on top of its length.
+/// Shared beginnings, added in front of each prompt's own length.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Prefixes {
@@ -43,23 +43,21 @@ pub struct Prefixes {
     /// Tokens of each.
     #[schemars(range(min = 1, max = LONGEST_LENGTH))]
     pub tokens: u32,
-    /// Exponent of a Zipf law, which makes the first ones more frequent. [default: all equally often]
+    /// Exponent of a Zipf law that makes the first ones more frequent. [default: all equally often]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zipf: Option<f64>,
 }
 
-/// Conversations: the next turn is sent after the answer to the one before, and a pause (`turn_delay`, or
-/// `think_time`). Over `openai-chat` what came before it are messages of `user` and `assistant` in turn; over other
-/// protocols all is one text.
+/// Conversations: the next turn follows the answer before it and a pause (`turn_delay` or `think_time`). Over
+/// `openai-chat` earlier turns are messages of `user` and `assistant`; elsewhere one text.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Sessions {
-    /// Turns of each; of data with conversations, at most this many, or `given`: all.
+    /// Turns of each. With data: at most this many.
     pub turns: Length,
     #[serde(default)]
     pub history: History,
-    /// The pause before each turn but the first, in place of `think_time`, which is then the pause before a session
-    /// only.
+    /// Pause before each turn but the first; `think_time` is then only the pause before a session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_delay: Option<ThinkTime>,
 }

@@ -36,7 +36,7 @@ pub struct Request {
     pub min_length: Option<i32>,
     /// Above 1 only without streaming.
     pub beam_width: Option<u32>,
-    /// Answers to each prompt. Tokens of all of them count as the request's. Needs a decoupled model above 1.
+    /// Answers to each prompt; tokens of all count. Above 1 needs a decoupled model.
     pub num_return_sequences: Option<u32>,
     /// Beam search: exponential penalty on the length.
     pub length_penalty: Option<f64>,
@@ -50,8 +50,8 @@ pub struct Request {
     pub end_id: Option<i32>,
     /// The padding token; by default the end token.
     pub pad_id: Option<i32>,
-    /// LoRA adapters by their names at the server, with weights: `{ sql: 3, chat: 1 }`. Each request names one of them
-    /// in place of the model, drawn with the bench's seed. A record that has a `model` names that one. Not a tensor.
+    /// LoRA adapters with weights: `{ sql: 3, chat: 1 }`. Each request names one in place of the model, drawn with the
+    /// seed; a record's `model` wins.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub adapters: BTreeMap<String, f64>,
     /// Adapters, taken in turn.
@@ -62,25 +62,23 @@ pub struct Request {
     pub return_context_logits: bool,
     /// Requests `generation_logits`.
     pub return_generation_logits: bool,
-    /// Requests the server's own time stamps and KV cache blocks, which the result shows next to the client's.
+    /// Requests the server's time stamps and KV cache blocks, shown next to the client's.
     pub return_perf_metrics: bool,
     /// Without streaming: leave the prompt out of the answer. [default: true where the model can]
     pub exclude_input_in_output: Option<bool>,
-    /// Over openai-chat: the field that has the length of the answer. Not a tensor. [default: `max_tokens`]
+    /// Over openai-chat: the field with the length of the answer.
     pub length_field: Option<LengthField>,
-    /// Headers of every request, those before the measurement included: `{ api-key: "${AZURE_KEY}" }`. `${VARIABLE}` is
-    /// read from the environment when requests are sent, and never shown or written down. `authorization` replaces the
-    /// key of `api_key_env`. Over gRPC they are metadata.
+    /// Headers of every request: `{ api-key: "${AZURE_KEY}" }`. `${VARIABLE}` is read when requests are sent, and never
+    /// shown or stored. `authorization` replaces `api_key_env`. Over gRPC they are metadata.
     #[serde(skip_serializing_if = "RequestHeaders::is_empty")]
     pub headers: RequestHeaders,
-    /// Prompts in one message; each is a request and measured separately. Needs a decoupled model above 1. Not a
-    /// tensor.
+    /// Prompts in one message; each is measured as a request. Above 1 needs a decoupled model.
     pub batch: Option<u32>,
     pub cancel: Option<CancelPolicy>,
-    /// A request that is not finished this long after it was sent fails, with the class `deadline`: `5s`. Not a tensor.
-    /// [default: only an answer that does not end fails with that class, see `stall_timeout`]
+    /// A request that has not finished this long after it was sent fails with the class `deadline`: `5s`. [default: see
+    /// `stall_timeout`]
     pub deadline: Option<TimeSpan>,
-    /// How large an answer may be, in bytes. A request whose answer exceeds a limit fails with the class `too_large`.
+    /// Largest answers, bytes. Beyond a limit the request fails with the class `too_large`.
     pub response_limits: Option<ResponseSizeLimits>,
 }
 
@@ -113,8 +111,7 @@ pub enum WordList {
     Texts(Vec<String>),
 }
 
-/// Cancels some requests before they are finished. They count as cancelled early: neither ok nor failed. Needs
-/// streaming.
+/// Cancel some requests before they finish. They count as cancelled early, neither ok nor failed. Needs streaming.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct CancelPolicy {

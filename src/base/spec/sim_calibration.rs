@@ -10,12 +10,11 @@ use super::prompts::LONGEST_LENGTH;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SimScheduler {
-    /// TensorRT-LLM's batch manager: the policy is the model repository's, and the KV cache takes a share of the memory
-    /// that is free after the weights.
+    /// The model repository sets the policy; the KV cache takes a share of the memory left by the weights.
     #[default]
     TensorrtLlm,
-    /// vLLM's: running requests first, prompts in pieces, preemption by computing again; weights and KV cache together
-    /// take a share of the memory.
+    /// Running requests first, prompts in pieces, preemption by recomputing; weights and KV cache share a part of the
+    /// memory.
     Vllm,
 }
 
@@ -24,69 +23,68 @@ pub enum SimScheduler {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SimCalibration {
-    /// What it was fitted to. Empty: nothing, the values are assumed.
+    /// What it was fitted to; empty: assumed values.
     pub source: String,
-    /// The GPU that it was fitted to, where that is not this one but one of the same generation.
+    /// The GPU of the same generation that it was fitted to, if not this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub carried_from: Option<String>,
-    /// Whose scheduler and KV cache rules the simulated engine follows.
+    /// Whose scheduler and KV cache rules the engine follows.
     pub scheduler: SimScheduler,
-    /// Share of the memory bandwidth that reading the weights reaches.
+    /// Share of the memory bandwidth for reading weights.
     #[schemars(range(min = 0.01, max = 1.5))]
     pub weights_bandwidth: f64,
-    /// Share of the memory bandwidth that reading the KV cache reaches.
+    /// Share of the memory bandwidth for reading the KV cache.
     #[schemars(range(min = 0.01, max = 1.5))]
     pub kv_bandwidth: f64,
-    /// Share of the peak that linear layers reach at 16 and 8 bits.
+    /// Share of the peak for linear layers at 16 and 8 bits.
     #[schemars(range(min = 0.01, max = 1.5))]
     pub compute: f64,
-    /// Share of the peak that linear layers reach at 4 bits. [default: assumed, 0.6]
+    /// Share of the peak for linear layers at 4 bits. [default: 0.6, assumed]
     #[schemars(range(min = 0.01, max = 1.5))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compute_fp4: Option<f64>,
-    /// Share of the peak that attention over a prompt reaches.
+    /// Share of the peak for attention over prompts.
     #[schemars(range(min = 0.01, max = 1.5))]
     pub attention: f64,
-    /// Share of that which the linear layers of experts reach, of a mixture of experts. [default: assumed, all of it]
+    /// Share of `compute` that the experts of a mixture reach. [default: 1, assumed]
     #[schemars(range(min = 0.01, max = 1.5))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub experts: Option<f64>,
-    /// Share of the links' bandwidth that all-reduces reach.
+    /// Share of the links' bandwidth for all-reduces.
     #[schemars(range(min = 0.01, max = 1.5))]
     pub link: f64,
-    /// Share of the time in which the stages of pipeline parallelism work.
+    /// Share of the time in which pipeline stages work.
     #[schemars(range(min = 0.01, max = 1))]
     pub pipeline: f64,
-    /// How much of the linear layers' work hides behind reading the weights: 1 is all of it, 0 none.
+    /// How much of the linear layers' work overlaps with reading weights: 0 none, 1 all.
     #[schemars(range(min = 0, max = 1))]
     pub overlap: f64,
-    /// Once for each step, ms.
+    /// Each step, ms.
     #[schemars(range(min = 0))]
     pub step_ms: f64,
-    /// For each layer in a step without a CUDA graph, µs: launching its kernels, most of which are too small to count
-    /// by their work.
+    /// Each layer in a step without a CUDA graph, µs: kernel launches.
     #[schemars(range(min = 0))]
     pub layer_us: f64,
-    /// Steps of up to this many tokens have a CUDA graph.
+    /// Largest step with a CUDA graph, tokens.
     #[schemars(range(max = LONGEST_LENGTH))]
     pub cuda_graph_tokens: u64,
-    /// Once for each step that computes a prompt, ms.
+    /// Each step with a prompt, ms.
     #[schemars(range(min = 0))]
     pub context_ms: f64,
-    /// For each request that generates in a step, µs.
+    /// Each generating request in a step, µs.
     #[schemars(range(min = 0))]
     pub request_us: f64,
-    /// For each prompt in a step, µs: what the host does for it.
+    /// Each prompt in a step, µs: work of the host.
     #[schemars(range(min = 0))]
     pub prompt_us: f64,
-    /// For each all-reduce of tensor parallelism, µs; a layer has two.
+    /// Each all-reduce of tensor parallelism, µs; two in a layer.
     #[schemars(range(min = 0))]
     pub all_reduce_us: f64,
-    /// Between a request's arrival and the scheduler, ms.
+    /// From a request's arrival to the scheduler, ms.
     #[schemars(range(min = 0))]
     pub frontend_ms: f64,
-    /// For each chunk of a streamed answer, µs: the HTTP server sends one after another while the next steps run. In
-    /// virtual time only. [default: nothing]
+    /// Each chunk of a streamed answer, µs: the HTTP server sends them one after another during the next steps. Virtual
+    /// time only. [default: nothing]
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chunk_us: Option<f64>,
@@ -141,10 +139,10 @@ pub struct LoraConfig {
     /// The rank of the adapters.
     #[schemars(range(min = 1, max = 1024))]
     pub max_lora_rank: u32,
-    /// Different adapters in a step, and in GPU memory; requests of others wait for one of them to have no request.
+    /// Adapters in a step and in GPU memory; requests for others wait.
     #[schemars(range(min = 1, max = 1024))]
     pub max_loras: u32,
-    /// From host memory, where adapters wait, to each GPU, GB/s. [default: 50, PCIe 5 of 16 lanes]
+    /// From host memory to each GPU, GB/s. [PCIe 5 of 16 lanes]
     #[serde(default = "host_link")]
     #[schemars(range(min = 0.1, max = 1000))]
     pub host_link_gbs: f64,

@@ -200,8 +200,8 @@ pub enum BenchSweep {
     InputTokens(SweepLevels),
     /// Tokens of every answer.
     OutputTokens(SweepLevels),
-    /// With the scenario `server`: one user alone (the latency of an idle server), then users until the throughput
-    /// stops growing (saturation), then this many rates evenly between the two.
+    /// With the scenario `server`: one user alone (idle latency), then users until the throughput stops growing
+    /// (saturation), then this many rates between the two.
     Auto(#[schemars(range(min = 1, max = 200))] u32),
 }
 

@@ -18,35 +18,32 @@ use super::schema_format::{MOST_PARTS, MOST_SECONDS, MOST_USERS};
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TritonServer {
-    /// The folder that holds `triton_model_repo_<n>`, or one model repository. Needed unless
-    /// `triton_skip_server_spawn`.
+    /// The folder of `triton_model_repo_<n>`, or one model repository. Required except with `triton_skip_server_spawn`.
     pub repository: Option<String>,
     #[serde(default)]
     pub ready: ReadyWhen,
-    /// The server program. [default: tritonserver]
+    /// The server program.
     #[serde(default = "tritonserver")]
     pub program: String,
-    /// The whole command line of the one server, unchanged, in place of the one that is made from these keys: nothing
-    /// is added. `{repository}` is `repository`. Set the port keys to the ports that it opens. [default ports then:
-    /// Triton's, 8001, 8000 and 8002]
+    /// The whole command line of the one server, in place of these keys. `{repository}` is `repository`. Set the port
+    /// keys to the ports that it opens. [default ports then: 8001, 8000 and 8002]
     pub words: Vec<String>,
-    /// What stands in front of the whole command, in its container if it has one: `[numactl, --cpunodebind=0]`,
-    /// `[nsys, profile, -o, trace]`.
+    /// Written before the command, inside its container: `[numactl, --cpunodebind=0]`, `[nsys, profile, -o, trace]`.
     pub prefix: Vec<String>,
-    /// Further arguments of every server process, unchanged.
+    /// Arguments of every server process.
     pub args: Vec<String>,
 
-    /// How the processes of a server share the work. [default: plain for one GPU, leader for an engine with tp × pp >
-    /// 1, orchestrator for several models or copies in one server]
+    /// How the processes of a server share the work. [default: plain for one GPU, leader for tp × pp > 1, orchestrator
+    /// for several models or copies]
     pub mode: Option<ServerMode>,
-    /// MPI ranks of one server. [default: tp × pp of the engine (leader), 1 (plain; orchestrator that spawns), 1 + all
-    /// ranks (orchestrator that does not)]
+    /// MPI ranks of one server. [default: leader tp × pp; plain and spawning orchestrator 1; other orchestrator 1 + all
+    /// ranks]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub world_size: Option<u32>,
-    /// Orchestrator: its workers are spawned through MPI (true, the default), or are ranks that were started with it
-    /// (false; each model then needs `participant_ids`).
+    /// Orchestrator: true spawns its workers through MPI; false takes ranks that were started with it, and each model
+    /// needs `participant_ids`. [default: true]
     pub spawn_processes: Option<bool>,
-    /// What starts the ranks. [default: none in mode plain, otherwise mpi]
+    /// What starts the ranks. [default: mpi; none in mode plain]
     pub launcher: Option<Launcher>,
     /// More ranks than slots (mpirun) or CPUs (srun) are allowed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -55,47 +52,46 @@ pub struct TritonServer {
     pub mpi: Mpi,
     #[serde(default, skip_serializing_if = "is_default")]
     pub srun: Srun,
-    /// Put `trtllm-llmapi-launch` in front of every rank (PyTorch backend over several ranks).
+    /// Start every rank with `trtllm-llmapi-launch` (PyTorch backend over several ranks).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub trtllm_llmapi_launch: bool,
-    /// Start although a program of this name runs already. Ports are looked at in any case. [default: true]
+    /// Start although a program of this name runs already. [default: true]
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub force: bool,
-    /// The container of the servers: `container` next to `serve`, written here.
+    /// The servers' container, as `container` beside `serve`.
     pub container: Option<Container>,
 
-    /// The name or address under which clients find the servers. [default: the address they are bound to, or 127.0.0.1;
-    /// with `mpi.hosts` the first of them]
+    /// Name or address of the servers for clients. [default: the bound address, or 127.0.0.1; with `mpi.hosts` the
+    /// first of them]
     pub host: Option<String>,
-    /// HTTP port of the first server; further ones count up. [default: free ports]
+    /// HTTP port of the first server; others count up. [default: free ports]
     #[schemars(range(min = 1))]
     pub http_port: Option<u16>,
-    /// gRPC port of the first server; further ones count up. [default: free ports]
+    /// gRPC port of the first server; others count up. [default: free ports]
     #[schemars(range(min = 1))]
     pub grpc_port: Option<u16>,
-    /// Metrics port of the first server; further ones count up. [default: free ports]
+    /// Metrics port of the first server; others count up. [default: free ports]
     #[schemars(range(min = 1))]
     pub metrics_port: Option<u16>,
-    /// The address that HTTP is bound to. [Triton's default: 0.0.0.0]
+    /// Bind address of HTTP. [Triton's default: 0.0.0.0]
     pub http_address: Option<String>,
-    /// The address that gRPC is bound to. [Triton's default: 0.0.0.0]
+    /// Bind address of gRPC. [Triton's default: 0.0.0.0]
     pub grpc_address: Option<String>,
-    /// The address that metrics are bound to. [Triton's default: that of HTTP]
+    /// Bind address of metrics. [Triton's default: that of HTTP]
     pub metrics_address: Option<String>,
 
     /// Level of verbose logging; rank 0 only. `launch_triton_server.py --log` is 3. [Triton's default: 0]
     #[schemars(range(max = MOST_PARTS))]
     pub log_verbose: Option<u32>,
-    /// A file for rank 0's log, relative to the project; `{server}` is the server's number. What goes there is not in
-    /// `regatta logs`. [default: the task's log]
+    /// A file for rank 0's log, relative to the project; `{server}` is the server's number. `regatta logs` does not
+    /// have it. [default: the task's log]
     pub log_file: Option<String>,
-    /// Seconds that a server lets requests in flight finish when it is stopped. [Triton's default: 30]
+    /// Seconds for requests in flight when it is stopped. [Triton's default: 30]
     #[schemars(range(max = MOST_SECONDS))]
     pub exit_timeout_secs: Option<u32>,
-    /// The models that ranks other than 0 load. [default: those of the repository with the backend `tensorrtllm`, else
-    /// `tensorrt_llm`]
+    /// Models that ranks other than 0 load. [default: those with the backend `tensorrtllm`, else `tensorrt_llm`]
     pub tensorrt_llm_model_name: Vec<String>,
-    /// Bytes of rank 0's CUDA memory pool on GPU 0, for multimodal encoders. [default: Triton's, 67108864]
+    /// Rank 0's CUDA memory pool on GPU 0, bytes, for multimodal encoders. [Triton's default: 67108864]
     pub multimodal_gpu0_cuda_mem_pool_bytes: Option<u64>,
     /// How models are loaded; rank 0. [Triton's default: none, which loads all]
     pub model_control_mode: Option<ModelControl>,
@@ -108,14 +104,13 @@ pub struct TritonServer {
     pub rate_limit: Option<RateLimit>,
     /// Resources of the rate limiter: `name:count` or `name:count:device`.
     pub rate_limit_resource: Vec<String>,
-    /// Any other option of `tritonserver` by its name, without the dashes: a text, a number, true or false, or a list
-    /// for one that may be repeated.
+    /// Other options of `tritonserver` by name, without dashes: text, number, boolean, or a list for a repeated one.
     pub options: IndexMap<String, Value>,
 
-    /// NVIDIA's name for `serve: { attach: … }`: the servers of `triton_grpc_ports` are there already.
+    /// NVIDIA's name for `serve: { attach: … }`: `triton_grpc_ports` are running servers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub triton_skip_server_spawn: bool,
-    /// Where they are, with `triton_skip_server_spawn`: `host:port,port|host:port`, gRPC ports.
+    /// With `triton_skip_server_spawn`: gRPC ports, `host:port,port|host:port`.
     pub triton_grpc_ports: Option<String>,
 }
 
@@ -156,7 +151,7 @@ pub struct Trace {
     pub count: Option<i32>,
     /// Mode triton: the file, relative to the project; `{server}` is the server's number.
     pub file: Option<String>,
-    /// Further settings of the mode, e.g. `{ url: "localhost:4318/v1/traces" }` of opentelemetry.
+    /// Other settings of the mode, e.g. `{ url: "localhost:4318/v1/traces" }` of opentelemetry.
     pub settings: IndexMap<String, Value>,
 }
 
@@ -230,12 +225,12 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReadyWhen {
-    /// Give up after this long [default: 30m; for servers that run already 2m].
+    /// Give up after this long. [default: 30m; for running servers 2m]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<TimeSpan>,
-    /// For `command`: `detect` takes what its port speaks, ServerReady over gRPC or `GET /v1/models` over HTTP, and
-    /// benchmarks of the stage do the same; `kserve` calls ServerReady, `port` only connects, `health` sends
-    /// `GET /health` and benchmarks use HTTP.
+    /// For `command`: `detect` takes ServerReady over gRPC or `GET /v1/models` over HTTP, whichever the port speaks,
+    /// and benchmarks use the same; `kserve` calls ServerReady; `port` only connects; `health` sends `GET /health`, and
+    /// benchmarks use HTTP.
     #[serde(default = "detect")]
     pub by: String,
 }

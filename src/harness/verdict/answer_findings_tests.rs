@@ -192,7 +192,7 @@ fn answers_of_one_read_weigh_as_many_gaps_as_they_have() {
     assert_eq!((tpot, stall), (Some(10.0), Some(10.0)));
     insta::assert_snapshot!(texts, @"11 % of the gaps between chunks are in answers that came in one read: the server \
         or a proxy in front of it writes several at once (nginx: set `proxy_buffering off`; HAProxy: `option \
-        http-no-delay`), or the client was late; TPOT, ITL, ICL and the longest gap are those of the other answers, \
+        http-no-delay`), or the client was late; TPOT, ITL, ICL and the longest gap are from the other answers, \
         and TTFT is the time of the first read, which may have later tokens, too");
     let (tpot, stall, texts) = reasons(2, 10);
     assert_eq!((tpot, stall), (None, None));

@@ -82,7 +82,7 @@ fn coalesced(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
         so.push("TPOT, ITL, ICL and the longest gap are left out");
     } else {
         so.extend(share.as_ref().map(|_| "TPOT and ITL spread the time of a read over its tokens"));
-        so.extend(one_read.map(|_| "TPOT, ITL, ICL and the longest gap are those of the other answers"));
+        so.extend(one_read.map(|_| "TPOT, ITL, ICL and the longest gap are from the other answers"));
     }
     let parts: Vec<String> = share.into_iter().chain(one_read.map(in_one_read)).collect();
     let cause = match (parts.is_empty(), absent) {

@@ -424,7 +424,7 @@ pub enum ProblemKind {
     NoCommand,
     #[error("there is no script after python")]
     NoScript,
-    #[error("there is no command in it that is known here{}", listed(programs))]
+    #[error("it contains no known command{}", listed(programs))]
     NoKnownCommand { programs: Vec<String> },
     #[error("there are {commands} commands in it; at most {most} are read")]
     TooManyCommands { commands: usize, most: usize },

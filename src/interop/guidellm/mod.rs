@@ -128,7 +128,7 @@ fn backend(text: &str, run: &mut GuideLlmRun, builder: &mut TranslationBuilder) 
             "timeout" | "timeout_connect" => {
                 builder.push_untranslated(
                     format!("{name}={plain}"),
-                    "a request is given up by `request.deadline` or --stall-timeout",
+                    "`request.deadline` or --stall-timeout ends a request",
                 );
             }
             _ => builder.push_untranslated(format!("{name}={plain}"), "Regatta has nothing like it"),

@@ -75,8 +75,7 @@ fn one_run(to: &mut SubmissionFindings, path: &Path, detail: &Detail) {
         if several.len() > 1 { format!(", and {} more have several values", several.len() - 1) } else { String::new() };
     let (first, later) = (shortened(first), shortened(later));
     let finding = format!("`{key}` is {first} and, further down, {later}{more}");
-    let rule = "LoadGen empties its logs when it starts, and writes each of these once: this is of several runs, or \
-        was changed";
+    let rule = "LoadGen writes each of these once in a run: the log is of several runs, or was changed";
     finding!(to; Refused, LogsDisagree, path, finding, rule, RERUN_HINT);
 }
 

@@ -175,7 +175,7 @@ fn key_rules(to: &mut SubmissionFindings, at: &Path, run: &Run) {
                 .find(|key| run.logged(key).contains("unsuccessful") && run.detail.result() == Some("VALID"))
                 .map(|key| format!("`{key}` is {}, and the result VALID", run.logged(key))), CONDITIONS, REPACK;
         Review, TokenLatencies, at, run.switch("requested_infer_token_latencies", false).filter(|_| is_closed),
-            "TTFT and TPOT are measured of each answer", "take it out, and run again";
+            "TTFT and TPOT are measured of each answer", "remove it, and run again";
         checks::weight(run.entry), TokenLatencies, at, run.switch("requested_use_token_latencies", true),
             "language models are judged by tokens; LoadGen drops the rule for a model name that it does not know",
             format!("LoadGen's name of the model is `{}`", table.loadgen_model);

@@ -160,7 +160,7 @@ fn conf(to: &mut SubmissionFindings, at: &Path, text: &str, request: &TestReques
             _ => SubmissionCheck::UserConf,
         };
         let weight = if is_forbidden { Refused } else { Review };
-        let fix = wrong.hint.unwrap_or_else(|| "take it out, and run again without it".to_owned());
+        let fix = wrong.hint.unwrap_or_else(|| "remove it, and run again without it".to_owned());
         to.add(weight, check, at, format!("{place}{key}{}", wrong.what), wrong.rule, fix);
     }
     let Some(detail) = performance else { return };

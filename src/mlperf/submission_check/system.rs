@@ -98,7 +98,7 @@ pub(super) fn read_fields(to: &mut SubmissionFindings, at: &Path, rule: &str) ->
             let error = serde_yaml::from_str::<serde_yaml::Mapping>(&text).err().map(|error| error.to_string());
             if let Some(error) = error.filter(|error| error.contains("duplicate entry")) {
                 finding!(to; Review, DuplicateKey, at, error,
-                    "readers differ in which of the two they take", "keep the one that is right");
+                    "a reader may use either of the two", "keep the one that is right");
             }
             Some(fields)
         }

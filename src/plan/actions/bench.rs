@@ -24,33 +24,30 @@ pub struct Bench {
     pub target: String,
     /// The protocol of requests. [default: that of the target's URL, else `kserve`]
     pub protocol: Option<Protocol>,
-    /// The model to drive. Of Triton's: `tensorrt_llm` takes token ids, `ensemble` and `tensorrt_llm_bls` take text.
-    /// Over OpenAI's interfaces "" is the only one that the server lists, and the default.
+    /// The model. Triton's `tensorrt_llm` takes token ids, `ensemble` and `tensorrt_llm_bls` take text. For OpenAI the
+    /// default is "", the only one that the server lists.
     #[serde(default = "super::tensorrt_llm")]
     pub model: String,
-    /// Over HTTP: the path, in place of the protocol's usual one.
+    /// Over HTTP: the path, if not the protocol's usual one.
     pub endpoint: Option<String>,
-    /// Over HTTP: further fields of every request's body; null removes one.
+    /// Over HTTP: additional fields of every body; null removes one.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub extra: serde_json::Map<String, serde_json::Value>,
-    /// Over HTTP: the environment variable that holds the key to send as `Authorization: Bearer`. It is never shown or
-    /// written down.
+    /// Over HTTP: the variable with the key for `Authorization: Bearer`. Never shown or stored.
     pub api_key_env: Option<String>,
-    /// Over HTTP: TLS settings. A target of `https://` needs them only where the defaults do not fit.
+    /// TLS settings for `https://`, where the defaults do not fit.
     pub tls: Option<Tls>,
-    /// Wait this long for servers that are still loading, or not there yet: until each is reachable and reports that it
-    /// is ready. [default: a server has to be ready, or the stage that starts it waits]
+    /// Wait this long until every server is ready. [default: none; a stage that starts servers waits itself]
     pub ready_timeout: Option<TimeSpan>,
-    /// How requests arrive. [default: `concurrency` where that key or a sweep of it is written, else `server`]
+    /// How requests arrive. [default: `concurrency` where that key or its sweep is set, else `server`]
     #[serde(default = "super::server")]
     pub scenario: Scenario,
     /// Server: mean arrivals per second; of sessions, where there are any.
     pub rate: Option<f64>,
-    /// Server, in place of `rate`: find the highest rate at which all `limits` hold. Each probe has the arrivals of
-    /// `stop`.
+    /// Server, in place of `rate`: find the highest rate within all `limits`. Each probe has the arrivals of `stop`.
     pub search: Option<RateSearch>,
-    /// Measure at several levels, one after the other: `points/` has the result of each, and `sweep.json` the curve. A
-    /// sweep that is cut off goes on with the missing points.
+    /// Measure at several levels: `points/` has each result, `sweep.json` the curve. An interrupted sweep continues
+    /// with the missing points.
     pub sweep: Option<BenchSweep>,
     /// Concurrency: the number of users.
     #[schemars(range(min = 1, max = MOST_USERS))]
@@ -61,11 +58,10 @@ pub struct Bench {
     pub speed: Option<f64>,
     #[serde(default)]
     pub arrivals: Arrivals,
-    /// The pause between an answer and the user's next request, and between the turns of a session without a
-    /// `turn_delay`.
+    /// Pause between an answer and the user's next request, and between turns without a `turn_delay`.
     pub think_time: Option<ThinkTime>,
-    /// Server and Trace: arrivals beyond this many requests in flight wait in the client. Their latency counts the
-    /// wait. With LoadGen over HTTP only, where each request under way has a connection: those of all scenarios.
+    /// Server and Trace: arrivals beyond this many requests in flight wait in the client, and their latency counts the
+    /// wait. With LoadGen over HTTP: any scenario.
     #[schemars(range(min = 1, max = MOST_USERS))]
     pub max_in_flight: Option<u32>,
     /// Not needed with `data`: then each record is sent once.
@@ -83,30 +79,28 @@ pub struct Bench {
     #[schemars(range(min = 1, max = MOST_REQUESTS))]
     pub distinct_prompts: Option<u64>,
     pub sessions: Option<Sessions>,
-    /// A `tokenizer.json`: synthetic texts get exactly the requested length, and given ones are counted.
+    /// A `tokenizer.json`: synthetic texts get exactly the requested length, given ones are counted.
     pub tokenizer: Option<String>,
     /// Seed of arrivals, lengths and tokens. The same seed gives the same plan.
     #[serde(default)]
     pub seed: u64,
-    /// The number of runs of this measurement, one after the other, with consecutive seeds from `seed` on: `compare`
-    /// judges by how much runs differ. Each is kept in `repeats/`, and result.json has means and intervals over them.
-    /// In a `sweep`, each point is measured this many times.
+    /// Runs of this measurement (of each point of a `sweep`) with consecutive seeds from `seed` on. `repeats/` has
+    /// each, result.json means and intervals; `compare` judges by their spread.
     #[serde(default = "super::one", skip_serializing_if = "is_one")]
     #[schemars(range(min = 1, max = 1000))]
     pub repeat: u32,
     /// Set by the plan where several variants are measured in turn; no key of a manifest.
     #[schemars(skip)]
     pub turn: Option<RepeatRole>,
-    /// Requests before the measured ones, which come as those do: as many at once as the load has in flight, or at its
-    /// rate, the highest of a `ramp`. Before a `trace`, and with LoadGen, they come one after the other. Several
-    /// servers get them in turn.
+    /// Requests before the measured ones, under the same load (the highest level of a `ramp`); for a `trace` and
+    /// LoadGen one after another. Several servers take turns.
     #[serde(default)]
     #[schemars(range(max = MOST_USERS))]
     pub warmup: u32,
-    /// Continue the warm-up until this much time has passed.
+    /// Warm up for at least this long.
     pub warmup_time: Option<TimeSpan>,
-    /// Connections to each server are `frontends × clients`, which the client's workers divide among them. Over HTTP
-    /// each is a pool: every request under way has a connection of its own.
+    /// Connections to each server are `frontends × clients`. Over HTTP each is a pool: every request in flight has its
+    /// own connection.
     #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub triton_num_frontends_per_model: u32,
@@ -118,38 +112,34 @@ pub struct Bench {
     pub stream: StreamMode,
     /// Send failed requests again. [default: no]
     pub retries: Option<Retries>,
-    /// A request fails when no token arrives for this long. It also fails, with the class `deadline`, when its answer
-    /// has not ended ten times as long after its first token, and a sixth of it for each requested token, both of at
-    /// least a minute.
+    /// A request fails when no token arrives for this long, and with the class `deadline` when its answer takes longer
+    /// than ten times this after its first token and a sixth of this for each requested token (at least a minute each).
     #[serde(default = "super::a_minute")]
     pub stall_timeout: TimeSpan,
-    /// What must hold for the run to be VALID beyond the harness's own checks.
+    /// What must hold for the run to be VALID.
     pub limits: Option<Box<Limits>>,
-    /// By MLPerf's rules: its LoadGen schedules the requests.
+    /// MLPerf's rules: its LoadGen schedules the requests.
     pub loadgen: Option<Box<Loadgen>>,
-    /// The SLO of each request, for goodput: the requests that meet all of it. [default: `limits`]
+    /// The SLO of each request, for goodput. [default: `limits`]
     pub slo: Option<SloLimits>,
-    /// Keep the time of every chunk in requests.jsonl (`timeline`: ns from the start, tokens); else only what metrics
-    /// need.
+    /// Keep the time of every chunk in requests.jsonl (`timeline`: ns from the start, tokens).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timelines: bool,
-    /// The source of GPU readings during the measurement: power, energy, utilization, memory, clocks.
+    /// The source of GPU readings: power, energy, utilization, memory, clocks.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub telemetry: Telemetry,
-    /// Whether to test before the measurement that this machine can generate the load: the same rate, or as many users,
-    /// for a second or two against Regatta's own server, which does no work. Not for a `search`, whose probes judge the
-    /// client themselves.
+    /// Test first that this machine can generate the load, for a second or two against a built-in server that does no
+    /// work. Not for a `search`.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub preflight: Preflight,
-    /// What becomes of the stage where this machine was too busy for the load. The verdict is the same.
+    /// What happens to the stage when this machine was too busy for the load.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub when_busy: WhenBusy,
     /// Vocabulary for synthetic prompts.
     #[serde(default = "super::llama_vocabulary")]
     #[schemars(range(min = 10, max = LARGEST_SHAPE))]
     pub vocab_size: u32,
-    /// End-of-sequence and padding token ids of the requests; drawn prompts do not have it. OpenAI's interfaces send
-    /// none.
+    /// End-of-sequence and padding token id of the requests; synthetic prompts do not contain it. Not for OpenAI.
     #[serde(default = "super::usual_end_id")]
     pub end_id: i32,
     /// What each request contains besides its prompt and its length.
@@ -247,7 +237,7 @@ pub enum Telemetry {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preflight {
-    /// Where arrivals are expected for 30 s or more; the trial costs about 2 s, or 4 when its first try is not good.
+    /// Where arrivals last 30 s or more.
     #[default]
     Auto,
     Off,
@@ -262,7 +252,7 @@ pub enum WhenBusy {
     /// It fails.
     #[default]
     Fail,
-    /// It goes on with a notice: for demonstrations, whose numbers are not published.
+    /// It continues with a notice: for demonstrations.
     Notice,
 }
 
@@ -276,11 +266,10 @@ pub struct RateSearch {
     pub low: f64,
     /// The highest rate that is tried.
     pub high: f64,
-    /// The first rate that is tried, where one is known to be near: fewer probes are spent on the way there. Not with
-    /// `loadgen`. [default: `low`]
+    /// First rate, near the expected result, which saves probes. Not with `loadgen`. [default: `low`]
     pub start: Option<f64>,
-    /// In place of `start`: the `search.json` of an earlier search with the same model and limits, or the folder that
-    /// has it. The first probes are around the rate that it found; none of its probes count. Not with `loadgen`.
+    /// In place of `start`: the `search.json` of an earlier search with the same model and limits, or its folder. Its
+    /// probes do not count. Not with `loadgen`.
     pub start_from: Option<String>,
     /// Stop when the interval is narrower than this share of the rate.
     #[serde(default = "super::two_percent")]
@@ -293,22 +282,17 @@ pub struct RateSearch {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Data {
-    /// One JSON object a line, or a JSON list of them: `prompt` or `text` or `input_ids` (or only `input_length`), over
-    /// `openai-chat` also `messages`, or `input`, `instruction` and `output` of benchmark_core_model.py; if there are,
-    /// `output_length` or `max_tokens`, `timestamp` (ms), `session_id`, `delay` (ms). Over OpenAI's interfaces a record
-    /// may set its own request, in place of the benchmark: the fields of `request` with `headers`, `model` or
-    /// `adapter`, `tools`, `tool_choice`, `response_format`, and any others below `extra`; a file of OpenAI's Batch API
-    /// is such a file. A key that may change a request and is not sent is an error. Also perf_analyzer's
-    /// `{"data": […]}`.
+    /// One JSON object a line, a JSON list, a file of OpenAI's Batch API, or perf_analyzer's `{"data": […]}`: the
+    /// prompt, its length, its time, and fields of the request (`reference/prompts`).
     pub jsonl: Option<String>,
-    /// A list of conversations, as in ShareGPT_V3_unfiltered_cleaned_split.json, or one a line.
+    /// Conversations as in ShareGPT_V3_unfiltered_cleaned_split.json: a list, or one a line.
     pub sharegpt: Option<String>,
-    /// A trace, one JSON object a line: `input_length`, with `hash_ids` if there are (equal ids are equal tokens), or
-    /// `text_input`; `output_length` and `timestamp` (ms).
+    /// A trace, one JSON object a line: `input_length` and `hash_ids` (equal ids are equal tokens), or `text_input`;
+    /// `output_length`, `timestamp` (ms).
     pub mooncake: Option<String>,
     /// Token ids: rows of a `.npy` (see `lengths`), or a list a line in a `.jsonl`.
     pub input_ids: Option<String>,
-    /// The `plan.jsonl` of another run: the same requests again.
+    /// The `plan.jsonl` of another run: the same requests.
     pub plan: Option<String>,
     /// `.npy` with the length of each row of `input_ids`.
     pub lengths: Option<String>,
@@ -317,12 +301,12 @@ pub struct Data {
     /// Only the first N records.
     #[schemars(range(min = 1, max = MOST_REQUESTS))]
     pub first: Option<u64>,
-    /// Leave out records with a prompt of more tokens than this; without a tokenizer, of more words.
+    /// Leave out longer prompts; without a tokenizer words are counted.
     #[schemars(range(min = 1, max = LONGEST_LENGTH))]
     pub max_input_tokens: Option<u32>,
     #[serde(default)]
     pub order: RecordOrder,
-    /// Begin again at the end of the data. If false, it is an error if the data end before `stop` is reached.
+    /// Begin again at the end of the data. If false, data that end before `stop` are an error.
     #[serde(default)]
     pub repeat: bool,
     /// Tokens that each hash id stands for.

@@ -14,17 +14,15 @@ use base::diag::did_you_mean;
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CompareResults {
-    /// Column → its results, in the order of the rows:
-    /// `{ custom: "{{ stages.run_custom.outs }}", triton: "{{ stages.run_triton.outs }}"
-    /// }`. The others are compared with the first column.
+    /// Column → its results in the order of the rows: `{ custom: "{{ stages.run_custom.outs }}", triton: "{{
+    /// stages.run_triton.outs }}" }`. The first column is the baseline.
     pub results: IndexMap<String, OneOrMany<String>>,
-    /// What the rows are called, e.g. `"{{ scenarios }}"`. [default: by the scenario that was measured]
+    /// Names of the rows, e.g. `"{{ scenarios }}"`. [default: the measured scenario]
     pub rows: Vec<String>,
-    /// Which numbers: `output_tokens, requests_full, requests_loadgen_completed`, or a latency with what of it
-    /// (`ttft_p99`). [default: output_tokens]
+    /// `output_tokens, requests_full, requests_loadgen_completed`, or a latency with its statistic (`ttft_p99`).
     #[serde(default = "super::by_output_tokens")]
     pub metrics: Vec<String>,
-    /// Subtract numbers of different loads anyway; their differences are shown next to them.
+    /// Compare numbers of different loads anyway; the differences are shown.
     #[serde(default)]
     pub force: bool,
     /// Published rows, for comparison.

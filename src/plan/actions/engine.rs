@@ -27,8 +27,8 @@ pub struct Engine {
     pub model: Box<ModelShape>,
     /// The GPU it is built for.
     pub system: SystemShape,
-    /// `fp16, bf16, fp8, fp4` (fp4 is NVFP4), or with TensorRT-LLM also a format of quantize.py:
-    /// `int8_sq, int4_awq, w4a8_awq, int8_wo, int4_wo`.
+    /// `fp16, bf16, fp8, fp4` (NVFP4); with TensorRT-LLM also quantize.py's `int8_sq, int4_awq, w4a8_awq, int8_wo,
+    /// int4_wo`.
     pub precision: String,
     #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
@@ -38,30 +38,28 @@ pub struct Engine {
     pub pipeline_parallelism: u32,
     /// Folder of the Hugging Face checkpoint. The simulator needs none.
     pub checkpoint: Option<String>,
-    /// Folder of the TensorRT-LLM checkout, whose example scripts convert and quantize.
+    /// TensorRT-LLM checkout with the scripts that convert and quantize.
     pub trtllm: Option<String>,
     /// The Python that has TensorRT-LLM. [default: `python3` and `trtllm-build` of PATH]
     pub python: Option<String>,
-    /// What to make. [default: an engine, with the checkpoint it needs on the way]
+    /// What to make. [default: an engine and the checkpoint it needs]
     pub only: Option<EngineOnly>,
-    /// Folder of a TensorRT-LLM checkpoint, the output of a stage with `only: checkpoint`: nothing is quantized or
-    /// converted.
+    /// TensorRT-LLM checkpoint, the output of `only: checkpoint`: nothing is converted.
     pub trtllm_checkpoint: Option<String>,
     /// Flags of quantize.py / convert_checkpoint.py, e.g. `kv_cache_dtype: fp8`.
     #[serde(default)]
     pub checkpoint_flags: IndexMap<String, Value>,
-    /// Flags of trtllm-build, e.g. `max_batch_size, max_num_tokens, max_input_len, max_seq_len, tokens_per_block`.
+    /// Flags of trtllm-build, e.g. `max_batch_size, max_num_tokens, max_seq_len`.
     #[serde(default)]
     pub build_flags: IndexMap<String, Value>,
-    /// Speculative decoding of a simulated engine. A real one has `speculative_decoding_mode` and `max_draft_len` among
-    /// its build flags.
+    /// Speculative decoding of a simulated engine. For a real one set the build flags `speculative_decoding_mode` and
+    /// `max_draft_len`.
     pub speculative_config: Option<Box<SpeculativeConfig>>,
-    /// LoRA adapters of a simulated engine, which requests name (`request.lora_task_id`). A real one has `lora_plugin`
-    /// and `max_lora_rank` among its build flags.
+    /// LoRA adapters of a simulated engine, which requests name (`request.lora_task_id`). For a real one set the build
+    /// flags `lora_plugin` and `max_lora_rank`.
     pub lora_config: Option<LoraConfig>,
-    /// The largest step with a CUDA graph, tokens, of a simulated engine of vLLM (`calibration.scheduler: vllm`); 0:
-    /// none has one, as with `enforce_eager`. [default: vLLM's, twice the tokens of a decode step of `max_batch_size`
-    /// requests, at most the calibration's `cuda_graph_tokens`]
+    /// Largest step with a CUDA graph, tokens, of a simulated vLLM; 0 is `enforce_eager`. [default: twice the tokens of
+    /// a decode step of `max_batch_size` requests, at most the calibration's `cuda_graph_tokens`]
     #[schemars(range(max = LONGEST_LENGTH))]
     pub max_cudagraph_capture_size: Option<u32>,
 }
@@ -95,7 +93,7 @@ impl Engine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EngineOnly {
-    /// Quantize or convert, and no engine: the output is a TensorRT-LLM checkpoint.
+    /// Only quantize or convert.
     Checkpoint,
 }
 
@@ -108,7 +106,7 @@ pub enum EngineBackend {
     TensorrtLlm,
 }
 
-/// The numbers of a decoder model that decide its memory and its speed.
+/// The numbers that decide memory and speed of a decoder model.
 #[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -120,14 +118,13 @@ pub struct ModelShape {
     /// Weights in units of one parameter, e.g. 68976648192.
     #[schemars(range(max = MOST_PARAMETERS))]
     pub parameters: u64,
-    /// Parameters that one token touches (smaller than `parameters` for mixtures of experts).
+    /// Parameters that one token uses, of a mixture of experts.
     #[schemars(range(max = MOST_PARAMETERS))]
     pub active_parameters: Option<u64>,
-    /// Mixtures of experts: the experts of each layer. The simulator then reads only the weights of those that a batch
-    /// touches.
+    /// Mixture of experts: experts of each layer. The simulator reads the weights that a batch uses.
     #[schemars(range(max = LARGEST_SHAPE))]
     pub num_experts: Option<u32>,
-    /// Mixtures of experts: the experts that one token uses.
+    /// Mixture of experts: experts that one token uses.
     #[schemars(range(max = LARGEST_SHAPE))]
     pub experts_per_token: Option<u32>,
     #[schemars(range(max = LARGEST_SHAPE))]
@@ -140,7 +137,7 @@ pub struct ModelShape {
     pub num_attention_heads: u32,
     #[schemars(range(max = LARGEST_SHAPE))]
     pub num_key_value_heads: u32,
-    /// Numbers of a head, where they are not those of `hidden_size` shared out.
+    /// [default: `hidden_size` / `num_attention_heads`]
     #[schemars(range(max = LARGEST_SHAPE))]
     pub head_dim: Option<u32>,
     #[schemars(range(max = LARGEST_SHAPE))]
@@ -164,12 +161,11 @@ pub struct SystemShape {
     pub memory_gb: f64,
     /// Memory bandwidth of one GPU, GB/s.
     pub bandwidth_gbs: f64,
-    /// To the other GPUs of a host, GB/s in one direction: NVLink, or PCIe. [default: an eighth of the memory
-    /// bandwidth]
+    /// To the other GPUs of a host, GB/s in one direction. [default: an eighth of the memory bandwidth]
     pub link_gbs: Option<u16>,
     /// Dense peak of one GPU at 16 bits, Tflop/s; fp8 counts twice, fp4 four times.
     pub tflops_16bit: f64,
-    /// How much of these numbers the software reaches, as `regatta sim calibrate` prints it. [default: assumed values]
+    /// The share of these numbers that the software reaches, from `regatta sim calibrate`. [default: assumed]
     pub calibration: Option<Box<SimCalibration>>,
 }
 
@@ -189,12 +185,11 @@ pub struct SpeculativeConfig {
     /// Tokens drafted for each request in each step.
     #[schemars(range(max = 64))]
     pub num_speculative_tokens: Option<u32>,
-    /// The share of drafts that the model accepts, which depends on model, drafter and texts: measure it. One number is
-    /// the probability that a draft is accepted where those before it are; a list has the share of all steps in which
-    /// each position is accepted, as servers count it.
+    /// Share of drafts that the model accepts: measure it for model, drafter and texts. One number: the probability
+    /// that a draft is accepted if those before it are. A list: the share of steps that accept each position, as
+    /// servers count it.
     pub acceptance_rate: AcceptanceRate,
-    /// The shape of the drafting model, for `Draft_Target` and `draft_model`. It has the precision and the GPUs of the
-    /// model.
+    /// The drafting model of `Draft_Target` and `draft_model`, with the model's precision and GPUs.
     pub draft_model: Option<ModelShape>,
 }
 

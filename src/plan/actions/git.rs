@@ -22,7 +22,7 @@ pub struct Git {
     /// Clone submodules, too.
     #[serde(default)]
     pub submodules: bool,
-    /// Fetch LFS files; true needs `git lfs`. [default: true where `git lfs` is there]
+    /// Fetch LFS files. [default: true where `git lfs` is installed]
     pub lfs: Option<bool>,
     /// Commits to apply on top, in order. No git identity is needed.
     pub cherry_picks: Vec<CherryPick>,

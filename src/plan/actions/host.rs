@@ -35,10 +35,10 @@ pub enum HostWord {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HostOn {
-    /// A job of its own. The project folder must be at the same place on its nodes.
+    /// A job of its own. Its nodes need the project folder under the same path.
     Slurm(Box<Slurm>),
-    /// For `serve`: each of these machines starts the servers of the stage, and requests are spread over all. The
-    /// project folder must be at the same place on them.
+    /// For `serve`: each machine starts the servers, and requests are spread over all. They need the project folder
+    /// under the same path.
     Ssh(Vec<SshHost>),
 }
 
@@ -66,10 +66,9 @@ pub struct Slurm {
     pub qos: Option<String>,
     /// `sbatch --reservation`.
     pub reservation: Option<String>,
-    /// How long the job may run: `90m`, `2h`, or as Slurm writes it, `1-12:00:00`. The stage's own `timeout` counts
-    /// from its start.
+    /// Time limit: `90m`, `2h`, or Slurm's `1-12:00:00`. The stage's `timeout` counts from the job's start.
     pub time: Option<JobTimeLimit>,
-    /// The command itself runs on the first of them; `srun` in it reaches all.
+    /// The command runs on the first; `srun` in it reaches all.
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub nodes: Option<u32>,
     /// `sbatch --ntasks-per-node`.
@@ -91,7 +90,7 @@ pub struct Slurm {
     pub nodelist: Option<String>,
     /// `sbatch --exclude`.
     pub exclude: Option<String>,
-    /// For `serve`: every node of the job starts the servers of the stage, and requests are spread over all.
+    /// For `serve`: every node starts the servers, and requests are spread over all.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub each_node: bool,
     /// No other jobs on its nodes.
@@ -99,27 +98,25 @@ pub struct Slurm {
     pub exclusive: bool,
     /// Further arguments for `sbatch`.
     pub args: Vec<String>,
-    /// Run the stage's commands in a container through pyxis, where the cluster has it.
+    /// Run the commands in a container through pyxis.
     pub container: Option<SlurmContainer>,
-    /// Only these environment variables (besides PATH, HOME and similar, and the stage's own) reach the job.
-    /// [default: all but those of Slurm, MPI and this session]
+    /// Only these environment variables reach the job, besides PATH, HOME and similar, and the stage's own. [default:
+    /// all but those of Slurm, MPI and this session]
     pub export: Option<Vec<String>>,
-    /// The path of this program on the nodes, if it differs, for example for another processor. [default: the one that
-    /// is running]
+    /// Path of Regatta on the nodes, if it differs. [default: the running one]
     pub program: Option<String>,
-    /// Cancel a job that has waited this long for its start. [default: wait]
+    /// Cancel a job that waits longer than this. [default: never]
     pub queue_timeout: Option<TimeSpan>,
-    /// At most this many tasks of a `foreach` run at the same time. [default: the cluster's limit]
+    /// Tasks of a `foreach` that run at the same time. [default: the cluster's limit]
     #[schemars(range(min = 1, max = MOST_USERS))]
     pub at_once: Option<u32>,
     /// Warn when a running job sends no heartbeat for this long.
     pub silence: TimeSpan,
     /// Warn this long before the time limit.
     pub warn: TimeSpan,
-    /// Interval of queue polls, one for all jobs of the run.
+    /// Interval of queue polls.
     pub poll: TimeSpan,
-    /// How often a job that lost its node, or was preempted, is submitted again. Each attempt writes into a folder of
-    /// its own.
+    /// How often a job that lost its node or was preempted is submitted again, with a new output folder.
     #[schemars(range(max = MOST_USERS))]
     pub resubmit: u32,
 }
@@ -162,7 +159,7 @@ impl Default for Slurm {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SlurmContainer {
-    /// `nvcr.io#nvidia/tritonserver:24.12-trtllm-python-py3`, or the path of a `.sqsh` file.
+    /// `nvcr.io#nvidia/tritonserver:24.12-trtllm-python-py3`, or a `.sqsh` file.
     pub image: String,
     /// Further mounts: `/from:/to`, `/from:/to:ro`.
     pub mounts: Vec<String>,
@@ -207,19 +204,18 @@ pub enum SshHost {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SshMachine {
-    /// What it is called in messages, logs and results. No other host of the stage has this name.
+    /// Its name in messages, logs and results, unique in the stage.
     pub name: String,
-    /// Where `ssh` finds it: `user@host`, or a name of its config. [default: `name`]
+    /// `user@host`, or a name of ssh's config. [default: `name`]
     pub ssh: Option<String>,
     /// [default: ssh's config, else 22]
     #[schemars(range(min = 1))]
     pub port: Option<u16>,
-    /// Further arguments for `ssh`, before all others: `[-i, keys/bench]`.
+    /// Arguments for `ssh`, before all others: `[-i, keys/bench]`.
     pub args: Vec<String>,
-    /// The address of its servers, for example in another network than ssh's. [default: the host name that ssh connects
-    /// to]
+    /// Address of its servers, such as in another network. [default: the host name that ssh connects to]
     pub address: Option<String>,
-    /// The path of this program on it, if it differs. [default: the one that is running]
+    /// Path of Regatta there, if it differs. [default: the running one]
     pub program: Option<String>,
 }
 

@@ -14,15 +14,14 @@ use base::spec::ContainerEngine;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Image {
-    /// docker and podman put it into their own store; enroot makes a `.sqsh`, apptainer a `.sif` in the output folder.
-    /// [default: docker, or podman if docker is missing]
+    /// docker and podman keep it in their own store; enroot writes a `.sqsh`, apptainer a `.sif`. [default: docker, or
+    /// podman without docker]
     pub engine: Option<ContainerEngine>,
-    /// The engine's program, where it is not found by its name.
+    /// Path of the engine's program, where its name is not found.
     pub program: Option<String>,
     /// Build it from a Dockerfile. docker, podman.
     pub build: Option<ImageBuild>,
-    /// Fetch it: `registry.example/nvidia/tritonserver:24.12-trtllm-python-py3`; with `@sha256:…` it is always the same
-    /// one.
+    /// Fetch it: `registry.example/nvidia/tritonserver:24.12-trtllm-python-py3`; `@sha256:…` pins it.
     pub pull: Option<String>,
     /// `linux/arm64`. [default: this machine's]
     pub platform: Option<String>,
@@ -40,13 +39,13 @@ impl Image {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImageBuild {
-    /// The folder that is sent to the build, relative to the current folder. Its files are inputs.
+    /// The folder to send to the build, relative to the current folder. Its files are inputs.
     pub context: String,
     /// Relative to the current folder. [default: `Dockerfile` in the context]
     pub dockerfile: Option<String>,
     /// The stage of the Dockerfile to stop at.
     pub target: Option<String>,
-    /// Build arguments. No secrets: they stay in the image's history.
+    /// Build arguments. They stay in the image's history: no secrets.
     pub args: IndexMap<String, String>,
     /// A tag for the image. [default: none; stages use its id]
     pub tag: Option<String>,

@@ -39,7 +39,7 @@ pub enum Mlperf {
 pub struct LoadgenLibrary {
     /// `v4.1`, `v5.0`, `v5.1`, `v6.0`, `v6.1`.
     pub round: String,
-    /// A source distribution of `mlcommons-loadgen` that is here already, file or folder; else it is fetched with pip.
+    /// A local source distribution of `mlcommons-loadgen`, file or folder. [default: fetched with pip]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sdist: Option<String>,
     /// The Python whose pip fetches it.
@@ -60,7 +60,7 @@ pub struct MlperfDataset {
     pub benchmark: String,
     /// The processed data set in the form it is published in.
     pub from: Option<String>,
-    /// Synthetic, with its shape and its lengths. Results with it cannot be submitted.
+    /// Synthetic, with its shape and lengths, for rehearsals: results cannot be submitted.
     pub synthetic: Option<Synthetic>,
 }
 
@@ -70,10 +70,10 @@ pub struct MlperfDataset {
 pub struct Synthetic {
     #[serde(default)]
     pub seed: u64,
-    /// Use N samples instead of the whole data set: for rehearsals.
+    /// Use N samples instead of the whole data set.
     #[schemars(range(min = 1, max = MOST_REQUESTS))]
     pub samples: Option<u64>,
-    /// Samples of this part of the data set only: `gpqa_diamond` of gpt-oss-120b for TEST07.
+    /// Only this part of the data set: `gpqa_diamond` of gpt-oss-120b for TEST07.
     pub part: Option<String>,
 }
 
@@ -89,11 +89,10 @@ pub struct MlperfScore {
     pub dataset: String,
     /// A `tokenizer.json`.
     pub tokenizer: Option<String>,
-    /// NLTK's model of English sentences, the folder `punkt_tab/english` of its data: for ROUGE-Lsum and lengths of
-    /// texts.
+    /// NLTK's `punkt_tab/english`, for ROUGE-Lsum and lengths of texts.
     pub sentences: Option<String>,
-    /// What the reference's evaluator printed of this run's accuracy log: a file. Scores that it has and that are not
-    /// computed here, such as the exact match of programs, are taken from it; it becomes a part of `accuracy.txt`.
+    /// The output of the reference's evaluator for this accuracy log. Scores that are not computed here, such as the
+    /// exact match of programs, are taken from it; `accuracy.txt` includes it.
     pub official: Option<String>,
 }
 
@@ -133,10 +132,10 @@ pub struct Loadgen {
     pub division: Division,
     #[serde(default)]
     pub mode: TestMode,
-    /// Queries per second: of Server and Interactive the rate of arrivals, of Offline what is expected (it decides how
-    /// many samples there are).
+    /// Queries per second: the rate of Server and Interactive; of Offline the expected one, which decides the number of
+    /// samples.
     pub target_qps: Option<f64>,
-    /// More settings of user.conf, by LoadGen's names, without model and scenario: `min_duration: 600000`.
+    /// Other settings of user.conf, without model and scenario: `min_duration: 600000`.
     pub user_conf: IndexMap<String, serde_json::Value>,
     /// All rules but the durations; the results cannot be submitted.
     #[serde(default)]
@@ -218,12 +217,13 @@ pub struct MlperfPackage {
     /// The Python that runs the checker, with numpy, pandas and pyyaml.
     #[serde(default = "super::python3")]
     pub python: String,
-    /// What `nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader,nounits` printed: a file.
+    /// A file with the output of `nvidia-smi --query-gpu=name,memory.total,driver_version
+    /// --format=csv,noheader,nounits`.
     pub nvidia_smi: Option<String>,
-    /// Results for 99.9 % of the reference's accuracy are packed for 99 %, too. The round must have both.
+    /// Pack results for 99.9 % also for 99 %. The round must have both.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub also_99: bool,
-    /// Pack a rehearsal: everything that makes it one is reported, and marked in the package.
+    /// Pack a rehearsal; everything that makes it one is reported and marked.
     #[serde(default)]
     pub rehearse: bool,
 }

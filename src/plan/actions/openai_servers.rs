@@ -15,18 +15,18 @@ use base::spec::{LONGEST_LENGTH, MOST_PARTS, MOST_USERS, ReadyWhen};
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrtllmServe {
-    /// A folder with a checkpoint or an engine, or a name at Hugging Face.
+    /// Folder of a checkpoint or an engine, or a name at Hugging Face.
     pub model: String,
     #[serde(default)]
     pub ready: ReadyWhen,
-    /// The server program. [default: trtllm-serve]
+    /// The server program.
     #[serde(default = "super::trtllm_serve")]
     pub program: String,
     /// A Python with TensorRT-LLM, in place of `program`: `PYTHON -m tensorrt_llm.commands.serve`.
     pub python: Option<String>,
     /// Folder of the tokenizer, where it is not the model's.
     pub tokenizer: Option<String>,
-    /// `pytorch`, or `tensorrt` for an engine. [default: pytorch]
+    /// `pytorch`, or `tensorrt` for an engine.
     #[serde(default = "super::pytorch")]
     pub backend: String,
     #[serde(default = "super::one")]
@@ -47,18 +47,17 @@ pub struct TrtllmServe {
     pub max_beam_width: Option<u32>,
     #[schemars(range(max = MOST_PARTS))]
     pub num_postprocess_workers: Option<u32>,
-    /// Everything else that TensorRT-LLM's LLM takes, by its names: written to a file, named with
-    /// `--extra_llm_api_options`.
+    /// Options of TensorRT-LLM's LLM by name, written to the file of `--extra_llm_api_options`.
     pub options: IndexMap<String, Value>,
     /// Further arguments, unchanged.
     pub args: Vec<String>,
-    /// Servers. [default: as many as the leased GPUs allow; one without GPUs]
+    /// [default: as many as the leased GPUs allow; one without GPUs]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub servers: Option<u32>,
     /// Port of the first server; further ones count up. [default: free ports]
     #[schemars(range(min = 1))]
     pub port: Option<u16>,
-    /// The address that they are bound to. [default: 0.0.0.0]
+    /// Bind address.
     #[serde(default = "super::everywhere")]
     pub host: String,
 }
@@ -112,8 +111,7 @@ pub struct Vllm {
     pub model: String,
     #[serde(default)]
     pub ready: ReadyWhen,
-    /// The server program, and what stands in front of its options:
-    /// `[python3, -m, vllm.entrypoints.openai.api_server]`. [default: `[vllm, serve]`]
+    /// The server program with what precedes its options: `[python3, -m, vllm.entrypoints.openai.api_server]`.
     #[serde(default = "super::vllm_serve")]
     #[schemars(length(min = 1))]
     pub program: Vec<String>,
@@ -125,7 +123,7 @@ pub struct Vllm {
     pub dtype: Option<String>,
     /// `fp8`, `awq`, … [vLLM's default: as the checkpoint has it]
     pub quantization: Option<String>,
-    /// `dummy` makes random weights: no checkpoint is needed, only its config.json. [vLLM's default: auto]
+    /// `dummy` makes random weights: only config.json is needed. [vLLM's default: auto]
     pub load_format: Option<String>,
     /// GPUs that share every layer.
     #[serde(default = "super::one")]
@@ -135,7 +133,7 @@ pub struct Vllm {
     #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub pipeline_parallel_size: u32,
-    /// Engines that share the one port of a server; `servers` makes copies with a port each.
+    /// Engines behind one port of a server; `servers` makes copies with a port each.
     #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub data_parallel_size: u32,
@@ -159,23 +157,23 @@ pub struct Vllm {
     pub enable_prefix_caching: Option<bool>,
     /// Share a step between pieces of long prompts and running answers. [vLLM's default: true]
     pub enable_chunked_prefill: Option<bool>,
-    /// Keep what the engine does in each step: requests and tokens of prefill and decode, and `wait_ms`, the time for
-    /// which the engine waited for the result, as JSON lines beside the server's log (`….steps.jsonl`). With
-    /// asynchronous scheduling, vLLM's default, a step takes longer than that. vLLM 0.24 or newer.
+    /// Log each step as JSON lines beside the server's log (`….steps.jsonl`): requests, tokens of prefill and decode,
+    /// and `wait_ms` for the result; a step takes longer than `wait_ms` with asynchronous scheduling, vLLM's default.
+    /// vLLM 0.24 or newer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub step_log: bool,
-    /// Any other option of vLLM by its name, without the dashes: a text, a number, a list of them, true (`--name`),
-    /// false (`--no-name`), or a map, which is given as JSON.
+    /// Other options of vLLM by name, without dashes: text, number, list, true (`--name`), false (`--no-name`), or a
+    /// map (given as JSON).
     pub options: IndexMap<String, Value>,
     /// Further arguments, unchanged.
     pub args: Vec<String>,
-    /// Servers. [default: as many as the leased GPUs allow; one without GPUs]
+    /// [default: as many as the leased GPUs allow; one without GPUs]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub servers: Option<u32>,
     /// Port of the first server; further ones count up. [default: free ports]
     #[schemars(range(min = 1))]
     pub port: Option<u16>,
-    /// The address that they are bound to. [default: 0.0.0.0]
+    /// Bind address.
     #[serde(default = "super::everywhere")]
     pub host: String,
 }

@@ -67,8 +67,8 @@ pub struct SimServer {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AttachServer {
-    /// Where they are: `host:port,port|host:port` (gRPC ports), or a list of such texts and of
-    /// `{ grpc: host:8001, http: 8000, metrics: 8002 }`.
+    /// `host:port,port|host:port` (gRPC ports), or a list of these and of `{ grpc: host:8001, http: 8000, metrics: 8002
+    /// }`.
     pub endpoints: Endpoints,
     /// Models that each of them must have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -171,9 +171,8 @@ fn command_server<'de, D: Deserializer<'de>>(from: D) -> Result<CommandServer, D
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommandServer {
-    /// The program and its arguments. `{port}` is replaced by a free port, `{name}` by a unique name. With `mpirun`
-    /// all ranks are stopped and reported; with `docker run --name {name}` or podman's the container is stopped and
-    /// removed by its name.
+    /// The program and its arguments. `{port}` is a free port, `{name}` a unique name: use `docker run --name {name}`
+    /// so that the container is stopped. With `mpirun` all ranks are stopped.
     #[serde(deserialize_with = "command_words")]
     #[schemars(with = "CommandLine")]
     pub words: Vec<String>,

@@ -23,21 +23,22 @@ macro_rules! define_stage {
         pub struct Stage {
             /// A one-line description.
             pub about: Option<String>,
-            /// One task for each combination of these lists. Inside, each name stands for its value.
+            /// One task for each combination of these lists; inside, each name is its value.
             pub foreach: IndexMap<String, serde_json::Value>,
             /// Skip the stage when this is false.
             pub when: Option<bool>,
-            /// Stages that must end before this one, where no data flows. References make edges by themselves.
+            /// Stages that must end before this one although no data flows. References are dependencies already.
             pub needs: Vec<String>,
-            /// Files and folders it reads: a path, a glob, or a list of them, relative to the current folder.
-            /// `{{ inputs.NAME }}` is the absolute path. Several have a space between them, and `:` in the variable
-            /// `INPUT_NAME`; where a path may have one of these in it, name the folder.
+            /// Files and folders it reads: a path, a glob or a list, relative to the current folder. `{{ inputs.NAME
+            /// }}` is the absolute path. Spaces separate several, `:` in the variable `INPUT_NAME`; for paths with such
+            /// characters name the folder.
             pub inputs: IndexMap<String, OneOrMany<String>>,
             /// Files it must leave in its output folder.
             pub outputs: Vec<String>,
-            /// Environment variables, part of the key. The rest of the environment is passed through and is not.
+            /// Environment variables, part of the key. The rest of the environment is passed on, but is not part of the
+            /// key.
             pub env: IndexMap<String, String>,
-            /// Names of environment variables that are passed through and never shown, logged or hashed.
+            /// Environment variables that are passed on and never shown, logged or hashed.
             pub secrets: Vec<String>,
             /// Where it runs: `slurm` makes a job of it. [default: here]
             pub host: Option<Box<Host>>,
@@ -45,36 +46,34 @@ macro_rules! define_stage {
             #[serde(default)]
             #[schemars(range(max = MOST_PARTS))]
             pub gpus: u32,
-            /// Lock the clocks of its GPUs while it runs, and unlock them at its end, however it ends. Part of the key.
+            /// Lock the clocks of its GPUs while it runs. Part of the key.
             pub gpu_clocks: Option<GpuClocks>,
-            /// How many of the run's `-j` slots it takes. `bench` takes all by default.
+            /// How many of the run's `-j` slots it takes. [default: 1; `bench`: all]
             #[schemars(range(max = MOST_USERS))]
             pub cpus: Option<u32>,
             /// End it after this long: `90s`, `30m`, `2h`.
             pub timeout: Option<TimeSpan>,
             /// Retry when it fails.
             pub retry: Option<Retry>,
-            /// false: run it every time. true: keep also what was measured on servers that the run does not start
-            /// (attached ones, and a `target` that is an address), as long as they report the same version, model and
-            /// start time. [default: true, for such measurements false]
+            /// false: always run. true: cache also measurements of servers that the run does not start, as long as
+            /// version, model and start time are the same. [default: true, for such measurements false]
             pub cache: Option<bool>,
-            /// false: its output is for this machine only and never goes to a shared store (`--store`).
+            /// false: never send its output to a shared store (`--store`).
             #[serde(default = "super::yes")]
             pub share: bool,
-            /// Keep unfinished work, so that the next attempt continues in the same folder.
+            /// Keep unfinished work: the next attempt continues in the same folder.
             #[serde(default)]
             pub resume: bool,
-            /// false: a `shell` text runs without `-e`, `-u` and `pipefail`, so that only its last command decides
-            /// whether it failed.
+            /// false: a `shell` text runs without `-e`, `-u` and `pipefail`: only its last command decides.
             #[serde(default = "super::yes")]
             pub strict: bool,
-            /// true: the command of a `shell` may read its inputs, outputs of the stages that it names, and system
-            /// folders such as `/usr` and `/etc`, and write in its output folder; reading and writing anything else is
-            /// an error. `HOME` and `TMPDIR` are an empty folder. Needs Linux 5.13 with Landlock.
+            /// true: a `shell` command reads only its inputs, outputs of stages that it refers to, and system folders,
+            /// and writes only its output folder. `HOME` and `TMPDIR` are an empty folder. Needs Linux 5.13 with
+            /// Landlock.
             #[serde(default)]
             pub confine: bool,
-            /// Run its programs in a container: for `shell`, `engine`, `trtllm_bench`, every `serve` that starts a
-            /// program and `mlperf: package`.
+            /// Run its programs in a container: for `shell`, `engine`, `trtllm_bench`, `serve` of a program and
+            /// `mlperf: package`.
             pub container: Option<Box<Container>>,
 
             $(
@@ -108,7 +107,7 @@ impl<T> OneOrMany<T> {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Retry {
-    /// How many more attempts after the first. Not needed with `lower`, which has one attempt for each step.
+    /// Attempts after the first. With `lower`, one for each step.
     #[schemars(range(min = 1, max = 100))]
     pub times: Option<u32>,
     /// Wait this long before each: `10s`.
@@ -116,10 +115,9 @@ pub struct Retry {
     /// After which failures: `any`, or `oom` when memory ran out.
     #[serde(default, skip_serializing_if = "RetryAfter::is_any")]
     pub on: RetryAfter,
-    /// With `on: oom`: the number to lower before each further attempt. Of an `engine` a build flag (`max_num_tokens`),
-    /// of `serve` a parameter of its engine models (`kv_cache_free_gpu_mem_fraction`, `max_batch_size`,
-    /// `max_num_tokens`), of a command one of its options. The lowered number is part of the key, and is shown in
-    /// journal, result and report.
+    /// With `on: oom`: the number to lower before each attempt: of an `engine` a build flag (`max_num_tokens`), of
+    /// `serve` a parameter of its engine models (`kv_cache_free_gpu_mem_fraction`, `max_batch_size`, `max_num_tokens`),
+    /// of a command an option. The lowered number is part of the key and shown in results.
     pub lower: Option<String>,
     /// By how much each time.
     pub by: Option<f64>,

@@ -23,7 +23,7 @@ pub struct TrtllmBench {
     pub model_path: Option<String>,
     /// Folder of an engine, for `backend: tensorrt`.
     pub engine_dir: Option<String>,
-    /// Requests, one JSON object a line, as prepare_dataset.py writes them.
+    /// Requests, one JSON object a line, as from prepare_dataset.py.
     pub dataset: String,
     #[serde(default)]
     pub backend: TrtllmBenchBackend,
@@ -63,12 +63,12 @@ pub struct TrtllmBench {
     pub streaming: bool,
     /// The content of the file of `--extra_llm_api_options`; null values are left out.
     pub options: IndexMap<String, Value>,
-    /// Further options of `throughput`: `name: value`; true is the bare option, false and null are nothing.
+    /// Other options of `throughput`: `name: value`; true is the bare option, false and null omit it.
     pub flags: IndexMap<String, Value>,
-    /// What starts it. Under MPI or Slurm, `trtllm-llmapi-launch` starts the ranks.
+    /// What starts it; `trtllm-llmapi-launch` starts the ranks under MPI or Slurm.
     #[serde(default = "super::llmapi_launcher")]
     pub launcher: Vec<String>,
-    /// What its files in the output folder are called: `NAME.out`, `NAME.json`, `NAME.yml`.
+    /// Name of its output files: `NAME.out`, `NAME.json`, `NAME.yml`.
     #[serde(default = "super::trtllm_bench_name")]
     pub name: String,
 }

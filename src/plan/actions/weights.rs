@@ -24,13 +24,12 @@ pub struct Weights {
     pub include: Vec<String>,
     /// Globs of files to leave.
     pub exclude: Vec<String>,
-    /// A folder that is there already; the output folder has links to its files.
+    /// A folder that exists already; the output folder links to its files.
     pub path: Option<String>,
     /// The downloader. The files are checked in the same way.
     #[serde(default)]
     pub with: Fetcher,
-    /// The environment variable with the hub's token; where it is not set, the file that `hf auth login` writes. It is
-    /// never shown, logged or hashed.
+    /// The variable with the hub's token; if unset, the file of `hf auth login`. Never shown, logged or hashed.
     #[serde(default = "super::hf_token")]
     pub token_env: String,
 }

@@ -336,7 +336,7 @@ const OPERATORS: [(&str, &str); 7] = [
 pub fn hint(message: &str, text: &str, at: usize) -> Option<String> {
     // `{{.Names}}` of Docker, `${#list}` of a shell.
     if message.contains("`.`") || message.contains("comment") {
-        return Some("braces that belong to the text itself stand between {% raw %} and {% endraw %}".to_owned());
+        return Some("put braces of the text itself between {% raw %} and {% endraw %}".to_owned());
     }
     let is_here = |operator: &&(&str, &str)| {
         // The parser may have taken the first characters of one.
@@ -438,7 +438,7 @@ mod expression_syntax_tests {
             ("a !== b", Some("a difference is written {{ a != b }}")),
             ("!a", Some("a negation is written {{ not a }}")),
             ("$a", Some("write a name in an expression as it is: {{ name }}")),
-            (".Names", Some("braces that belong to the text itself stand between {% raw %} and {% endraw %}")),
+            (".Names", Some("put braces of the text itself between {% raw %} and {% endraw %}")),
             ("a +", None),
             ("a != ", None),
         ];

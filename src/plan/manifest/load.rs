@@ -71,6 +71,8 @@ pub fn load_with_errors(
             Some(format!("it is a manifest of {}: start regatta in that folder", above.display()))
         } else if library.find(&file).is_some() {
             Some(format!("for the file, type `{file}`; a name without `.yaml` is looked up in `manifests/`"))
+        } else if library.find(&format!("{what}/manifest.yaml")).is_some() {
+            Some(format!("to repeat what this folder has, type `{what}/manifest.yaml`"))
         } else {
             did_you_mean(what, names.iter().map(|(name, ..)| name.as_str()))
         };

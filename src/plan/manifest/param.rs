@@ -409,19 +409,18 @@ pub fn unknown(given: &GivenValues, known: &IndexMap<String, ResolvedParam>, roo
 pub struct Param {
     /// A one-line description for `regatta show`.
     pub about: Option<String>,
-    /// The default value; null means unset, so that an expression can choose one. Without it the parameter must be
-    /// given (except `path: optional`, `list` → [], `switch` → false).
+    /// The default; null leaves it unset. Required otherwise, except for `path: optional`, `list` (`[]`) and `switch`
+    /// (false).
     pub default: Option<Value>,
-    /// An environment variable that sets it when the command line does not. A list may have spaces between its values
-    /// there.
+    /// An environment variable that sets it when the command line does not; spaces separate the values of a list.
     pub env: Option<String>,
     /// One of these values.
     pub choice: Option<Vec<Value>>,
-    /// Several of these values (comma separated on the command line), or `any`.
+    /// Several of these values, separated by commas on the command line, or `any`.
     pub list: Option<ListRule>,
-    /// A folder of YAML files, relative to this manifest; the chosen one is merged over this manifest.
+    /// A folder of YAML files beside this manifest; the chosen file is merged over it.
     pub catalog: Option<String>,
-    /// A file or folder; made absolute from the current folder.
+    /// A file or folder; becomes absolute.
     pub path: Option<PathNeed>,
     /// A whole number.
     pub int: Option<NumberBounds>,
@@ -431,9 +430,9 @@ pub struct Param {
     pub switch: Option<NoBounds>,
     /// Any text.
     pub text: Option<NumberBounds>,
-    /// A regular expression for the whole of a `text`, or of each value of a `list`.
+    /// A regular expression for a whole `text`, or each value of a `list`.
     pub pattern: Option<String>,
-    /// An example of a valid value, for error messages.
+    /// A valid value, for error messages.
     pub example: Option<String>,
 }
 

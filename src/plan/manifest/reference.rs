@@ -61,9 +61,9 @@ impl ManifestKey {
         self.path.rsplit('.').next().unwrap_or_default()
     }
 
-    /// `text, or list of text`
+    /// `text or list of text`
     pub fn type_text(&self) -> String {
-        self.types.join(", or ")
+        self.types.join(" or ")
     }
 
     /// As it is typed in YAML.
@@ -157,16 +157,20 @@ impl ManifestKey {
             self.types.push(text);
         }
     }
+
+    fn add_value(&mut self, value: AllowedValue) {
+        if !self.values.contains(&value) {
+            self.values.push(value);
+        }
+    }
 }
 
 const PAGE_OPENING: &str = "\
 # Reference of the manifest language
 
-Every key, generated from the types. `regatta explain KEY` prints the same for one key; try
-`regatta explain stages.bench.target`. Names that you choose, of stages, parameters and environment variables, are left
-out of the paths. Inside `stages`, an expression (`{{ … }}`) can take the place of any value and stand inside any text;
-the section of each action ends with a whole manifest, which the tests check. Keys that an earlier key has in the same
-words are not repeated: the description names the earlier key.
+Generated from the types; `regatta explain stages.bench.target` prints one key. Paths leave out the names that you
+choose, of stages, parameters and variables. Keys in one line share its text; `= x` is a default. Inside `stages`, an
+expression (`{{ … }}`) can replace any value or a part of any text. Each action ends with a whole, tested manifest.
 ";
 
 const COMMON: &str = "Keys that a stage can have beside its action.";
@@ -187,37 +191,53 @@ impl<'a> KeyPage<'a> {
         if keys.is_empty() {
             return;
         }
-        self.out.push_str("\n| key | type | default | description |\n|---|---|---|---|\n");
+        self.out.push('\n');
         let mut listed_before = None;
+        let mut rows: Vec<(&str, [String; 3])> = Vec::new();
         for key in keys.iter().copied() {
             if listed_before.as_deref().is_some_and(|above: &str| key.path.starts_with(above)) {
                 continue;
             }
             let same = self.listed.iter().find(|earlier| key.keys.len() > 1 && key.has_keys_of(earlier)).copied();
             listed_before = same.map(|_| format!("{}.", key.path));
+            let cells = self.cells(key, same);
+            let parent = key.path.rsplit_once('.').map_or("", |(parent, _)| parent);
+            match rows.last_mut() {
+                Some((above, [names, rest @ ..])) if *above == parent && rest[..] == cells[1..] => {
+                    let _ = write!(names, ", `{}`", key.name());
+                }
+                _ => rows.push((parent, cells)),
+            }
             if same.is_none() {
                 self.listed.push(key);
             }
-            self.row(key, same);
+        }
+        for (_, [names, types, about]) in rows {
+            let colon = if about.is_empty() { "" } else { ": " };
+            let _ = writeln!(self.out, "- {names} ({types}){colon}{about}");
         }
     }
 
-    fn row(&mut self, key: &ManifestKey, same: Option<&ManifestKey>) {
+    fn cells(&self, key: &ManifestKey, same: Option<&ManifestKey>) -> [String; 3] {
         let default = match (key.required, key.default_text()) {
-            (true, _) => "required".to_owned(),
-            (false, Some(default)) => format!("`{default}`"),
+            (true, _) => ", required".to_owned(),
+            (false, Some(default)) => format!(" = `{default}`"),
             (false, None) => String::new(),
         };
         let mut about = key.about.clone();
-        for allowed in &key.values {
-            let more = if allowed.about.is_empty() { String::new() } else { format!(": {}", allowed.about) };
-            let _ = write!(about, "{}`{}`{more}", if about.is_empty() { "" } else { "<br>" }, allowed.value);
+        let is_described = key.values.len() > 1 && key.values.iter().any(|value| !value.about.is_empty());
+        if let Some(earlier) = self.listed.iter().find(|earlier| is_described && earlier.values == key.values) {
+            let _ = write!(about, " Values: those of `{}`.", earlier.short_path());
+        } else {
+            for allowed in &key.values {
+                let more = if allowed.about.is_empty() { String::new() } else { format!(": {}", allowed.about) };
+                let _ = write!(about, "{}`{}`{more}", if about.is_empty() { "" } else { "<br>" }, allowed.value);
+            }
         }
         if let Some(same) = same {
             let _ = write!(about, " Keys: those of `{}`.", same.short_path());
         }
-        let cells = [format!("`{}`", key.short_path()), key.type_text(), default, about.trim_start().to_owned()];
-        let _ = writeln!(self.out, "| {} |", cells.map(|cell| cell.replace('|', "\\|")).join(" | "));
+        [format!("`{}`", key.short_path()), format!("{}{default}", key.type_text()), about.trim_start().to_owned()]
     }
 }
 
@@ -264,7 +284,7 @@ impl SchemaReader {
         }
         if let Some(value) = object.get("const").and_then(Value::as_str) {
             allowed.add_type("text");
-            allowed.values.push(AllowedValue { value: value.to_owned(), about: text("description").to_owned() });
+            allowed.add_value(AllowedValue { value: value.to_owned(), about: text("description").to_owned() });
             return;
         }
         let branches = ["oneOf", "anyOf"].into_iter().filter_map(|key| object.get(key)?.as_array()).flatten();
@@ -319,12 +339,12 @@ impl SchemaReader {
                         .values
                         .extend(values.map(|value| AllowedValue { value: value.to_owned(), about: String::new() }));
                 }
-                "boolean" => allowed.add_type("true or false"),
+                "boolean" => allowed.add_type(name),
                 "integer" | "number" => allowed.add_type(format!("{name}{}", bounds(object))),
                 "array" => {
                     let item = self.key(path, object.get("items").unwrap_or(&Value::Null), " ", above);
                     allowed.add_type(format!("list of {}", item.type_text()));
-                    allowed.values.extend(item.values);
+                    item.values.into_iter().for_each(|value| allowed.add_value(value));
                     allowed.keys.extend(item.keys);
                 }
                 "object" => self.object(path, object, allowed, above),
@@ -365,7 +385,8 @@ fn bounds(object: &Map<String, Value>) -> String {
     let trimmed = |text: String| text.strip_suffix(".0").map_or(text.clone(), str::to_owned);
     match (number("minimum").map(trimmed), number("maximum").map(trimmed)) {
         (Some(least), Some(most)) if least == most => format!(" {least}"),
-        (Some(least), Some(most)) => format!(" {least} to {most}"),
+        (Some(least), Some(most)) if least.starts_with('-') => format!(" {least} to {most}"),
+        (Some(least), Some(most)) => format!(" {least}–{most}"),
         (Some(least), None) => format!(" ≥ {least}"),
         (None, Some(most)) => format!(" ≤ {most}"),
         (None, None) => String::new(),

@@ -357,7 +357,11 @@ impl<W: TaskExecutor> Runner<W> {
         let wanted = gpus_together(&self.plan, ix as usize, kept);
         let failure = Failure::new(
             FailureKind::Refused,
-            format!("it needs {wanted} GPUs, and this run can lease {}", self.options.gpus.len()),
+            format!(
+                "it needs {}, and this run can lease {}",
+                base::units::counted(wanted, "GPU"),
+                self.options.gpus.len()
+            ),
         )
         .hint(GPUS_HINT);
         self.fail(ix, 1, failure, 0.0);

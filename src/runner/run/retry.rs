@@ -78,7 +78,7 @@ impl<W: TaskExecutor> Runner<W> {
         let reason = match (memory.value, next) {
             (None, _) => format!("this stage has no number `{setting}`"),
             _ if memory.of == MemoryKind::Host && ["gpu", "kv_cache"].iter().any(|part| setting.contains(part)) => {
-                format!("`{setting}` is a share of the GPU's memory, and it was the host's that ran out")
+                format!("`{setting}` is a share of the GPU's memory, but the host ran out of memory")
             }
             _ if attempt > rule.times => format!("`times: {}` are used up", rule.times),
             _ if self.schedule.carries_a_service(ix) => "another server depends on this one".to_owned(),

@@ -14,7 +14,7 @@ pub use basis::StepTimeBasis;
 pub(crate) use speculation::derive_drafter;
 pub use speculation::{Drafter, Drafting, ModelOnGpus, Parallelism, Speculation, derive};
 
-/// The numbers of a decoder model that decide its memory and its speed.
+/// The numbers that decide memory and speed of a decoder model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DecoderModel {
     pub name: String,
@@ -31,7 +31,7 @@ pub struct DecoderModel {
     pub intermediate_size: u32,
     pub num_attention_heads: u32,
     pub num_key_value_heads: u32,
-    /// Numbers of a head, where they are not those of `hidden_size` shared out.
+    /// [default: `hidden_size` / `num_attention_heads`]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_dim: Option<u32>,
     pub vocab_size: u32,
@@ -274,7 +274,7 @@ pub struct Coefficients {
     pub overhead: f64,
     /// Launching the kernels of all layers, in a step without a CUDA graph.
     pub launch: f64,
-    /// Steps of up to this many tokens have a CUDA graph.
+    /// Largest step with a CUDA graph, tokens.
     pub graph_tokens: u64,
     /// Reading the weights that every token needs.
     pub weights: f64,

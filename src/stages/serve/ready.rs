@@ -261,7 +261,7 @@ async fn probe_server(server: &PlannedServer, endpoint: &Endpoint) -> Result<(St
 
 fn error_text(error: &ClientError) -> String {
     if error.code() == Some(tonic::Code::Unimplemented) {
-        "something answers there that is not a Triton server".to_owned()
+        "the port answers, but not as a Triton server".to_owned()
     } else {
         error.why.to_string()
     }

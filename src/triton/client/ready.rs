@@ -28,7 +28,7 @@ pub enum NotReady {
     /// It reports so itself.
     #[error("the server is up and not ready")]
     Starting,
-    #[error("something answers there that is not a Triton server")]
+    #[error("the port answers, but not as a Triton server")]
     NotTriton,
     #[error("{}", .0.call_and_why())]
     Call(ClientError),

@@ -45,12 +45,11 @@ pub struct Repository {
     #[serde(default = "crate::engine::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub triton_num_servers: u32,
-    /// GPUs that all servers share evenly; each server has as many copies of the engine as its part allows. [default:
-    /// those that the stage leases, or one copy in each]
+    /// GPUs that all servers share evenly; each has as many copies of the engine as fit. [default: the leased ones, or
+    /// one copy in each]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub gpus: Option<u32>,
-    /// What each repository holds: `five` (the models below), or `harness` (NVIDIA's: `model-<rank>` for each copy of
-    /// the engine).
+    /// What each repository holds.
     #[serde(default, skip_serializing_if = "RepositoryLayout::is_five")]
     pub layout: RepositoryLayout,
     /// Copies of the engine in one server, in the harness layout. [default: as many as its GPUs allow]
@@ -64,14 +63,14 @@ pub struct Repository {
     /// Which of the five models to write.
     #[serde(default = "five")]
     pub models: Vec<String>,
-    /// Folder with the models' programs, like TensorRT-LLM's `all_models/inflight_batcher_llm`: all but each
-    /// config.pbtxt is copied.
+    /// Folder with the models' programs (TensorRT-LLM's `all_models/inflight_batcher_llm`); each config.pbtxt is
+    /// replaced.
     pub files: Option<String>,
-    /// The runtime flags of NVIDIA's harness, e.g.
-    /// `kvcache_free_gpu_mem_frac, batch_scheduler_policy, enable_chunked_context`. They are written to config.pbtxt.
+    /// Runtime flags of NVIDIA's harness for config.pbtxt, e.g. `kvcache_free_gpu_mem_frac, batch_scheduler_policy,
+    /// enable_chunked_context`.
     #[serde(default)]
     pub runtime_flags: IndexMap<String, Value>,
-    /// Any further parameter of the templates by its template name, e.g. `max_queue_size`.
+    /// Other parameters of the templates by name, e.g. `max_queue_size`.
     #[serde(default)]
     pub parameters: IndexMap<String, Value>,
 }

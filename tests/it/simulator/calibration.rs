@@ -237,13 +237,13 @@ fn loads_on_an_h100_that_the_fit_has_not_seen_come_out_near_what_was_measured() 
     };
     let number = |result: &VirtualResult, metric, one| result.statistic(metric, one).unwrap().unwrap();
     let (ttft, tpot, mean, p50) = (LimitedMetric::Ttft, LimitedMetric::Tpot, Statistic::Mean, Statistic::P50);
-    let mut table = String::from("| load | | measured | simulated | error |\n|---|---|---|---|---|\n");
+    let mut table = String::from("| load | | measured | simulated | error, % |\n|---|---|---|---|---|\n");
     let mut wrong = Vec::new();
     let mut row = |load: &str, what: &str, measured: f64, simulated: f64, most: f64| {
         let error = simulated / measured - 1.0;
         let digits = usize::from(measured < 100.0);
         let [measured, simulated] = [measured, simulated].map(|value| regatta::units::grouped(value, digits));
-        let _ = writeln!(table, "| {load} | {what} | {measured} | {simulated} | {:+.1} % |", 100.0 * error);
+        let _ = writeln!(table, "| {load} | {what} | {measured} | {simulated} | {:+.1} |", 100.0 * error);
         if error.abs() > most {
             wrong.push(format!("{load}, {what}: {error}"));
         }
@@ -335,10 +335,10 @@ fn loads_on_h200_come_out_near_what_was_measured() {
     use regatta::spec::Statistic::{Mean, P50, P99};
 
     const FITTED: &str = "fitted";
-    const HELD_OUT: &str = "held out";
+    const HELD_OUT: &str = "";
     // Two measurements of one load differ by more than a model could be right.
-    const CONTRADICTED: &str = "held out; three runs without neighbors had 34.6 to 44.0 and 6.5 to 7.1 ms";
-    const NEAR_THE_LIMIT: &str = "held out; 82 % of what the server can take";
+    const CONTRADICTED: &str = "with neighbors on the host";
+    const NEAR_THE_LIMIT: &str = "82 % of saturation";
 
     let gpu = GpuTiming { link_gbs: Some(450.0), ..target().gpu };
     let small = DecoderModel { ..super::ground::engine_spec().model };
@@ -403,24 +403,12 @@ fn loads_on_h200_come_out_near_what_was_measured() {
             Load::Requests(4000, None),
             &[(Tokens, 21_750.0, HELD_OUT), (mean_ttft, 7100.0, HELD_OUT), (mean_tpot, 108.0, HELD_OUT)],
         ),
-        (
-            "80 a second, four servers",
-            &small,
-            4,
-            at(80.0, 1),
-            &[(ttft99, 88.8, "held out, a tail"), (tpot99, 13.6, "held out, a tail")],
-        ),
+        ("80 a second, four servers", &small, 4, at(80.0, 1), &[(ttft99, 88.8, "a tail"), (tpot99, 13.6, "a tail")]),
         ("70B on four GPUs, 800 at once", &large, 1, Load::Requests(800, None), &[(Tokens, 2636.0, FITTED)]),
-        (
-            "70B on four GPUs, 10 a second",
-            &large,
-            1,
-            at(10.0, 1),
-            &[(tpot99, 33.7, FITTED), (ttft99, 275.0, "held out, a tail")],
-        ),
+        ("70B on four GPUs, 10 a second", &large, 1, at(10.0, 1), &[(tpot99, 33.7, FITTED), (ttft99, 275.0, "a tail")]),
     ];
     let mut table =
-        String::from("| vLLM 0.24 on H200 | | measured | simulated | error | |\n|---|---|---|---|---|---|\n");
+        String::from("| vLLM 0.24 on H200 | | measured | simulated | error, % | |\n|---|---|---|---|---|---|\n");
     let mut peer_table = String::from(
         "| H200, vLLM 0.24 | | measured | simulated | AIConfigurator | with 8,192 tokens |\n|---|---|---|---|---|---|\n",
     );
@@ -439,7 +427,7 @@ fn loads_on_h200_come_out_near_what_was_measured() {
             let [of_server, of_twin] = shown;
             let _ = writeln!(
                 table,
-                "| {name} | {} | {of_server} | {of_twin} | {:+.1} % | {role} |",
+                "| {name} | {} | {of_server} | {of_twin} | {:+.1} | {role} |",
                 measured.name(),
                 100.0 * error
             );

@@ -81,7 +81,7 @@ const PUBLISHED: [(usize, f64, f64); 6] =
 fn published_speed_ups_beside_the_simulators() {
     let rates: Vec<f64> = PUBLISHED.windows(2).map(|pair| pair[1].1 - pair[0].1).collect();
     let mut table = String::from(
-        "| MTP layers | tokens of a step | tok/s of a user | simulated | error | speed-up | simulated | error |\n|---|---|---|---|---|---|---|---|\n",
+        "| MTP layers | tokens of a step | tok/s of a user | simulated | error, % | speed-up | simulated | error, % |\n|---|---|---|---|---|---|---|---|\n",
     );
     let alone = of_a_user(&deepseek_r1(&[]));
     for (layers, tokens, published) in PUBLISHED {
@@ -90,7 +90,7 @@ fn published_speed_ups_beside_the_simulators() {
         let error = found / gain - 1.0;
         let _ = writeln!(
             table,
-            "| {layers} | {tokens:.2} | {published:.0} | {simulated:.0} | {:+.0} % | {gain:.2} | {found:.2} | {:+.0} % |",
+            "| {layers} | {tokens:.2} | {published:.0} | {simulated:.0} | {:+.0} | {gain:.2} | {found:.2} | {:+.0} |",
             (simulated / published - 1.0) * 100.0,
             error * 100.0
         );

@@ -274,7 +274,7 @@ impl<'h> HttpResponseReader<'h> {
         if ids.take(event, t_read) || !has_output {
             return Ok(());
         }
-        let reason = "the answer has no token ids, and LoadGen is given them: `extra: { detokenize: false }` requests \
+        let reason = "the answer has no token ids, which LoadGen needs: `extra: { detokenize: false }` requests \
                    them of trtllm-serve, \
                    `extra: { return_token_ids: true }` of vLLM";
         Err((FailureClass::Server, reason.to_owned()))

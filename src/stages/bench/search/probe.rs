@@ -41,7 +41,10 @@ pub(super) type LimitProbe = SearchProbe<LimitJudgement>;
 /// The warning about it, where the rate was measured twice.
 pub(super) fn measured_again(probe: &LimitProbe) -> Option<String> {
     let reason = probe.judgement.first_invalid.as_ref()?;
-    Some(format!("search: the probe at {} req/s was measured twice, because of the client: {reason}", probe.probe.rate))
+    Some(format!(
+        "search: the probe at {} req/s was measured twice, because the client was too slow: {reason}",
+        probe.probe.rate
+    ))
 }
 
 impl Prober<'_> {
