@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
-use std::fs;
 use std::io;
 use std::io::{IsTerminal as _, Read as _, Seek as _};
 use std::path::{Path, PathBuf};

@@ -102,11 +102,11 @@ fn tasks<const N: usize>(
 
 fn cached(run_state: &RunState) -> Option<Section> {
     let fetched = run_state.in_phase(TaskPhase::Cached).filter(|(_, entry)| entry.from.is_some()).count();
-    let all = run_state.tally.cached;
-    if all == 0 || (run_state.done() == all && fetched == 0) {
+    let cached = run_state.tally.cached;
+    if cached == 0 || (run_state.done() == cached && fetched == 0) {
         return None;
     }
-    let text = match (all - fetched, fetched) {
+    let text = match (cached - fetched, fetched) {
         (before, 0) => format!("{} as before", counted(before, "task")),
         (0, fetched) => format!("{} from another machine", counted(fetched, "task")),
         (before, fetched) => format!("{} as before, {fetched} from another machine", counted(before, "task")),

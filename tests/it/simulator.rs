@@ -388,7 +388,7 @@ fn on_the_page(name: &str, table: &str) {
     let page = std::fs::read_to_string(&path).unwrap();
     let head = table.lines().next().unwrap();
     let begin = page.find(head).expect("the table's head is on the page");
-    let end = begin + page[begin..].find("\n\n").unwrap() + 1;
+    let end = page[begin..].find("\n\n").map_or(page.len(), |end| begin + end + 1);
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(path, format!("{}{table}{}", &page[..begin], &page[end..])).unwrap();
     } else {

@@ -514,7 +514,6 @@ fn hostile_files_are_refused_by_name_at_once() {
     let world = World::new();
     world.file("deep.yaml", &format!("a: {}", "[".repeat(200_000)));
     world.file("deep.json", &"{\"a\":".repeat(100_000));
-
     world.file("t/m/config.pbtxt", "name: \"${a}\"\n");
     world.file("large/m/config.pbtxt", &"name: \"${a}\"\n".repeat(50_000));
     world.file("many/m/config.pbtxt", &"input { name: \"a\" }\n".repeat(100_000));
@@ -528,7 +527,7 @@ fn hostile_files_are_refused_by_name_at_once() {
     world.manifest("fd", "stages:\n  a: { git: { url: \"fd::17\", rev: main } }\n");
     let large = format!("repository fill large a={} --out o", "x".repeat(5000));
     for (command, name, reason) in [
-        ("lock show deep.yaml", "deep.yaml", "nested too deeply"),
+        ("lock show deep.yaml", "deep.yaml", "is not a lock file"),
         ("lock show deep.json", "deep.json", "nested too deeply"),
         ("import deep.yaml", "deep.yaml", "not a result that is known"),
         ("bulk deep.yaml", "deep.yaml", "nested too deeply"),

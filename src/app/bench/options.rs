@@ -470,7 +470,7 @@ mod tests {
             ("leave out `request.min_length`, `extra.ignore_eos`", "leave out `--min-tokens`, `--ignore-eos`"),
             ("set `model: mini`", "set `--model mini`"),
             ("`data.repeat: true`", "`--repeat-data`"),
-            ("`tls.ca` names its file", "`tls.ca` names its file"),
+            ("`tls.ca` names its file", "`--cacert` names its file"),
             ("`offered` of `target`, `max_in_flight`, `request`", "`offered` of `target`, `max_in_flight`, `request`"),
             ("lower `rate\nraise `stop`", "lower `rate\nraise `--requests` or `--duration`"),
         ] {

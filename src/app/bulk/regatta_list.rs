@@ -135,7 +135,7 @@ mod tests {
         for (line, why) in [
             ("m --repeat-number", "`--repeat-number` is which measurement it is, a number from 1"),
             ("m --repeat-number 0", "`--repeat-number` is which measurement it is, a number from 1"),
-            ("m --repeat 2 --repeat-number 2", "`--repeat` makes all measurements, `--repeat-number` one of them"),
+            ("m --repeat 2 --repeat-number 2", "`--repeat` makes all measurements, `--repeat-number` makes one"),
         ] {
             assert!(read(line).unwrap_err().to_string().contains(why), "{line}");
         }

@@ -379,7 +379,7 @@ mod tests {
     fn jobs_of_other_tasks_are_named_with_their_numbers() {
         let jobs = [(TaskId::new("s/5"), Some("126_0".to_owned())), (TaskId::new("s/6"), None)];
         let text = message(&jobs);
-        assert!(text.contains("does not have now: s/5 (job 126_0), s/6; those that"), "{text}");
+        assert!(text.contains("no longer has: s/5 (job 126_0), s/6; a run with"), "{text}");
         let many: Vec<_> = (0..12).map(|number| (TaskId::new(format!("s/{number}")), None)).collect();
         assert!(message(&many).contains("s/9 and 2 more;"));
     }

@@ -8,7 +8,7 @@ use super::checks::{FindingWeight, Refused, Review, SubmissionCheck, SubmissionF
 use crate::layout::scenario_titled;
 use crate::package::{CALIBRATION_FILE, is_calibration_template};
 use crate::{PackageProvenance, REHEARSAL_FILE, REPORT_FOLDER, SubmissionLayout};
-use base::files::read_description;
+use base::files::{read_description, read_document};
 use base::spec::TestMode;
 use rules::log::Detail;
 use rules::{Benchmark, MlperfScenario, Round};

@@ -408,8 +408,8 @@ impl StageChecker<'_> {
         let Some(power) = &loadgen.power else { return };
         let key = ["bench", "loadgen", "power"];
         if loadgen.mode != TestMode::Performance {
-            let what = format!("cannot be combined with `mode: {}`", loadgen.mode.as_str());
-            self.fault(&key, &what, "the rules measure the power of performance runs only").hint("remove it");
+            let clash = format!("cannot be combined with `mode: {}`", loadgen.mode.as_str());
+            self.fault(&key, &clash, "the rules measure the power of performance runs only").hint("remove it");
         }
         if bench.search.is_some() {
             self.fault(&key, "cannot be combined with `search`", "LoadGen runs once for each rate").hint("remove it");

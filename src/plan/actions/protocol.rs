@@ -83,16 +83,12 @@ impl StageChecker<'_> {
         }
     }
 
-    /// Members of a body that say what is measured: results name the model and the prompts of the benchmark.
+    /// Members of a body that say what is measured: results name the model of the benchmark, and expect its stream. A
+    /// line's own prompts (`messages`, `prompt`) may stand there.
     fn own_members(&mut self, bench: &Bench) {
         let (model, streams) = (json!(bench.model), json!(bench.request.streaming.unwrap_or(true)));
-        for (name, sent, hint) in [
-            ("model", Some(model), "set `model`"),
-            ("messages", None, "set `data`"),
-            ("prompt", None, "set `data`"),
-            ("stream", Some(streams), "set `request.streaming`"),
-        ] {
-            if bench.extra.get(name).is_some_and(|value| Some(value) != sent.as_ref()) {
+        for (name, sent, hint) in [("model", model, "set `model`"), ("stream", streams, "set `request.streaming`")] {
+            if bench.extra.get(name).is_some_and(|value| *value != sent) {
                 let label = "results would be of other requests than they report";
                 self.at_key(&["bench", "extra", name], "is set by the benchmark", label, Some(hint.to_owned()));
             }
@@ -252,16 +248,11 @@ mod tests {
             let bench = "target: 'localhost:8000', protocol: openai-chat, model: mini, scenario: offline";
             errors(&format!("{bench}, extra: {{ {extra} }}"))
         };
-        for (extra, hint) in [
-            ("model: other", "set `model`"),
-            ("messages: []", "set `data`"),
-            ("prompt: null", "set `data`"),
-            ("stream: false", "set `request.streaming`"),
-        ] {
+        for (extra, hint) in [("model: other", "set `model`"), ("stream: false", "set `request.streaming`")] {
             let [(message, shown)] = &errors_of(extra)[..] else { panic!("{extra}") };
             assert!(message.ends_with("is set by the benchmark") && shown == hint, "{extra}: {message}: {shown}");
         }
-        assert!(errors_of("model: mini, stream: true, top_k: 4").is_empty());
+        assert!(errors_of("model: mini, stream: true, messages: [], top_k: 4").is_empty());
     }
 
     #[test]

@@ -239,7 +239,7 @@ fn a_key_that_cannot_be_used_ends_the_command_before_anything_runs() {
     assert!(!world.path("ran").exists());
     fs::set_permissions(world.path("key.pem"), fs::Permissions::from_mode(0o644)).unwrap();
     world.env("REGATTA_SIGN_KEY", "key.pem");
-    world.regatta(&["doctor"]).shows("may be read by others").shows("chmod 600 key.pem");
+    world.regatta(&["doctor"]).shows("other users can read its file").shows("chmod 600 key.pem");
 }
 
 /// Names and contents.

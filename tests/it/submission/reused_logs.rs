@@ -1,6 +1,5 @@
 //! One run is the run of one result.
 
-use std::fs;
 use std::path::Path;
 
 use pretty_assertions::assert_eq;
