@@ -232,7 +232,7 @@ fn left(line: &ParsedLine, is_step: bool, builder: &mut TranslationBuilder) {
 
 /// The `#SBATCH` lines of a script; `None` where it has none.
 fn directive_line(text: &str, reading: &mut TranslationBuilder) -> Option<ParsedLine> {
-    // Slurm reads none behind the first command, and those behind `hetjob` are for another group of nodes.
+    // Slurm stops reading at the first command, and what follows `hetjob` is for another group of nodes.
     let is_read = |line: &&str| (line.is_empty() || line.starts_with('#')) && !is_next_group(line);
     let lines = text.lines().map(str::trim).skip_while(|line| !line.starts_with("#SBATCH ")).take_while(is_read);
     let lines = lines.filter_map(|line| line.strip_prefix("#SBATCH "));

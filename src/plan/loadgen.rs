@@ -225,8 +225,8 @@ pub(super) fn package_notes(
         ));
     }
     if package.documentation.is_none() && package.division == Division::Closed && !package.rehearse {
-        let text = "its documentation/calibration.md will be a template of the settings of quantization, with lines to fill \
-                    in: `documentation` names the folder with yours";
+        let text = "its documentation/calibration.md will be a template of the settings of quantization, with lines to \
+                    fill in: `documentation` names the folder with yours";
         notes.push(text.to_owned());
     }
     if has_power && matches!(&*package.round, "v4.1" | "v5.0" | "v5.1") {

@@ -128,7 +128,7 @@ impl Measured {
         let is_rehearsal = benches.iter().any(|bench| bench.rehearsal);
         let warnings = [(is_simulated, "SIMULATED"), (is_rehearsal, "REHEARSAL")];
         let badge = |text: &str| Badge { role: TextRole::Warning, text: text.to_owned() };
-        warnings.into_iter().filter_map(|(is_shown, text)| is_shown.then(|| badge(text))).collect()
+        warnings.into_iter().filter(|(is_shown, _)| *is_shown).map(|(_, text)| badge(text)).collect()
     }
 
     /// The verdicts of the results, each once.

@@ -178,7 +178,6 @@ pub fn what_if(rows: &[WhatIfRow], goal: &str, limits: &[LatencyLimit], command:
         tops: vec![Top { facts: facts(rows), picture, ..Top::default() }],
         sections,
         footer: "Made by regatta what-if.",
-        ..Document::default()
     }
 }
 

@@ -89,7 +89,10 @@ fn new_parts(help: &str, printed: &mut BTreeSet<String>) -> String {
             parts.push(text.to_owned());
         } else if !is_help && printed.insert(text.to_owned()) {
             let is_first = parts.iter().all(|part| part.lines().next() != heading);
-            parts.push(if is_first { format!("{}\n{text}", heading.unwrap()) } else { text.to_owned() });
+            parts.push(match heading {
+                Some(heading) if is_first => format!("{heading}\n{text}"),
+                _ => text.to_owned(),
+            });
         }
     }
     parts.join("\n\n")

@@ -337,7 +337,7 @@ pub const CALIBRATION_FILE: &str = "calibration.md";
 /// How a line begins that the submitter has to complete.
 const FILL_IN: &str = "FILL IN: ";
 
-/// Whether a text on calibration is the template with a line that nobody completed.
+/// Whether a text on calibration is the template with a line that is still to be completed.
 pub fn is_calibration_template(text: &str) -> bool {
     text.lines().any(|line| line.starts_with(FILL_IN))
 }

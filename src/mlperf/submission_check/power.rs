@@ -249,7 +249,8 @@ pub(super) fn check_sessions(to: &mut SubmissionFindings, above: &Path) {
 fn results(to: &mut SubmissionFindings, above: &Path, client: &Map<String, Value>, server: &Map<String, Value>) {
     let rule = "the sessions of the measurement record the SHA-1 of each of its files";
     let logs = ["run_1/mlperf_log_detail.txt", "run_1/mlperf_log_summary.txt"];
-    for name in POWER_PATHS.into_iter().chain(logs).filter(|name| !name.ends_with(".json")) {
+    let is_json = |name: &&str| Path::new(name).extension() == Some("json".as_ref());
+    for name in POWER_PATHS.into_iter().chain(logs).filter(|name| !is_json(name)) {
         let at = above.join(name);
         let Ok(bytes) = read_bytes(&at) else { continue };
         let is = format!("{:x}", Sha1::digest(&bytes));

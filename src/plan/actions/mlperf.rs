@@ -140,7 +140,7 @@ pub struct Loadgen {
     /// All rules but the durations; the results cannot be submitted.
     #[serde(default)]
     pub rehearse: bool,
-    /// Of the performance run: power is measured beside it. LoadGen runs twice, `ranging` and `testing`.
+    /// Of the performance run: measures power meanwhile. LoadGen runs twice, `ranging` and `testing`.
     pub power: Option<PowerMeter>,
 }
 

@@ -84,7 +84,7 @@ impl StageChecker<'_> {
     }
 
     /// Members of a body that say what is measured: results name the model of the benchmark, and expect its stream. A
-    /// line's own prompts (`messages`, `prompt`) may stand there.
+    /// line's own prompts (`messages`, `prompt`) are allowed.
     fn own_members(&mut self, bench: &Bench) {
         let (model, streams) = (json!(bench.model), json!(bench.request.streaming.unwrap_or(true)));
         for (name, sent, hint) in [("model", model, "set `model`"), ("stream", streams, "set `request.streaming`")] {

@@ -167,7 +167,8 @@ pub struct SystemField {
 /// The default submitter: a placeholder.
 pub const EXAMPLE_SUBMITTER: &str = "Example";
 
-/// A line for each: `must` is never empty, `may` may be, and so may `network`, which a system behind a network has, too.
+/// A line for each: `must` is never empty, `may` may be, and so may `network`, which a system behind a network has,
+/// too.
 const TABLE: &str = include_str!("fields.txt");
 
 /// In the order of the rules.

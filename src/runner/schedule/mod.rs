@@ -400,8 +400,9 @@ impl TaskSchedule {
                 continue;
             }
             for dependent in self.nodes[at as usize].dependents.clone() {
-                // Running dependents of a dead server end by themselves; the loop stops them.
-                if matches!(self.state(dependent), Running | Finished(_)) {
+                // Running dependents of a dead server end by themselves; the loop stops them. One that is being stopped
+                // has its GPUs until it has ended.
+                if matches!(self.state(dependent), Running | Stopping | Finished(_)) {
                     continue;
                 }
                 if matches!(self.state(dependent), Starting | Serving) {

@@ -426,7 +426,8 @@ fn html_page(body: &[u8]) -> Option<String> {
     is_html.then(|| title().map_or_else(|| "an HTML page".to_owned(), |title| format!("the HTML page \"{title}\"")))
 }
 
-/// The server's message. vLLM's older shape, FastAPI's and what is not JSON are shown as they came, pages by their title.
+/// The server's message. vLLM's older shape, FastAPI's and what is not JSON are shown as they came, pages by their
+/// title.
 fn error_text(body: &[u8]) -> String {
     if let Some(page) = html_page(body) {
         return page;
