@@ -358,7 +358,8 @@ const QUANTIZATION: [&str; 10] = [
 
 /// A template of `documentation/calibration.md`: what the stages set, and what only the submitter knows.
 fn calibration(order: &PackageRequest) -> String {
-    let mut text = format!("# Calibration and quantization of the model on {}\n\n", order.system);
+    // Without the system: packages of several systems that are quantized alike become one submission.
+    let mut text = "# Calibration and quantization of the model\n\n".to_owned();
     for name in ["starting_weights_filename", "weight_data_types", "weight_transformations", "retraining"] {
         let value = order.measurements.get(name).and_then(Value::as_str).unwrap_or("not given");
         let _ = writeln!(text, "- {name}: {value}");
