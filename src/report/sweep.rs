@@ -422,7 +422,7 @@ fn latencies(sweeps: &[NamedSweep<'_>], is_load: bool) -> Vec<Option<String>> {
     ];
     let Some(NamedSweep { report, .. }) = sweeps.first() else { return Vec::new() };
     let usual = [report.ttft_p99_limit_ms, report.tpot_p99_limit_ms];
-    let across_label = if is_load { LOAD } else { unit(sweeps) };
+    let across_label = across_title(sweeps, is_load);
     let chart = |title: &str, series, limits| {
         Chart { title, across: across_label, upright: "ms", series, limits, ..Chart::default() }.draw()
     };
@@ -492,8 +492,7 @@ pub(crate) fn limit_lines(
 
 /// Output tokens per second over the level.
 fn throughput(sweeps: &[NamedSweep<'_>]) -> Option<String> {
-    let first = unit(sweeps);
-    let is_one = sweeps.iter().flat_map(|sweep| &sweep.report.points).all(|point| point.level.unit() == first);
+    let is_one = have_one_unit(sweeps);
     let series = sweeps.iter().enumerate().map(|(place, sweep)| ChartSeries {
         place,
         name: sweep.name.clone(),
@@ -505,8 +504,7 @@ fn throughput(sweeps: &[NamedSweep<'_>]) -> Option<String> {
         }),
     });
     let (title, series) = ("Output tokens per second", series.collect());
-    // Other plots have the answered ones.
-    let across = if first == SweepLevel::Rate(0.0).unit() { "req/s, offered" } else { first };
+    let across = across_title(sweeps, are_rates(sweeps));
     if is_one { Chart { title, across, upright: "tok/s", series, ..Chart::default() }.draw() } else { None }
 }
 
@@ -525,13 +523,28 @@ fn goodput(sweeps: &[NamedSweep<'_>], is_load: bool) -> Option<String> {
             Some((x, y, interval, format!("goodput {} req/s{}{share}", number(y), ends(interval))))
         }),
     });
-    let across = if is_load { LOAD } else { unit(sweeps) };
+    let across = across_title(sweeps, is_load);
     let title = "Goodput: requests per second that met their whole SLO";
     Chart { title, across, upright: "req/s", series: series.collect(), ..Chart::default() }.draw()
 }
 
-/// The abscissa where levels are loads.
-const LOAD: &str = "req/s: offered; in a closed loop answered";
+/// What the abscissa is. A closed loop offers no rate, so its points lie at what was answered.
+fn across_title<'a>(sweeps: &'a [NamedSweep<'_>], is_load: bool) -> &'a str {
+    match (is_load, have_one_unit(sweeps)) {
+        (false, _) => unit(sweeps),
+        (true, true) if are_rates(sweeps) => "req/s, offered",
+        (true, true) => "req/s, answered",
+        (true, false) => "req/s: offered; in a closed loop answered",
+    }
+}
+
+fn are_rates(sweeps: &[NamedSweep<'_>]) -> bool {
+    unit(sweeps) == SweepLevel::Rate(0.0).unit()
+}
+
+fn have_one_unit(sweeps: &[NamedSweep<'_>]) -> bool {
+    sweeps.iter().flat_map(|sweep| &sweep.report.points).all(|point| point.level.unit() == unit(sweeps))
+}
 
 fn unit<'a>(sweeps: &'a [NamedSweep<'_>]) -> &'a str {
     sweeps.iter().find_map(|sweep| Some(sweep.report.points.first()?.level.unit())).unwrap_or_default()

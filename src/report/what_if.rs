@@ -163,7 +163,7 @@ pub fn what_if(rows: &[WhatIfRow], goal: &str, limits: &[LatencyLimit], command:
     points.extend(bases(rows).into_iter().map(|line| Block::text(TextRole::Plain, line)));
     let mut charts = charts(rows, limits).into_iter();
     let picture = charts.next();
-    let commands = distinct(answered().map(|row| row.command.clone()).filter(|command| !command.is_empty()));
+    let commands = distinct(answered().map(|row| row.command.clone()));
     let mut sections = vec![Section::titled_on_page("Points").with(points)];
     if !commands.is_empty() {
         sections.push(Section::new("To measure it").with([Block::commands(commands)]));

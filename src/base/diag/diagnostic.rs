@@ -2,7 +2,7 @@
 
 use super::Span;
 
-/// Of a text from elsewhere no more errors are looked for than a person reads.
+/// Checks of a text from elsewhere stop at this many errors: more than anybody reads.
 pub const MOST_ERRORS: usize = 1000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +135,7 @@ impl Diagnostics {
         self.list.is_empty()
     }
 
-    /// Whether no further ones are looked for: those that there are take long enough to find and to print.
+    /// Whether there are [`MOST_ERRORS`], at which a check stops.
     pub fn is_full(&self) -> bool {
         self.list.len() >= MOST_ERRORS
     }

@@ -51,8 +51,8 @@ pub fn read_description(path: impl AsRef<Path>) -> io::Result<String> {
     document_up_to(read_bytes(path)?, MOST_DESCRIBED)
 }
 
-/// Values of a description, and of what a server reports of itself: some 50 MB.
-const MOST_DESCRIBED: usize = 1 << 18;
+/// The most values in a description, and in what a server reports about itself: some 50 MB.
+pub const MOST_DESCRIBED: usize = 1 << 18;
 
 fn document_up_to(bytes: Vec<u8>, most: usize) -> io::Result<String> {
     let text = readable(foreign_text(bytes))?;
@@ -67,12 +67,12 @@ fn has_more_values(text: &[u8], most: usize) -> bool {
     text.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{' | b'\n')).nth(most).is_some()
 }
 
-/// Whether it has more values than any server reports of itself.
+/// Whether it has more values ([`MOST_DESCRIBED`]) than any server reports about itself.
 pub fn is_too_long_a_report(bytes: &[u8]) -> bool {
     has_more_values(bytes, MOST_DESCRIBED)
 }
 
-/// What a server reports of itself as JSON; `None` if it is not JSON or too long.
+/// What a server reports about itself as JSON; `None` if it is not JSON or too long.
 pub fn json_report(bytes: &[u8]) -> Option<serde_json::Value> {
     if is_too_long_a_report(bytes) { None } else { serde_json::from_slice(bytes).ok() }
 }

@@ -104,7 +104,9 @@ impl<W: TaskExecutor> Runner<W> {
             failure.cause = Some(format!("its server {server} ended; see its failure"));
             failure.kind = FailureKind::Service;
         }
-        if self.to_repeat.remove(&ix) && !self.schedule.is_halted {
+        // Another of its servers may have ended for good meanwhile.
+        let has_servers = self.schedule.ended_service(ix).is_none();
+        if self.to_repeat.remove(&ix) && !self.schedule.is_halted && has_servers {
             let text = "its server is started again, and it is run again then".to_owned();
             (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
             return self.schedule.rekey(ix);
@@ -112,7 +114,7 @@ impl<W: TaskExecutor> Runner<W> {
         if blamed.is_none() && self.lower(ix, running.attempt, &mut failure) {
             return self.retry_rekeyed(ix, running, failure, seconds);
         }
-        if let Some(text) = self.repeat_reason(ix, &failure) {
+        if let Some(text) = self.repeat_reason(ix, &failure).filter(|_| has_servers) {
             (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
             return self.schedule.rekey(ix);
         }

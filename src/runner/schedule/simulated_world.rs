@@ -1,6 +1,9 @@
 //! The schedule in a simulated world: any plan, a clock, processes that end when the dice say so, and faults. A seed
 //! decides all of it, so a failure is repeated by its seed.
 
+use rand::{RngExt as _, SeedableRng as _};
+use rand_pcg::Pcg64Mcg as Dice;
+
 use super::*;
 
 /// What holds in every world.
@@ -61,22 +64,6 @@ enum Happening {
     Halt,
 }
 
-/// SplitMix64.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
-
-    fn percent(&mut self, chance: u64) -> bool {
-        self.below(100) < chance
-    }
-}
-
 struct SimulatedRun<'a> {
     schedule: TaskSchedule,
     items: Vec<ScheduledTask>,
@@ -96,25 +83,25 @@ struct SimulatedRun<'a> {
 
 impl<'a> SimulatedRun<'a> {
     fn new(seed: u64, tasks: usize, faults: &'a [Fault]) -> Self {
-        let mut dice = Dice(seed);
-        let (slots, gpus) = (1 + dice.below(4) as u32, dice.below(5) as u32);
+        let mut dice = Dice::seed_from_u64(seed);
+        let (slots, gpus) = (1 + dice.random_range(0..4_u32), dice.random_range(0..5_u32));
         // Each task has dice of its own, so that a shorter plan is the beginning of a longer one.
         let items: Vec<ScheduledTask> = (0..tasks as u64)
             .map(|n| {
-                let mut dice = Dice(seed ^ (n + 1).wrapping_mul(0x2545_f491_4f6c_dd1d));
+                let mut dice = Dice::seed_from_u64(seed ^ (n + 1).wrapping_mul(0x2545_f491_4f6c_dd1d));
                 let needs: BTreeSet<TaskIndex> =
-                    (0..dice.below(4).min(n)).map(|_| dice.below(n) as TaskIndex).collect();
-                let service = dice.percent(30);
-                let elsewhere = !service && dice.percent(20);
+                    (0..dice.random_range(0..4).min(n)).map(|_| dice.random_range(0..n) as TaskIndex).collect();
+                let service = dice.random_ratio(30, 100);
+                let elsewhere = !service && dice.random_ratio(20, 100);
                 ScheduledTask {
                     needs: needs.into_iter().collect(),
                     service,
-                    cpus: (!service && !dice.percent(20)).then(|| 1 + dice.below(5) as u32),
-                    gpus: if elsewhere || dice.percent(50) { 0 } else { dice.below(4) as u32 },
+                    cpus: (!service && !dice.random_ratio(20, 100)).then(|| 1 + dice.random_range(0..5_u32)),
+                    gpus: if elsewhere || dice.random_ratio(50, 100) { 0 } else { dice.random_range(0..4_u32) },
                     elsewhere,
-                    group: (elsewhere && dice.percent(50)).then_some(0),
-                    skipped: dice.percent(4),
-                    kept: service && dice.percent(15),
+                    group: (elsewhere && dice.random_ratio(50, 100)).then_some(0),
+                    skipped: dice.random_ratio(4, 100),
+                    kept: service && dice.random_ratio(15, 100),
                 }
             })
             .collect();
@@ -145,12 +132,12 @@ impl<'a> SimulatedRun<'a> {
     }
 
     fn after(&mut self, longest: u64, what: Happening) {
-        let at = self.clock + 1 + self.dice.below(longest);
+        let at = self.clock + 1 + self.dice.random_range(0..longest);
         self.ahead.insert((at, self.steps, what));
     }
 
-    fn strikes(&mut self, fault: Fault, chance: u64) -> bool {
-        self.faults.contains(&fault) && self.dice.percent(chance)
+    fn strikes(&mut self, fault: Fault, chance: u32) -> bool {
+        self.faults.contains(&fault) && self.dice.random_ratio(chance, 100)
     }
 
     /// The property that does not hold; `Ok`: all do.
@@ -200,7 +187,7 @@ impl<'a> SimulatedRun<'a> {
                 _ => {}
             },
             Happening::ServerDies(ix) if self.schedule.state(ix) == ScheduleState::Serving => {
-                if self.may_restart(ix) && self.dice.percent(50) {
+                if self.may_restart(ix) && self.dice.random_ratio(50, 100) {
                     self.restarts += 1;
                     self.schedule.down(ix);
                     self.start_again(ix);
@@ -232,7 +219,7 @@ impl<'a> SimulatedRun<'a> {
                 self.items[ix as usize].needs.push(maker);
                 self.schedule.waits_for(ix, maker);
             }
-            _ if self.dice.percent(30) => self.schedule.finish_task(ix, TaskEnd::Cached),
+            _ if self.dice.random_ratio(30, 100) => self.schedule.finish_task(ix, TaskEnd::Cached),
             _ => self.schedule.set_cache_miss(ix),
         }
     }
@@ -261,7 +248,11 @@ impl<'a> SimulatedRun<'a> {
         self.alive.remove(&ix);
         for step in self.schedule.running_dependents(ix) {
             self.alive.remove(&step);
-            self.schedule.rekey(step);
+            // Another server of it has ended for good.
+            match self.schedule.ended_service(step) {
+                Some(_) => self.end(step, TaskEnd::Failed),
+                None => self.schedule.rekey(step),
+            }
         }
         self.schedule.relaunch(ix);
     }
@@ -270,7 +261,7 @@ impl<'a> SimulatedRun<'a> {
         if !self.alive.contains_key(&ix) {
             return;
         }
-        if !self.schedule.is_hashing(ix) && self.dice.percent(40) {
+        if !self.schedule.is_hashing(ix) && self.dice.random_ratio(40, 100) {
             self.schedule.release_slots(ix);
             return self.after(5, Happening::IsDone(ix));
         }
@@ -367,7 +358,7 @@ fn in_every_simulated_world_all_properties_hold() {
     let mut steps = 0;
     let mut failures = Vec::new();
     for seed in 0..seeds {
-        let tasks = 1 + Dice(!seed).below(40) as usize;
+        let tasks = 1 + Dice::seed_from_u64(!seed).random_range(0..40_usize);
         let mut run = SimulatedRun::new(seed, tasks, &FAULTS);
         if let Err(property) = run.run() {
             let (tasks, faults) = shrunk(seed, tasks, property);

@@ -19,6 +19,7 @@ use super::response_reader::{ExpectedAnswer, HttpFault, HttpOutcome, HttpRespons
 use crate::record::{BenchClock, FailureClass};
 use crate::spec::response_bounds::ResponseBounds;
 use crate::transport::connection::ConnectError;
+use base::files::MOST_DESCRIBED;
 use base::spec::UnmeasuredProtocol;
 
 /// How long after its head the reason of a refusal is awaited. It comes with the head; a server that sends it byte by
@@ -248,7 +249,7 @@ pub(crate) enum QueryError {
     HungUp { is_secure: bool },
     #[error("{error}{}", tls_hint(*is_secure || *error == DecodeError::Http2))]
     Decode { error: DecodeError, is_secure: bool },
-    #[error("the answer is longer than {} MiB, or has more than 262,144 values", LONGEST_ANSWER >> 20)]
+    #[error("the answer is longer than {} MiB, or has more than {MOST_DESCRIBED} values", LONGEST_ANSWER >> 20)]
     TooLong,
 }
 

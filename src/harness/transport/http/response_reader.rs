@@ -307,7 +307,7 @@ impl<'h> HttpResponseReader<'h> {
             Ok(seen) => Ok(seen),
             Err(error) => {
                 if let Some(page) = html_page(text) {
-                    return Err((FailureClass::Stream, format!("the answer {A_PAGE}: {page}")));
+                    return Err((FailureClass::Stream, format!("the answer {A_PAGE} ({page})")));
                 }
                 let is_lines = text.contains(&b'\n') && first_line().is_ok();
                 let lines = if is_lines { "; lines of JSON without empty lines are no events" } else { "" };

@@ -115,7 +115,7 @@ fn an_answer_in_a_protocol_that_is_not_measured_is_named() {
     // Two lines of another kind stay what they are, and an error comes before everything else.
     assert!(whole("{\"a\":1}\n{\"a\":2}\n").starts_with("it is not JSON: "));
     let page = whole("<!DOCTYPE html><html><head><title>Sign in</title></head><body>Please log in</body></html>");
-    assert_eq!(page, format!("the answer {A_PAGE}: the HTML page \"Sign in\""));
+    assert_eq!(page, format!("the answer {A_PAGE} (the HTML page \"Sign in\")"));
     assert_eq!(error_text(b"\r\n<html><body><h1>Bad Gateway</h1></body></html>"), "an HTML page");
     let error = "{\"type\":\"message\",\"error\":{\"message\":\"no room\"}}";
     assert_eq!(whole(error), "no room");
