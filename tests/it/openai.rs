@@ -454,7 +454,7 @@ fn the_only_model_of_a_server_and_the_key_that_it_needs_are_what_to_set() {
     let moved = refused("308 Permanent Redirect\r\nLocation: https://h.example/v1/models", "", "");
     assert!(moved.contains("/v1/models is a redirect to https://h.example/v1/models, which is not on"), "{moved}");
     let page = refused("200 OK", "<html>Sign in</html>", "");
-    assert!(page.contains("/v1/models (HTTP status 200) is a page and not JSON"), "{page}");
+    assert!(page.contains("/v1/models (HTTP status 200) is a web page, not JSON"), "{page}");
     let absent = refused("404 Not Found", "", "");
     assert!(absent.ends_with("/v1/models (HTTP status 404) lists no models; set `model`"), "{absent}");
 }
