@@ -14,7 +14,7 @@ use crate::error::CommandError;
 use crate::expression_guard::expand;
 use crate::past_runs::logged_tasks;
 use crate::project::{Project, colored};
-use base::diag::{CheckProblem, CheckedManifest, check_github, check_json, check_sarif};
+use base::diag::{CheckProblem, CheckedManifest, check_github, check_json};
 use base::units::counted;
 use plan::manifest::{DeclaredParam, ManifestOutline, list_manifests, outline, schema as manifest_schema, shipped};
 use runner::store::{is_there, readable_runs, tags_of, write_named};
@@ -54,7 +54,6 @@ pub(super) fn check(global: &Global, request: &CheckRequest) -> Result<CliExit, 
         CheckFormat::Text => {}
         CheckFormat::Json => print(&check_json(&checked, &problems)),
         CheckFormat::Github => print(&check_github(&problems)),
-        CheckFormat::Sarif => print(&check_sarif(&problems)),
     }
     Ok(if checked.iter().all(|one| one.is_good) { CliExit::Done } else { CliExit::Usage })
 }

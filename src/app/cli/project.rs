@@ -55,8 +55,6 @@ pub enum CheckFormat {
     Json,
     /// Annotations of a workflow on GitHub.
     Github,
-    /// SARIF 2.1.0, for editors and code scanning.
-    Sarif,
 }
 
 impl CheckRequest {

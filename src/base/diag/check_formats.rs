@@ -1,4 +1,4 @@
-//! What `check` found, for other programs: JSON, annotations of GitHub, and SARIF 2.1.0 for editors and code scanning.
+//! What `check` found, for other programs: JSON, and annotations of GitHub.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -105,38 +105,6 @@ pub fn check_github(problems: &[CheckProblem]) -> String {
     out.concat()
 }
 
-/// One run of one tool. A file is named as on the command line, relative to the project.
-pub fn check_sarif(problems: &[CheckProblem]) -> String {
-    let results: Vec<Value> = problems
-        .iter()
-        .map(|one| {
-            let places: Vec<Value> = one
-                .place
-                .iter()
-                .map(|place| {
-                    json!({"physicalLocation": {
-                        "artifactLocation": {"uri": place.file.replace(' ', "%20")},
-                        "region": {
-                            "startLine": place.line,
-                            "startColumn": place.column,
-                            "endLine": place.end_line,
-                            "endColumn": place.end_column,
-                        },
-                    }})
-                })
-                .collect();
-            json!({"ruleId": "manifest", "level": one.severity, "message": {"text": one.text()}, "locations": places})
-        })
-        .collect();
-    let driver = json!({
-        "name": "regatta",
-        "version": env!("CARGO_PKG_VERSION"),
-        "rules": [{"id": "manifest", "shortDescription": {"text": "A manifest that can be planned"}}],
-    });
-    let run = json!({"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results});
-    format!("{:#}\n", json!({"version": "2.1.0", "runs": [run]}))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,12 +133,8 @@ mod tests {
     }
 
     #[test]
-    fn sarif_has_a_result_with_its_region() {
-        let sarif: Value = serde_json::from_str(&check_sarif(&found())).unwrap();
-        let result = &sarif["runs"][0]["results"][1];
-        assert_eq!(result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"], "manifests/a%20b.yaml");
-        assert_eq!(result["locations"][0]["physicalLocation"]["region"]["endColumn"], 7);
+    fn json_has_every_problem_with_its_place() {
         let json: Value = serde_json::from_str(&check_json(&[], &found())).unwrap();
-        assert_eq!(json["problems"][1]["line"], 2);
+        assert_eq!((&json["problems"][1]["line"], &json["problems"][1]["end_column"]), (&json!(2), &json!(7)));
     }
 }

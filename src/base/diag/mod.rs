@@ -9,7 +9,7 @@ mod render;
 mod source;
 mod suggest;
 
-pub use check_formats::{CheckProblem, CheckedManifest, ProblemPlace, check_github, check_json, check_sarif};
+pub use check_formats::{CheckProblem, CheckedManifest, ProblemPlace, check_github, check_json};
 pub use diagnostic::{Diagnostic, Diagnostics, Label, MOST_ERRORS, MissingValue, Severity};
 pub use error_text::{
     ErrorText, FeatureLeftOut, LibraryPanic, catch_panic, error_chain, is_panic_caught, panic_text, with_causes,
