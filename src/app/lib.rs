@@ -66,7 +66,7 @@ pub use self::lockfile::{LockFile, LockFileError, read as read_lock_file};
 
 use self::console::{print, print_error};
 use self::error::CommandError;
-use crate::cli::{BenchTask, CliExit, CliRequest, Invocation, SelftestRequest, SimRequest, StatusRequest};
+use crate::cli::{CliExit, CliRequest, Invocation, SimRequest};
 use crate::manifest_commands::ProjectOffers;
 use ::mlperf::loadgen;
 use nix::sys::signal::{SigSet, Signal};
@@ -113,7 +113,7 @@ const fn outlives_its_reader(request: &CliRequest) -> bool {
         CliRequest::Run(_)
             | CliRequest::Serve(_)
             | CliRequest::Bulk(_)
-            | CliRequest::Bench(BenchTask::Target(_))
+            | CliRequest::Bench(_)
             | CliRequest::Sim(_)
             | CliRequest::NullServer(_)
             | CliRequest::Watchdog(_)
@@ -129,8 +129,7 @@ fn perform(invocation: Invocation) -> Result<CliExit, CommandError> {
         CliRequest::Run(request) => run::run(&global, &request),
         CliRequest::Serve(request) => run::serve(&global, &request),
         CliRequest::Bulk(request) => bulk::bulk(&global, &request),
-        CliRequest::Bench(BenchTask::Target(request)) => bench::bench(&global, &request),
-        CliRequest::Bench(BenchTask::Selftest) => selftest::selftest(&global, &SelftestRequest::default()),
+        CliRequest::Bench(request) => bench::bench(&global, &request),
         CliRequest::Plan(request) => planning::plan(&global, &request),
         CliRequest::Doctor(request) => doctor::doctor(&global, &request),
         CliRequest::Lock(request) => lockfile::command::lock(&global, &request),
@@ -144,7 +143,6 @@ fn perform(invocation: Invocation) -> Result<CliExit, CommandError> {
             Ok(CliExit::Done)
         }
         CliRequest::Status(request) => past_runs::status(&global, request),
-        CliRequest::Top => past_runs::status(&global, StatusRequest { follow: true, json: false }),
         CliRequest::Runs(request) => past_runs::list(&global, &request),
         CliRequest::History(request) => history::history(&global, &request),
         CliRequest::Tag(request) => history::tag(&global, &request),

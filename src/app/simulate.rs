@@ -12,8 +12,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::project::Project;
 use super::{bench, run};
 use crate::cli::{
-    self, BenchTask, CalibrateRequest, CalibratedScheduler, CliExit, CliRequest, Global, LockMode, OutputVerbosity,
-    RunRequest, Select, SimulateRequest,
+    self, CalibrateRequest, CalibratedScheduler, CliExit, CliRequest, Global, LockMode, OutputVerbosity, RunRequest,
+    Select, SimulateRequest,
 };
 use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
@@ -63,7 +63,7 @@ pub(super) fn serve(global: &Global, request: &SimulateRequest) -> Result<CliExi
 fn repository(global: &Global, target: &str) -> Result<PathBuf, CommandError> {
     let read = cli::parse(["regatta", "bench", target]).ok().map(|line| line.request);
     let is_simulated = bench::manifest::simulated(target).is_some();
-    let Some(CliRequest::Bench(BenchTask::Target(benchmark))) = read.filter(|_| is_simulated) else {
+    let Some(CliRequest::Bench(benchmark)) = read.filter(|_| is_simulated) else {
         return Err(CommandError::Usage(format!("`{target}` is not `sim:`, `sim:GPU` or `sim:GPU/MODEL`")));
     };
     let home = Project::open_current(global)?.home;

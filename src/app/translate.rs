@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::project::Project;
 use super::{bench, imported_run};
-use crate::cli::{self, BenchTask, CliExit, CliRequest, Global};
+use crate::cli::{self, CliExit, CliRequest, Global};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use crate::expression_guard::plan_text;
@@ -280,7 +280,7 @@ fn measured(
         let text = format!("{} becomes `{}`, which is refused:\n{refused}", translation.tool, shell(&words));
         CommandError::Usage(translation.as_written(&text))
     })?;
-    let CliRequest::Bench(BenchTask::Target(request)) = invocation.request else {
+    let CliRequest::Bench(request) = invocation.request else {
         return Err(CommandError::Usage(format!("`{}` is not a measurement", shell(&words))));
     };
     translation.notes.extend(request.notices.iter().cloned());

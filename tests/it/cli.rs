@@ -24,7 +24,6 @@ const COMMANDS: [&str; 51] = [
     "schema",
     "init",
     "status",
-    "top",
     "runs",
     "history",
     "tag",

@@ -10,25 +10,6 @@ use super::values::{ArgumentError, invalid_value, read_as};
 use base::diag::ErrorText;
 use base::spec::{BenchSweep, Quantity, RequestHeaders, SweepLevels};
 
-/// What `regatta bench` is to do.
-#[derive(Clone, Debug, PartialEq)]
-pub enum BenchTask {
-    /// `--selftest`
-    Selftest,
-    Target(Box<BenchRequest>),
-}
-
-impl BenchTask {
-    fn from_args(args: BenchArgs) -> Result<Self, ArgumentError> {
-        if args.selftest {
-            return Ok(Self::Selftest);
-        }
-        into_request(args).map(|request| Self::Target(Box::new(request)))
-    }
-}
-
-read_as!(BenchTask: BenchArgs);
-
 /// One benchmark of one target, without a manifest: the options, and what several of them mean together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BenchRequest {
@@ -105,52 +86,57 @@ fn program(text: &str) -> Result<Vec<String>, ArgumentError> {
     shlex::split(text).ok_or_else(open)
 }
 
-pub(super) fn into_request(mut args: BenchArgs) -> Result<BenchRequest, ArgumentError> {
-    let given_target = take_target(&mut args);
-    let protocol = protocol(&args)?;
-    let Some(given_target) = given_target else {
-        return Err((
-            ErrorKind::MissingRequiredArgument,
-            ErrorText::new("no TARGET was given").hint("`regatta bench sim:` tries it without a server").into(),
-        ));
-    };
-    let program = server_program(&args)?;
-    let target = target(given_target, args.serve.is_some(), protocol)?;
-    check_tls_target(&args, &target)?;
-    let data = data(&args)?;
-    let kind = data.as_ref().map(|(kind, _)| *kind);
-    let is_first_try = is_first_try(&args, &target);
-    let load = if is_first_try { BenchLoad::Concurrency(Quantity::Known(16)) } else { load(&args, kind)? };
-    let (requests, duration) = end(&args, &load, is_first_try);
-    let (input, output) = lengths(&args)?;
-    if args.repeat_data && matches!(load, BenchLoad::Trace(_)) {
-        return invalid_value(
-            "a trace is sent once, at its time stamps: `--repeat-data` needs another load, such as `--rate`",
-        );
+impl BenchRequest {
+    /// What the options mean together.
+    pub(super) fn from_args(mut args: BenchArgs) -> Result<Self, ArgumentError> {
+        let given_target = take_target(&mut args);
+        let protocol = protocol(&args)?;
+        let Some(given_target) = given_target else {
+            return Err((
+                ErrorKind::MissingRequiredArgument,
+                ErrorText::new("no TARGET was given").hint("`regatta bench sim:` tries it without a server").into(),
+            ));
+        };
+        let program = server_program(&args)?;
+        let target = target(given_target, args.serve.is_some(), protocol)?;
+        check_tls_target(&args, &target)?;
+        let data = data(&args)?;
+        let kind = data.as_ref().map(|(kind, _)| *kind);
+        let is_first_try = is_first_try(&args, &target);
+        let load = if is_first_try { BenchLoad::Concurrency(Quantity::Known(16)) } else { load(&args, kind)? };
+        let (requests, duration) = end(&args, &load, is_first_try);
+        let (input, output) = lengths(&args)?;
+        if args.repeat_data && matches!(load, BenchLoad::Trace(_)) {
+            return invalid_value(
+                "a trace is sent once, at its time stamps: `--repeat-data` needs another load, such as `--rate`",
+            );
+        }
+        let mut headers = headers(&args.header)?;
+        let keys = headers.take_secrets();
+        let limits = args.limit.iter().map(|text| limit(text)).collect::<Result<Vec<_>, _>>()?;
+        check_limits(&args, &limits)?;
+        Ok(Self {
+            notices: notices(&args, &load, kind),
+            target,
+            program,
+            protocol,
+            headers,
+            keys,
+            load,
+            requests,
+            duration,
+            data,
+            input,
+            output,
+            extra: extra(&args.extra)?,
+            limits,
+            slo: args.goodput.iter().map(|argument| parse_goodput_limit(argument)).collect::<Result<_, _>>()?,
+            args,
+        })
     }
-    let mut headers = headers(&args.header)?;
-    let keys = headers.take_secrets();
-    let limits = args.limit.iter().map(|text| limit(text)).collect::<Result<Vec<_>, _>>()?;
-    check_limits(&args, &limits)?;
-    Ok(BenchRequest {
-        notices: notices(&args, &load, kind),
-        target,
-        program,
-        protocol,
-        headers,
-        keys,
-        load,
-        requests,
-        duration,
-        data,
-        input,
-        output,
-        extra: extra(&args.extra)?,
-        limits,
-        slo: args.goodput.iter().map(|argument| parse_goodput_limit(argument)).collect::<Result<_, _>>()?,
-        args,
-    })
 }
+
+read_as!(BenchRequest: BenchArgs);
 
 fn headers(given: &[String]) -> Result<RequestHeaders, ArgumentError> {
     let mut headers = RequestHeaders::default();

@@ -232,9 +232,6 @@ pub struct BenchArgs {
     /// A request fails when no token arrives for this long.
     #[arg(help_heading = JUDGE, long, visible_alias = "stream-timeout", value_name = "TIME", default_value = "60s")]
     pub stall_timeout: String,
-    /// Test the load generator itself against known servers on this machine, as `regatta selftest` does.
-    #[arg(help_heading = JUDGE, long, exclusive = true)]
-    pub selftest: bool,
 
     /// Copy result.json, requests.jsonl, report.html and the manifest of this run into a folder; only files of the same
     /// benchmark are replaced.

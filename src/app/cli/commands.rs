@@ -10,7 +10,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 
-use super::bench::BenchTask;
+use super::bench::BenchRequest;
 use super::exit::CliExit;
 use super::help;
 use super::mlperf::MlperfRequest;
@@ -123,7 +123,7 @@ pub enum CliRequest {
     Bulk(BulkRequest),
     /// Benchmark one server from the command line, without a manifest.
     #[command(after_help = help::BENCH_FIRST, after_long_help = help::BENCH)]
-    Bench(BenchTask),
+    Bench(Box<BenchRequest>),
     /// Show what would run, and why; start nothing.
     #[command(after_long_help = help::PLAN)]
     Plan(PlanRequest),
@@ -155,9 +155,6 @@ pub enum CliRequest {
     /// Show the state of the last run.
     #[command(after_long_help = help::STATUS)]
     Status(StatusRequest),
-    /// Follow the run in progress from another terminal: `status --follow`.
-    #[command(after_long_help = help::FOLLOW, hide = true)]
-    Top,
     /// List the runs of this project with their results, newest first.
     #[command(after_long_help = help::RUNS)]
     Runs(RunsRequest),

@@ -106,8 +106,6 @@ pub(super) const STATUS: &str = concat!(
     "  130  it was interrupted, or its process was killed\n",
 );
 
-pub(super) const FOLLOW: &str = concat!(examples!("follow"), "\n", "Exit codes: those of `regatta status`\n",);
-
 pub(super) const RUNS: &str = with_codes!("runs");
 
 pub(super) const HISTORY: &str = with_codes!("history");

@@ -21,7 +21,7 @@ mod triton;
 mod values;
 
 pub use self::mlperf::{AssembleOptions, ExaminationArgs, MlperfRequest, PasswordSource};
-pub use bench::{BenchLoad, BenchRequest, BenchTask, TokenLength};
+pub use bench::{BenchLoad, BenchRequest, TokenLength};
 pub use bench_args::{ArrivalsWord, BenchArgs, ServedWord, StreamWord};
 pub use commands::{CliParseError, CliRequest, Global, Invocation, OutputVerbosity, command, parse};
 pub use completion::{Offer, Offers, complete, completion_script};

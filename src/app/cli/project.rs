@@ -209,12 +209,6 @@ pub struct SelftestRequest {
     pub json: bool,
 }
 
-impl Default for SelftestRequest {
-    fn default() -> Self {
-        Self { rates: vec![10.0, 100.0, 1000.0], seconds: 5, json: false }
-    }
-}
-
 /// A page by name, or a search; with neither, the list.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct ManualArgs {

@@ -14,14 +14,14 @@ struct Line {
 fn read(line: &str) -> Result<BenchRequest, Box<dyn std::error::Error>> {
     let words = std::iter::once("bench").chain(line.split_whitespace());
     let line = Line::try_parse_from(words)?;
-    Ok(into_request(line.args).map_err(|(_, text)| text)?)
+    Ok(BenchRequest::from_args(line.args).map_err(|(_, text)| text)?)
 }
 
 #[test]
 fn a_program_is_split_as_a_shell_splits_it() {
     let program = |text: &str| {
         let line = Line::try_parse_from(["bench", "gpt2", "--serve", "vllm", "--program", text]).expect("arguments");
-        into_request(line.args).map(|bench| bench.program).map_err(|(_, text)| text)
+        BenchRequest::from_args(line.args).map(|bench| bench.program).map_err(|(_, text)| text)
     };
     assert_eq!(program("sh -c 'two words'").unwrap(), ["sh", "-c", "two words"]);
     assert!(program("sh -c 'open").unwrap_err().contains("a quote is not closed"));

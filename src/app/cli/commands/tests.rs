@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::cli::{BenchTask, Force, GpuSelection, PlanFormat};
+use crate::cli::{Force, GpuSelection, PlanFormat};
 use base::event::GpuId;
 
 fn parse_line(line: &str) -> Result<Invocation, CliParseError> {
@@ -35,13 +35,6 @@ fn a_parameter_can_be_given_to_check() {
 #[test]
 fn the_table_of_commands_has_no_contradiction() {
     CliArgs::command().debug_assert();
-}
-
-#[test]
-fn a_benchmark_of_the_load_generator_is_its_selftest_and_takes_nothing_else() {
-    assert_eq!(parse_line("bench --selftest").expect("understood").request, CliRequest::Bench(BenchTask::Selftest));
-    let text = usage_error_text("bench sim: --selftest");
-    assert!(text.contains("--selftest"), "{text}");
 }
 
 #[test]
