@@ -3,9 +3,7 @@
 //! The published tree holds the same bytes for the same revision: the store leaves `.git` out of the digest, because
 //! git's own files hold times, inode numbers and packs that differ from clone to clone. The revision is recorded in
 //! [`REVISION`] instead of `.git`, so that two commits with the same files still differ. With `resume`, whatever was
-//! fetched before is not fetched again.
-//!
-//! What a user should know of an output that is taken from the cache although its source can be another by now.
+//! fetched before is not fetched again. An output from the cache whose source can be another by now is reported.
 
 use std::path::Path;
 use std::time::Duration;

@@ -2,9 +2,7 @@
 //!
 //! docker and podman keep images in stores of their own, so the output is two small files: `image` with the id, which
 //! is what `{{ stages.NAME.image }}` means, and `image.json` for users. enroot and apptainer make a file, and that is
-//! the output.
-//!
-//! What an output records about itself: which commit, which image, which weights, which program made it.
+//! the output. Every output records about itself which commit, image, weights or program made it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -1,7 +1,5 @@
-//! A worker's way to one server: an HTTP/2 connection, which tracks the server's stream limit and reconnects, or a pool
-//! of HTTP/1.1 connections.
-//!
-//! And why a server does not take part in a run: the errors of the queries before it.
+//! A worker's way to one server: an HTTP/2 connection, which tracks the server's stream limit and reconnects, or a
+//! pool of HTTP/1.1 connections; and why a server does not take part in a run: the errors of the queries before it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -1,17 +1,10 @@
-//! What a benchmark measures: servers are queried before and after, the rest is known locally.
+//! What a benchmark measures: the servers are queried before and after, and the rest is known locally: the project's
+//! commit, the engines, and the GPUs as telemetry saw them during the measurement, with equal ones (model, driver,
+//! memory, limits) counted together.
 //!
 //! Of a server on another machine only what it reports itself is written down: engines in folders and GPUs are looked
-//! at where the server is on this machine.
-//!
-//! The commit of the project's Git repository.
-//!
-//! The engines that the servers run.
-//!
-//! The servers' GPUs as telemetry saw them during the measurement; equal ones (model, driver, memory, limits) are
-//! counted together.
-//!
-//! What servers are that a run does not start, as facts of a key: so that a result is kept only as long as they are
-//! the same.
+//! at where the server is on this machine. What is known of servers that a run does not start becomes facts of the
+//! key, so that a result is kept only as long as they are the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::DirEntry;

@@ -1,7 +1,6 @@
 //! Before a longer measurement: whether this machine can produce the load at all, tried against a local server that
-//! does no work. The server under test gets no request, and the trial is finished before the measurement begins.
-//!
-//! A process that runs beside a stage's work and ends with it: dropping it ends it, whatever the reason.
+//! does no work. The server under test gets no request, the trial is finished before the measurement begins, and
+//! dropping the process of the local server ends it.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};

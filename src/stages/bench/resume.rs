@@ -1,7 +1,5 @@
-//! A measurement of several parts (repeats, probes) that was cut off: which of its finished parts still count.
-//!
-//! Runs of an earlier attempt that need not be measured again, and keeping a run for a later one. The files are large,
-//! and planning a load reads them: both wait on threads of their own.
+//! A measurement of several parts (repeats, probes) that was cut off: which of its finished parts still count and need
+//! not be measured again. The files are large, and planning a load reads them: both wait on threads of their own.
 
 use std::fs;
 use std::io;

@@ -1,11 +1,9 @@
-//! `bench.repeat:` — the same measurement several times, each with a seed of its own. Every run is kept whole in
-//! `repeats/<n>`; one that was finished is not made again when the stage was cut off. Where variants take turns, each
-//! run is a task of its own, and this only sums them up.
+//! Measurements in a row. `bench.repeat:` is the same one several times, each with a seed of its own, kept whole in
+//! `repeats/<n>`; where variants take turns, each run is a task of its own, and this only sums them up. `bench.sweep:`
+//! is one at several levels, each point a whole measurement with a verdict of its own, kept in `points/<n>-<level>`;
+//! with `repeat` a point is the mean of that many runs, and `sweep.json` is written when all points were measured.
 //!
-//! `bench.sweep:` — the same benchmark at several levels, one after the other. Every point is a whole measurement
-//! with a verdict of its own, kept in `points/<n>-<level>`; one that was finished is not measured again when the
-//! sweep was cut off. `sweep.json` is written when all points were measured. With `repeat` each point is measured
-//! this many times, one run after the other, and is their mean.
+//! What was finished is not measured again when the stage was cut off.
 
 use std::fs;
 use std::path::{Path, PathBuf};

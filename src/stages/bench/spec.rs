@@ -1,10 +1,6 @@
 //! What the harness needs, from the manifest's `bench`: arrivals and data in its own types, or why no measurement can
-//! be made from these settings.
-//!
-//! The proxy that other clients of this machine would use. A benchmark connects directly: through a proxy it would
-//! measure that, too.
-//!
-//! Servers that are still loading when a benchmark begins: waited for, where `ready_timeout` says for how long.
+//! be made from these settings. And what must hold before the first request: a server that is still loading is waited
+//! for as long as `ready_timeout` says, and a proxy is not used, because it would be measured too.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};

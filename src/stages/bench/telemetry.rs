@@ -1,12 +1,8 @@
-//! The GPUs of the servers, watched beside a measurement: by `nvidia-smi` where the servers are on this host, else by
-//! the servers' own `/metrics`.
+//! What is watched beside a measurement: the GPUs, by `nvidia-smi` where the servers are on this host, else by the
+//! servers' own `/metrics`; and these metrics themselves.
 //!
-//! It explains a measurement and never decides one: whatever goes wrong here is a notice. nvidia-smi runs in the task's
-//! own environment and process groups, so it ends with the task, however that ends.
-//!
-//! Where servers are.
-//!
-//! The servers' own `/metrics`, polled beside a measurement.
+//! It explains a measurement and never decides one: whatever goes wrong here is a notice. nvidia-smi runs in the
+//! task's own environment and process groups, so it ends with the task, however that ends.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,12 +1,10 @@
 //! `container:` — the place that a task's commands run in. The commands themselves do not know of it.
 //!
 //! Inside a command finds the project, the inputs and what a server's arguments name read-only and its output folder
-//! writable, all at their own paths; the GPUs of its lease and no others; the host's network; the stage's variables and
-//! secrets, which docker and podman take by their names, so that no process list shows a value. It runs as the user of
-//! this program, so that this user owns the files it writes.
-//!
-//! A stage's `container` as a step of the job, through pyxis, on a cluster whose nodes have neither docker nor
-//! podman.
+//! writable, all at their own paths; the GPUs of its lease and no others; the host's network; the stage's variables
+//! and secrets, which docker and podman take by their names, so that no process list shows a value. It runs as the
+//! user of this program, so that this user owns the files it writes. On a cluster whose nodes have neither docker nor
+//! podman it is a step of the job, through pyxis.
 
 mod images;
 mod run;

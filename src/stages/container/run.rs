@@ -1,8 +1,6 @@
 //! Runs a command in a container to its end, and leaves no container behind: it is registered before it can exist,
-//! stopped by its name, and removed by its name, regardless of how the program that started it ended.
-//!
-//! What the exit code of a container program means: whether it belongs to the command inside, or to the program
-//! itself.
+//! stopped by its name, and removed by its name, regardless of how the program that started it ended. The exit code
+//! tells whether the command inside ended or the container's program itself failed.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -1,8 +1,6 @@
-//! The command of a container's engine around a command of a task: what the command inside sees of the machine. The
-//! same for a command that runs and for one that is only shown.
-//!
-//! Files and folders of this machine that arguments and model configurations name: a container must have them, at
-//! their own paths.
+//! The command of a container's engine around a command of a task: what the command inside sees of the machine, at its
+//! own paths, the files and folders included that arguments and model configurations name. The same for a command that
+//! runs and for one that is only shown.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -1,6 +1,5 @@
-//! `mlperf: { loadgen: … }` — LoadGen of a round, unaltered, as a shared library.
-//!
-//! The process that runs LoadGen: started with its orders, read line by line, ended with its task.
+//! `mlperf: { loadgen: … }` — LoadGen of a round, unaltered, as a shared library; and the process that runs it:
+//! started with its orders, read line by line, ended with its task.
 
 use std::ffi::OsString;
 use std::fs;

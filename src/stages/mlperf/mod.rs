@@ -1,12 +1,6 @@
-//! `mlperf:` — the steps toward a submission.
-//!
-//! A round by its name.
-//!
-//! `mlperf: { dataset: … }` — the data set of a benchmark as the harness reads it.
-//!
-//! `mlperf: { score: … }` — what an accuracy run is worth.
-//!
-//! `mlperf: { verify: … }` — whether an audit test holds.
+//! `mlperf:` — the steps toward a submission: `dataset` is the data set of a benchmark as the harness reads it,
+//! `score` what an accuracy run is worth, `verify` whether an audit test holds. `loadgen` and `package` have files of
+//! their own.
 
 mod library;
 mod package;

@@ -1,7 +1,5 @@
 //! `mlperf: { package: … }` — the result directory of a submission: packed, examined by our submission check, and by
-//! the official checker where there is one.
-//!
-//! The official submission checker of mlcommons/inference, where it is installed.
+//! the official checker of mlcommons/inference where it is installed.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

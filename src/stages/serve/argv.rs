@@ -1,11 +1,6 @@
-//! The command line of `trtllm-serve`: one for each copy of the model, as NVIDIA's harness starts them. It is a pure
-//! function of the manifest, so that it can be read before anything runs.
-//!
-//! The command lines of vLLM's servers: a pure function of the manifest, so that they can be read before anything
-//! runs.
-//!
-//! Server programs with OpenAI's interfaces around one engine: `trtllm-serve`, vLLM. One process for each copy of
-//! the model, with GPUs and a port of its own; only their command lines differ.
+//! The command lines of server programs with OpenAI's interfaces around one engine, `trtllm-serve` and vLLM: one
+//! process for each copy of the model, with GPUs and a port of its own. They are a pure function of the manifest, so
+//! that they can be read before anything runs.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,5 @@
-//! Servers that are started outside of regatta: waited for, watched, never stopped.
-//!
-//! Servers that are used as they are: queried for everything that a benchmark needs, before it begins.
-//!
-//! All servers are queried at once, and all their problems are reported at once.
+//! Servers that are started outside of regatta: waited for, queried for everything that a benchmark needs before it
+//! begins, watched, never stopped. All are queried at once, and all their problems are reported at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,6 +1,5 @@
-//! The report of a failed server: how it ended, which last lines count, and what they usually mean.
-//!
-//! A server that memory ran out for: which of its numbers to lower, and to what.
+//! The report of a failed server: how it ended, which last lines count, and what they usually mean; where memory ran
+//! out, which of its numbers to lower, and to what.
 
 use std::path::Path;
 

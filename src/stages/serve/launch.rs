@@ -1,8 +1,5 @@
-//! From the manifest's settings to a [`LaunchSpec`].
-//!
-//! Ports for servers: free ones, and whether a given one is free.
-//!
-//! One server's life: started, watched, ended, and what it leaves behind removed.
+//! One server's life, from the manifest's settings to a [`LaunchSpec`] with free ports: started, watched, ended, and
+//! what it leaves behind removed.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};

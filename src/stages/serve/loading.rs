@@ -1,6 +1,5 @@
-//! How far a server is with loading, from its log. A server that loads has no port to query.
-//!
-//! The startup phase of a vLLM or SGLang server, from its log. A known text in a line marks the start of a phase.
+//! How far a server is with loading, from its log, since it has no port to query yet. Of vLLM and SGLang a known text
+//! in a line marks the start of a phase.
 
 use std::collections::BTreeSet;
 use std::fs::File;

@@ -1,6 +1,4 @@
-//! One server process to be: its command, and what there is to stop.
-//!
-//! Which server processes there will be: commands, ports, GPUs.
+//! The server processes that there will be: the command, ports and GPUs of each, and what there is to stop.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

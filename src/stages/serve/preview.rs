@@ -1,8 +1,6 @@
 //! Launch plans before anything is built: what a repository and an engine will be is read from the stages that make
-//! them.
-//!
-//! The command around a server in its stage's container, before anything runs: the one that
-//! [`super::planned_server::placed`] will build, with placeholders for what is not known yet.
+//! them, and the command around a server in its stage's container is the one that [`super::planned_server::placed`]
+//! will build, with placeholders for what is not known yet.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -1,10 +1,8 @@
-//! Waiting until every server is ready, side by side, within one limit for all. Step by step, so that the user sees
-//! how far it is, and a hang can be named: process up, port open, live, ready, each model ready.
+//! Whether servers answer. Until they are ready: side by side, within one limit for all, and step by step, so that the
+//! user sees how far it is, and a hang can be named: process up, port open, live, ready, each model ready.
 //!
-//! Whether a server still answers, checked after it is ready.
-//!
-//! One small request a second. A late answer means nothing under load, least of all when the server shows by other
-//! means that it works: no answer for [`SILENCE`] is a failure, and for [`BUSY_SILENCE`] while it works.
+//! Afterwards: one small request a second. A late answer means nothing under load, least of all when the server shows
+//! by other means that it works: no answer for [`SILENCE`] is a failure, and for [`BUSY_SILENCE`] while it works.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

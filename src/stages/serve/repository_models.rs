@@ -1,10 +1,9 @@
 //! What a launch needs to know of model repositories: which models run an engine, over how many GPUs, on which
 //! devices.
 //!
-//! The model repositories of a server for which a retry has lowered a number.
-//!
-//! The output of the `repository:` stage is shared and stays as it is. The server gets a copy of it in its own folder,
-//! in which one parameter of the engines' models is another. The number is part of the server's key.
+//! The output of the `repository:` stage is shared and stays as it is. Where a retry has lowered a number, the server
+//! gets a copy of it in its own folder, in which that parameter of the engines' models is another. The number is part
+//! of the server's key.
 
 use std::fs;
 use std::path::{Path, PathBuf};

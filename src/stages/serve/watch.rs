@@ -1,9 +1,7 @@
 //! Watching a server while it is needed. Its own process shows when it ends; this module finds what it does not show:
 //! it no longer answers, one of its ranks is gone, or a Python model's process is gone while the server still reports
-//! "ready".
-//!
-//! What vLLM's engine did in each step: its log has a line for each with `--enable-logging-iteration-details`, and
-//! here they become JSON lines beside the log.
+//! "ready". A vLLM that runs with `--enable-logging-iteration-details` logs each step of its engine; here these lines
+//! become JSON beside the log.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -1,6 +1,5 @@
-//! Memory that ran out in a step: what is known of it, and what of an engine's build to lower, and to what.
-//!
-//! Numbers that stand on a command line: `--kv_cache_free_gpu_mem_fraction 0.95`, `--max-batch-size=640`.
+//! Memory that ran out in a step: what is known of it, which numbers of an engine's build stand on the command line
+//! (`--max-batch-size=640`), and what of them to lower, and to what.
 
 use std::ffi::OsStr;
 

@@ -1,9 +1,6 @@
-//! Whether a checkpoint is whole: every shard that its index names is there, and no safetensors file is cut off.
-//!
-//! Which files of an unfinished download have been checked, so that the next attempt does not read them again.
-//!
-//! The two digests that a hub knows files by: SHA-256 of what it keeps in large-file storage, git's own of the
-//! rest.
+//! Whether a checkpoint is whole: every shard that its index names is there, no safetensors file is cut off, and each
+//! file has the digest by which the hub knows it: SHA-256 for large-file storage, git's own for the rest. Which files
+//! of an unfinished download have been checked is kept, so that the next attempt does not read them again.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;

@@ -1,8 +1,5 @@
-//! Fetches files of a hub: several at once, each from where it was cut off, its digest worked out on the way.
-//!
-//! Failures that several steps have in common.
-//!
-//! How much a checkpoint takes, before any of it is fetched.
+//! Fetches files of a hub, once it is known how much they take: several at once, each from where it was cut off, its
+//! digest worked out on the way.
 
 use std::convert::Infallible;
 use std::env;

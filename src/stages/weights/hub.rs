@@ -1,6 +1,4 @@
-//! One repository of a Hugging Face hub, queried over HTTP.
-//!
-//! Which files of a repository are wanted.
+//! One repository of a Hugging Face hub, queried over HTTP, and which of its files are wanted.
 
 use std::env;
 use std::time::Duration;

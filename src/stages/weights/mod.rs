@@ -5,11 +5,9 @@
 //!  path:  read the folder         ─→ whole?                 ─→ links           ─→ weights.json
 //! ```
 //!
-//! A download that was cut off goes on with the bytes that are there; what has been checked is not read again.
-//!
-//! A checkpoint that is on this machine already: looked through, listed, linked.
-//!
-//! `weights.json`: what a checkpoint is, wherever it came from.
+//! A download that was cut off goes on with the bytes that are there; what has been checked is not read again. A
+//! checkpoint that is on this machine already is looked through, listed and linked. `weights.json` says what it is,
+//! wherever it came from.
 
 mod completeness;
 mod fetch;

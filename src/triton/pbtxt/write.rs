@@ -1,6 +1,5 @@
-//! A config as text. The same config gives the same bytes: fields in the order of their numbers, maps by their keys.
-//!
-//! A config as JSON, in the form of Triton's HTTP interface: names as in the schema, defaults written out, enums by
+//! A config as text: the same config gives the same bytes, with fields in the order of their numbers and maps by their
+//! keys. And as JSON, in the form of Triton's HTTP interface: names as in the schema, defaults written out, enums by
 //! name, 64-bit numbers as numbers.
 
 use std::collections::BTreeMap;

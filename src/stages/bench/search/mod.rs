@@ -1,15 +1,11 @@
 //! `bench.search:` — the highest rate at which all limits hold, estimated from all probes. Every probe is a whole
 //! measurement with arrivals of its own, kept in `probes/<n>-<rate>` with its margin; one that was finished is not
-//! measured again when the search was cut off. The last probe is at the lower end of the interval, unless that rate was
-//! tried twice before; the files of the last probe there are the result of the stage.
+//! measured again when the search was cut off. The last probe is at the lower end of the interval, unless that rate
+//! was tried twice before; the files of the last probe there are the result of the stage.
 //!
-//! Files of a search, and what its task reports.
-//!
-//! A search by LoadGen's rules in two phases: short tests find a rate, whole ones confirm it. Pure.
-//!
-//! A short test passes more easily than a whole one, because queues grow slowly. So the rate that short ones found is
-//! tried whole. Where that misses, only whole tests count from then on: down in growing steps until one holds, then
-//! half-way between.
+//! By LoadGen's rules a search has two phases. A short test passes more easily than a whole one, because queues grow
+//! slowly. So the rate that short ones found is tried whole. Where that misses, only whole tests count from then on:
+//! down in growing steps until one holds, then half-way between.
 
 pub mod loadgen;
 mod probe;

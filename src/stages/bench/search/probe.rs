@@ -1,9 +1,6 @@
 //! One probe of a search: a whole measurement at one rate, with arrivals of its own, kept in `probes/<n>-<rate>` with
-//! its margin.
-//!
-//! `search.start_from` — the earlier search that a search begins from: the rate that it found, if it was for the
-//! same model and limits. Only where to look first is taken from it; its probes may be of a server that has changed
-//! since.
+//! its margin. With `search.start_from` the first probe is at the rate that an earlier search found, if that was for
+//! the same model and limits; its probes do not count, since the server may have changed.
 
 use std::fs;
 use std::ops::ControlFlow;

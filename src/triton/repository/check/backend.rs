@@ -1,6 +1,5 @@
-//! How TensorRT-LLM's backend and its Python models use their parameters, and what the engine supports.
-//!
-//! Batch sizes, the dynamic batcher, sequences, caches.
+//! How TensorRT-LLM's backend and its Python models use their parameters, and what the engine supports: batch sizes,
+//! the dynamic batcher, sequences, caches.
 
 use std::path::Path;
 
