@@ -10,8 +10,6 @@ use crate::identity::client::{IdentityClient, bounded};
 use crate::{SentHeaders, ServerIdentity, Simulation};
 use base::event::Endpoint;
 use base::files::Digest;
-use triton::proto::inference::model_config::SchedulingChoice;
-use triton::proto::inference::{ModelConfig, ModelMetadataResponse};
 use triton::{TritonClient, pbtxt};
 
 /// What the simulator's version begins with.
@@ -50,7 +48,8 @@ pub(super) async fn by_grpc(
 async fn facts_by_grpc(client: &TritonClient, model: &str) -> ModelFacts {
     let metadata = client.model_metadata(model, "").await.ok();
     let config = client.model_config(model, "").await.ok();
-    ModelFacts::of_grpc(metadata, config)
+    let metadata = metadata.map(|metadata| pbtxt::message_json("ModelMetadataResponse", &metadata));
+    ModelFacts::new(metadata.as_ref(), config.map(|config| pbtxt::json(&config)).as_ref())
 }
 
 /// Over HTTP.
@@ -84,7 +83,7 @@ async fn facts_by_http(asker: &IdentityClient, model: &str) -> ModelFacts {
     let fetch = async |path: String| asker.get(&path).await?.json();
     let metadata = fetch(format!("/v2/models/{model}")).await;
     let config = fetch(format!("/v2/models/{model}/config")).await;
-    ModelFacts::of_http(metadata.as_ref(), config.as_ref())
+    ModelFacts::new(metadata.as_ref(), config.as_ref())
 }
 
 fn server_is<'a>(
@@ -130,29 +129,8 @@ pub(super) struct ModelFacts {
 }
 
 impl ModelFacts {
-    pub fn of_grpc(metadata: Option<ModelMetadataResponse>, config: Option<ModelConfig>) -> Self {
-        let mut facts = Self::default();
-        if let Some(metadata) = metadata {
-            (facts.versions, facts.platform) = (metadata.versions, metadata.platform);
-        }
-        let Some(config) = config else { return facts };
-        facts.config = in_order(&pbtxt::json(&config));
-        facts.max_batch_size = Some(i64::from(config.max_batch_size));
-        facts.decoupled = Some(config.model_transaction_policy.is_some_and(|policy| policy.decoupled));
-        facts.instances =
-            config.instance_group.iter().map(|it| format!("{} × {}", it.count, it.kind().as_str_name())).collect();
-        if let Some(SchedulingChoice::EnsembleScheduling(ensemble)) = &config.scheduling_choice {
-            facts.steps = ensemble.step.iter().map(|step| step.model_name.clone()).collect();
-        }
-        facts.parameters = config.parameters.into_iter().map(|(name, value)| (name, value.string_value)).collect();
-        facts.backend = config.backend;
-        if !config.platform.is_empty() {
-            facts.platform = config.platform;
-        }
-        facts
-    }
-
-    pub fn of_http(metadata: Option<&Value>, config: Option<&Value>) -> Self {
+    /// From the metadata and the configuration in the form of Triton's HTTP interface.
+    pub fn new(metadata: Option<&Value>, config: Option<&Value>) -> Self {
         let mut facts = Self::default();
         if let Some(metadata) = metadata {
             facts.versions = list(&metadata["versions"]).filter_map(Value::as_str).map(str::to_owned).collect();
@@ -234,7 +212,7 @@ mod tests {
 
     fn digest(config: &Value, behind: &[ModelFacts]) -> Option<String> {
         let mut identity = ServerIdentity::default();
-        ModelFacts::of_http(None, Some(config)).put(behind, &mut identity);
+        ModelFacts::new(None, Some(config)).put(behind, &mut identity);
         identity.metadata_digest
     }
 
@@ -250,7 +228,7 @@ mod tests {
         let digested = digest(&config(0, "/a"), &[]);
         assert_eq!(digested, digest(&config(0, "/b"), &[]), "where an engine is says nothing about it");
         assert_ne!(digested, digest(&config(100, "/a"), &[]));
-        let behind = |delay| [ModelFacts::of_http(None, Some(&config(delay, "/a")))];
+        let behind = |delay| [ModelFacts::new(None, Some(&config(delay, "/a")))];
         assert_ne!(digest(&config(0, "/a"), &behind(0)), digest(&config(0, "/a"), &behind(100)));
     }
 }
