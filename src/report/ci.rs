@@ -2,7 +2,7 @@
 //! of a CI job; and OpenMetrics text (1.0) for Prometheus and what reads its format.
 
 use crate::command_tables::run_word;
-use crate::page_template::escape;
+use crate::document::escape;
 use crate::run_state::{RunState, TaskPhase, TaskState};
 use crate::styler::{clean, clean_lines, duration_text};
 use crate::summary::{failure_lines, failure_text};

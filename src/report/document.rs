@@ -11,17 +11,21 @@ mod table;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use minijinja::context;
+use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value, context};
 use serde::Serialize;
 
-use crate::page_template::render_page;
 use crate::styler::{Styler, TextRole, clean, clean_lines};
+use base::units::is_invisible;
 
 pub(crate) use table::TableColumn;
 pub use table::{Cell, Table};
 
 const PAGE: &str = include_str!("../../templates/report/document.html");
+const HEAD: &str = include_str!("../../templates/report/head.html");
+const BLOCKS: &str = include_str!("../../templates/report/blocks.html");
+const STYLE: &str = include_str!("../../templates/report/style.css");
 
 /// A report.
 #[derive(Debug, Default, Serialize)]
@@ -340,6 +344,41 @@ impl Document {
     pub fn html(&self) -> Result<String, minijinja::Error> {
         render_page(PAGE, context! { document => Serde(self) })
     }
+}
+
+// What HTML and XML texts need: the head and style that all pages have, and escaping.
+
+/// Renders `template` with `context`. What it writes is escaped, and an unknown name is an error.
+fn render_page(template: &'static str, context: Value) -> Result<String, minijinja::Error> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+    environment.add_global("style", Value::from_safe_string(STYLE.to_owned()));
+    environment.add_template("head.html", HEAD)?;
+    environment.add_template("blocks.html", BLOCKS)?;
+    environment.add_template("page.html", template)?;
+    let page = environment.get_template("page.html")?.render(context)?;
+    // Control characters are not allowed in a document, escaped or not.
+    Ok(page.replace(|c: char| is_invisible(c) && !matches!(c, '\n' | '\t'), "·"))
+}
+
+/// Safe inside an element and inside a quoted attribute.
+pub(crate) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            // Not allowed in a document at all, escaped or not.
+            c if is_invisible(c) && c != '\n' => out.push('·'),
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 #[cfg(test)]

@@ -28,7 +28,6 @@ mod live;
 mod machine_sections;
 mod metric_row;
 pub mod mlperf;
-mod page_template;
 mod plan;
 mod result_page;
 mod result_sections;

@@ -16,9 +16,7 @@ mod compare;
 mod display;
 mod format;
 pub(super) mod run_section;
-mod splice;
 
 pub use compare::{DifferenceWeight, LockDifference, LockExtent, LockPart, compare, outcome};
 pub use exec::process::PrivateValues;
-pub use format::{LockFile, LockFileError, LockSection, LockedTask, measured, pin, read, write};
-pub use splice::splice;
+pub use format::{LockFile, LockFileError, LockSection, LockedTask, measured, pin, read, splice, write};

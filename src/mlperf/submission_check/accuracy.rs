@@ -1,16 +1,18 @@
-//! An accuracy run: over the whole data set, good enough, and with the hash of its log.
+//! An accuracy run: over the whole data set, good enough, with answers that samples can have, and with the hash of its
+//! log.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use indexmap::IndexMap;
 
 use super::checks::{FindingWeight, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::tree::ResultEntry;
-use super::{answers, loadgen, witness};
+use super::{loadgen, witness};
 use crate::LockedRun;
-use crate::truncate_accuracy_log::{self, LONGEST};
-use base::files::{is_absence, read_text, sha256_of_file};
-use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail};
+use crate::truncate_accuracy_log::{self, LONGEST, cut};
+use base::files::{is_absence, read_bytes, read_text, sha256_of_file};
+use rules::log::{ACCURACY_FILE, AnswerLog, DETAIL_FILE, Detail, LogError, LoggedAnswer};
 use rules::{Accuracy, Benchmark, needs_sentences, written_metric, written_name};
 
 const SCORE: &str = "`mlperf: { score: … }` writes it from the accuracy run";
@@ -210,7 +212,7 @@ fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<
         Ok(read) => read,
         Err(error) => return to.refuse_unread(&at, &error, goes_with, pack),
     };
-    answers::check(to, &at, samples);
+    check_answers(to, &at, samples);
     if size > LONGEST {
         finding!(to; Refused, NotTruncated, &at, format!("it is not truncated: {size} bytes, at most {LONGEST}"),
             "whole accuracy logs are not submitted", "pack again; keep the whole log at home");
@@ -239,4 +241,65 @@ pub(super) fn same_system(to: &mut SubmissionFindings, entry: &ResultEntry, perf
         }
     }
     witness::same_files(to, &at, accuracy, performance);
+}
+
+/// Fewer answers may be alike by chance.
+const FEWEST_ANSWERS: usize = 8;
+const PACK_AGAIN: &str = "pack the log of the run again, as LoadGen wrote it";
+
+/// Looks at each answer in the log, which has those of its beginning and of its end where it is truncated. `samples`:
+/// of the data set, where it is the benchmark's.
+fn check_answers(to: &mut SubmissionFindings, at: &Path, samples: Option<u64>) {
+    let Ok(bytes) = read_bytes(at) else { return };
+    let (mut answers, error) = read_answers(&bytes);
+    let limit = samples.unwrap_or(u64::MAX);
+    answers.sort_by_key(|answer| answer.qsl_idx);
+    let outside = answers.iter().find(|answer| answer.qsl_idx >= limit || answer.seq_id >= limit);
+    // Four or eight bytes a token.
+    let miscounted = answers.iter().find_map(|answer| {
+        let (tokens, bytes) = (answer.token_count?, answer.data.len() as i64);
+        (bytes != 4 * tokens && bytes != 8 * tokens).then(|| format!("{bytes} bytes are counted as {tokens} tokens"))
+    });
+    let twice = answers.windows(2).find(|pair| pair[0].qsl_idx == pair[1].qsl_idx);
+    findings! { to;
+        Review, Unreadable, at, error.map(|error| error.to_string()),
+            "the answers are what the accuracy is computed from; LoadGen writes them as hexadecimal digits", PACK_AGAIN;
+        Review, SampleIndex, at,
+            outside.map(|answer| {
+                format!("sample {} (query {}): the data set has {limit}", answer.qsl_idx, answer.seq_id)
+            }),
+            "samples are counted from 0", PACK_AGAIN;
+        Review, SampleIndex, at, twice.map(|pair| format!("sample {} is answered twice", pair[0].qsl_idx)),
+            "an accuracy run issues each sample once", PACK_AGAIN;
+        Review, Lengths, at, miscounted, "LoadGen logs the ids of an answer and their number", PACK_AGAIN;
+    }
+    check_copies(to, at, answers.len(), answers.iter().map(|answer| &answer.data).collect::<BTreeSet<_>>().len());
+}
+
+/// Reports a log in which most answers are copies.
+pub(super) fn check_copies(to: &mut SubmissionFindings, at: &Path, answers: usize, different: usize) {
+    if answers >= FEWEST_ANSWERS && different * 2 < answers {
+        finding!(to; Review, RepeatedAnswers, at, format!("{different} of {answers} answers differ"),
+            "each sample is another prompt, and has an answer of its own",
+            "look whether the system generates its answers; run again");
+    }
+}
+
+/// The answers at the beginning and at the end, and the first that is not LoadGen's.
+fn read_answers(bytes: &[u8]) -> (Vec<LoggedAnswer>, Option<LogError>) {
+    let cut = cut(bytes).filter(|_| bytes.len() as u64 <= LONGEST);
+    let (head, tail) = cut.clone().map_or((bytes, &bytes[..0]), |cut| (&bytes[..cut.start], &bytes[cut.end..]));
+    // The tail begins in the middle of an answer.
+    let tail = tail.iter().position(|byte| *byte == b'{').map(|at| [&b"["[..], &tail[at..]].concat());
+    let mut answers = Vec::new();
+    for (log, is_cut) in [(Some(head), cut.is_some()), (tail.as_deref(), false)] {
+        for answer in log.into_iter().flat_map(AnswerLog::new) {
+            match answer {
+                Ok(answer) => answers.push(answer),
+                Err(LogError::Truncated { .. }) if is_cut => break,
+                Err(error) => return (answers, Some(error)),
+            }
+        }
+    }
+    (answers, None)
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::answers;
+use super::accuracy::check_copies;
 use super::checks::{Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::tree::{ResultEntry, Submitter, SystemEntry, folders};
 use crate::audit::{AuditOutputs, NOT_JUDGED};
@@ -136,7 +136,7 @@ fn test06(to: &mut SubmissionFindings, at: &Path, benchmark: &Benchmark, scenari
                 "the verification is of the samples that the test logged", fix);
         }
     };
-    answers::repeated(to, at, answers.answers as usize, answers.different.len());
+    check_copies(to, at, answers.answers as usize, answers.different.len());
     findings! { to;
         Refused, AuditLog, at,
             (1..FEWEST_ANSWERS).contains(&answers.answers)

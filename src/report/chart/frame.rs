@@ -2,7 +2,7 @@
 //! picture must be readable on paper, in a mail and without JavaScript: the libraries that draw on a page need a
 //! script of several hundred kilobytes, and those that draw SVG are larger than the few elements that a chart has.
 
-use crate::page_template::escape;
+use crate::document::escape;
 use base::units::grouped;
 use std::fmt::Write as _;
 

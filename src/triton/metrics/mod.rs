@@ -6,7 +6,6 @@
 mod parse;
 mod scrape;
 mod summary;
-mod tracks;
 
 pub use parse::{Exposition, MetricFamily, MetricKind, MetricSample, MetricValue, MetricsError};
 pub use scrape::{MetricSeries, Scrape, Scraper, ServerPoll};

@@ -7,8 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::MetricKind;
-use super::scrape::{MetricSeries, Scrape, ServerPoll};
-use super::tracks::{Point, baseline, tracks};
+use super::scrape::{MetricSeries, Point, Scrape, ServerPoll, baseline, tracks};
 use crate::http::HttpAddress;
 
 /// `/metrics` of the servers during a run, as the servers count: it explains the measurement and does not enter into

@@ -1,6 +1,5 @@
 //! Likely causes: what the last lines of a log usually mean.
 
-mod engine_server;
 mod server;
 mod shortage;
 
@@ -105,9 +104,9 @@ pub fn diagnose_server(lines: &[String]) -> Option<Diagnosis> {
 /// The function that computes the sentences of a row.
 fn reader(name: &str) -> Option<fn(&Log<'_>, &str) -> Diagnosis> {
     Some(match name {
-        "no_cache" => engine_server::no_cache,
-        "cache_too_small_for_one" => engine_server::cache_too_small,
-        "memory_in_use" => engine_server::memory_in_use,
+        "no_cache" => server::no_cache,
+        "cache_too_small_for_one" => server::cache_too_small,
+        "memory_in_use" => server::memory_in_use,
         "cache_too_small" => shortage::cache_too_small,
         "shared_memory" => shortage::shared_memory,
         "gpu" => shortage::gpu,

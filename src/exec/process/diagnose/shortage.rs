@@ -1,6 +1,6 @@
 //! Memory that ran out: which memory, and every number that the log has of it.
 
-use super::{Diagnosis, Log, after, engine_server, gib, number};
+use super::{Diagnosis, Log, after, gib, number, server};
 use base::event::MemoryKind;
 
 /// Messages of TensorRT-LLM, TensorRT, CUDA, cuBLAS, NCCL and PyTorch when a GPU's memory is used up. Lower case.
@@ -115,8 +115,8 @@ const MOST_TIMES: f64 = 4096.0;
 
 /// Something on the GPU could not be allocated.
 pub fn gpu(log: &Log<'_>, line: &str) -> Diagnosis {
-    if engine_server::is_vllm(log) {
-        return engine_server::gpu(log, line);
+    if server::is_vllm(log) {
+        return server::vllm_memory(log, line);
     }
     let Shortage { needed, free, available, cache, weights, .. } = Shortage::read(log, line, MemoryKind::Gpu);
     let free = free.or(if cache.is_none() { available } else { None });

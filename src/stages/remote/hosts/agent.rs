@@ -12,7 +12,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-use super::super::remote_task::RemoteTask;
+use super::super::RemoteTask;
 use super::connection::host_problems;
 use crate::StageExecutor;
 use base::event::{Done, Endpoint, Event, Failure, RunId, Stop};

@@ -15,7 +15,7 @@ use super::connection::{
     unusable_hosts,
 };
 use super::host_place::{HostPlace, HostTransport, reachable_endpoints};
-use crate::remote::remote_task::RemoteTask;
+use crate::remote::RemoteTask;
 use crate::task_context::TaskContext;
 use base::event::{Done, Endpoint, Event, Failure, FailureKind, RunId, Stop};
 use exec::process;

@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 use super::array::SlurmContext;
 use super::batch_script;
 use super::commands::{SlurmJob, at_clusters, environment, has_many_clusters, max_array_size};
-use crate::remote::remote_task::RemoteTask;
+use crate::remote::RemoteTask;
 use base::event::{Done, Endpoint, Event, ExternalResource, Failure};
 use plan::manifest::model::Slurm;
 use runner::store::{JobFolder, LineFile, PathError, WithPath as _};

@@ -1,28 +1,64 @@
-//! `python3 -m sglang.bench_serving`.
-//!
-//! `python3 -m sglang.bench_one_batch_server`: batches of requests of one length, one batch after the other.
+//! SGLang: which of its programs a line is; its server, `python3 -m sglang.launch_server` and `sglang serve`; and its
+//! load tools, `python3 -m sglang.bench_serving` and `python3 -m sglang.bench_one_batch_server` (batches of requests of
+//! one length, one batch after the other).
 
 use serde_json::{Value, json};
 
-use super::serve;
 use crate::command_line::{
     CHAT, COMPLETIONS, Env, NoMeaning, ParsedLine, SHAREGPT_FILE, ScriptBench, TranslatedBench, TranslatedLoad,
-    TranslatedScript, Translation, TranslationBuilder, TranslationError, TranslationKind, host_and_port, token_ids,
-    tool_table,
+    TranslatedScript, Translation, TranslationBuilder, TranslationError, TranslationKind, host_and_port, idle_command,
+    token_ids, tool_table,
 };
+use crate::command_server::ServerProgram;
 use base::spec::Quantity;
 
-tool_table!(TABLE, ["sglang-bench-serving"], [("token_ids", token_ids)]);
+/// `sglang serve …`
+pub(crate) fn sglang(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+    let (command, rest) = words.split_first().map_or(("", words), |(command, rest)| (command.as_str(), rest));
+    match command {
+        "serve" => serve(&["sglang", "serve"], env, rest),
+        _ => idle_command(&format!("sglang {command}"), "sglang *"),
+    }
+}
 
-pub(super) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+/// `python3 -m sglang.MODULE …`
+pub(crate) fn module(module: &str, env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+    match module {
+        "sglang.launch_server" => serve(&["python3", "-m", module], env, words),
+        "sglang.bench_serving" | "sglang.benchmark.serving" => bench_serving(env, words),
+        "sglang.bench_one_batch_server" => one_batch_server(env, words),
+        _ => idle_command(module, "sglang.*"),
+    }
+}
+
+tool_table!(SERVER, ["sglang-launch-server"], []);
+
+/// `start` is the program and what stands in front of its arguments.
+pub(super) fn serve(start: &[&str], env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+    let (kind, _) = SERVER.read_known(words, &mut TranslationBuilder::default());
+    let is_part = kind.value("--nnodes").is_some_and(|count| count != "1")
+        || kind.value("--disaggregation-mode").is_some_and(|mode| mode != "null");
+    if is_part {
+        return TranslationBuilder::nothing(
+            SERVER.program,
+            "cannot translate the line: it starts one part of a server of several; start them on their hosts, \
+            and `regatta bench http://HOST:PORT` measures them",
+        );
+    }
+    ServerProgram { table: &SERVER, is_typed: false }.translate(start, env, words)
+}
+
+tool_table!(SERVING, ["sglang-bench-serving"], [("token_ids", token_ids)]);
+
+fn bench_serving(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     let mut load = TranslatedLoad::default();
-    let line = TABLE.read(words, &mut load.builder);
+    let line = SERVING.read(words, &mut load.builder);
     if let Err(why) = interface(&line, &mut load) {
-        return TranslationBuilder::nothing(TABLE.program, why);
+        return TranslationBuilder::nothing(SERVING.program, why);
     }
     load.rate_and_limit(line.value("--request-rate"), line.last("--max-concurrency"));
     if let Err(why) = dataset(&line, &mut load) {
-        return TranslationBuilder::nothing(TABLE.program, why);
+        return TranslationBuilder::nothing(SERVING.program, why);
     }
     load.put("warmup", line.setting("--warmup-requests"));
     load.put("seed", line.setting("--seed"));
@@ -34,13 +70,13 @@ pub(super) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
     if env.has("OPENAI_API_KEY") {
         load.put("api_key_env", "OPENAI_API_KEY");
     }
-    TABLE.apply(&line, &mut load);
+    SERVING.apply(&line, &mut load);
     if load.data_set == "sharegpt" && !load.has("output_tokens") {
         load.needs_tokenizer(line.value("--tokenizer").or(line.value("--model")));
         load.builder.note("SGLang leaves out records with fewer than 2 tokens in prompt or answer");
     }
     load.default_tokenizer();
-    load.finish(TABLE.program)
+    load.finish(SERVING.program)
 }
 
 /// The server and its protocol; the sentence on one that is not measured.
@@ -185,7 +221,7 @@ fn trace(line: &ParsedLine, file: Option<&str>, load: &mut TranslatedLoad) {
 
 tool_table!(ONE_BATCH_SERVER, ["sglang-bench-one-batch-server"], []);
 
-pub(super) fn translate_one_batch(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+fn one_batch_server(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let (line, others) = ONE_BATCH_SERVER.read_known(words, &mut builder);
     let mut script = TranslatedScript::default();
