@@ -71,7 +71,7 @@ fn page(name: &str, events: &[base::event::Event], results: &[PageResult]) -> St
 fn a_page_has_verdict_metrics_definitions_curves_and_origin() {
     let page = page("valid.html", &test_runs::valid(), &[result()]);
     for wanted in [
-        "VALID WITH WARNINGS",
+        "VALID WITH WARNINGS · 1,204 tok/s · TTFT p99 212 ms",
         "drift: the second half",
         "from schedule",
         "sorted element floor(N·p)",
