@@ -74,7 +74,8 @@ fn courses(runs: u64) {
     println!(
         "percent of {runs} runs; seen: arrivals / capacity that a run says it would show in nine of ten cases, median\n\
          filling: too short to tell, so that neither overload nor drift is reported\n\
-         either: overload or drift, which exclude each other; in brackets of those runs whose own requests the servers can do while they arrive\n\
+         either: overload or drift, which exclude each other; in brackets of those runs whose own requests the servers\n\
+         can do while they arrive\n\
          queue    ρ     requests  overload  certain    seen  filling  drift  either"
     );
     for (name, capacity, need, course) in all_courses() {
