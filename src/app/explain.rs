@@ -39,7 +39,9 @@ enum Topic<'k> {
 
 impl<'k> Topic<'k> {
     fn find(topic: &str, root: &'k ManifestKey) -> Option<Self> {
-        let number = || explain::entry(topic).map(Self::Number);
+        let statistics = ["mean", "p50", "p75", "p90", "p95", "p99", "max"];
+        let metric = || topic.rsplit_once('_').filter(|(_, stat)| statistics.contains(stat)).map(|(metric, _)| metric);
+        let number = || explain::entry(topic).or_else(|| explain::entry(metric()?)).map(Self::Number);
         let key = || root.find(topic).map(Self::Key);
         let reason = || Some(Self::Reason(VerdictReason::find(topic)?, keys_named(topic, root)));
         number().or_else(key).or_else(reason).or_else(|| verdicts(topic)).or_else(|| term(topic))
@@ -87,7 +89,7 @@ fn verdicts(topic: &str) -> Option<Topic<'static>> {
 }
 
 /// Words in reports that are neither a number nor a reason.
-const TERMS: [(&str, &str); 11] = [
+const TERMS: [(&str, &str); 21] = [
     ("knee", KNEE_DEFINITION),
     ("pareto", "no valid point has both more tokens per second for a user and more for the server (◆)"),
     ("simulated", "the server was Regatta's simulator: the numbers are not those of a GPU"),
@@ -98,13 +100,28 @@ const TERMS: [(&str, &str); 11] = [
     ("cannot tell", "neither a difference nor equivalence is shown: the runs of a side differ too much"),
     ("primary", "TTFT mean and p99, TPOT mean, output tokens and requests per second: decide by these rows"),
     ("exploratory", "not one of the primary rows: a difference there is a reason to measure again"),
-    ("detectable", "the smallest change that runs like these show in nine of ten cases"),
+    (
+        "detectable",
+        "the smallest change that runs like these show in 9 of 10 comparisons; `N runs each`: so many for 5 %",
+    ),
+    ("paired", "tested by the ratios of runs with the same arrivals and prompts, not by the means"),
+    ("difference", "(B − A) / A of the means; where `paired` the geometric mean of the pairs' ratios, less 1"),
+    ("interval", "contains the true difference in 95 of 100 cases; of one row alone, not of all together"),
+    ("req/s", "successful requests per second (`requests_full`); of a sweep's rates while requests arrived"),
+    ("tok/s", "output tokens per second (`output_tokens`)"),
+    ("tok/s/user", "how fast one user's tokens come: 1,000 / TPOT p50 in ms"),
+    ("tok/s/GPU", "output tokens per second over the GPUs of the server"),
+    ("found rate", "the highest rate that a search found to meet its limits"),
+    ("p50", "the median: half of the values are at most this"),
+    ("p99", "99 of 100 values are at most this (nearest rank): of 100 values or fewer it is the largest"),
 ];
 
 fn term(topic: &str) -> Option<Topic<'static>> {
     let name = topic.to_lowercase().replace('_', " ");
     let mut terms = TERMS.into_iter().chain(listed_terms());
-    terms.find(|(term, _)| term.replace('_', " ") == name).map(|(term, about)| Topic::Term(term, about))
+    terms
+        .find(|(term, _)| term.replace('_', " ").eq_ignore_ascii_case(&name))
+        .map(|(term, about)| Topic::Term(term, about))
 }
 
 /// The classes in the reasons `failures` and `protocol`, how answers ended, and the points of a sweep.
@@ -124,12 +141,10 @@ fn keys_named<'k>(name: &str, root: &'k ManifestKey) -> Vec<&'k str> {
 fn unknown(topic: &str, root: &ManifestKey) -> CommandError {
     let keys = root.all();
     let same = keys_named(topic, root);
-    // `ttft_p99`, as limits and `compare` have it.
-    let metric = topic.rsplit_once('_').and_then(|(metric, _)| explain::entry(metric)).map(|entry| entry.name);
     let names = ENTRIES.iter().map(|entry| entry.name);
     let words = keys.iter().flat_map(|key| [key.path.as_str(), key.path.strip_prefix("stages.").unwrap_or_default()]);
-    let hint = if metric.is_some() || !same.is_empty() {
-        format!("there is: {}", list_of(metric.into_iter().chain(same)))
+    let hint = if !same.is_empty() {
+        format!("there is: {}", list_of(same))
     } else if let Some(near) = nearest(topic, names.chain(words).filter(|word| !word.is_empty())) {
         format!("did you mean `{near}`?")
     } else {
@@ -216,7 +231,9 @@ mod tests {
         let judged = [Judgement::Better, Judgement::Worse, Judgement::Equivalent, Judgement::CannotTell];
         let judged = judged.into_iter().chain([Judgement::NotJudged]).map(Judgement::as_text);
         let words = latencies.chain(reasons).chain(Verdict::ALL.map(Verdict::as_str)).chain(judged);
-        let words = words.chain(listed_terms().map(|(term, _)| term)).chain(["primary", "exploratory", "detectable"]);
+        let terms = TERMS.iter().map(|(term, _)| *term);
+        let words =
+            words.chain(listed_terms().map(|(term, _)| term)).chain(terms).chain(["ttft_p99", "tpot_mean", "SLO"]);
         for word in words.chain(["INVALID", "limit_missed", "overloaded", "knee", "wrong_id", "SIMULATED", "verdict"]) {
             let topic = Topic::find(word, &root).unwrap_or_else(|| panic!("`{word}` is not explained"));
             let text = topic.text(Styler::OFF);

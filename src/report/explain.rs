@@ -241,6 +241,7 @@ pub fn entry(name: &str) -> Option<&'static ExplainedNumber> {
         "request_throughput" => "requests_full",
         "output_token_throughput" | "output_throughput" => "output_tokens",
         "inter_chunk_latency" => "icl",
+        "slo" => "goodput",
         name => name,
     };
     ENTRIES.iter().find(|entry| entry.name == name)

@@ -269,7 +269,7 @@ fn top(result: &RunResult, plots: &[String]) -> Top {
     let wanted = if is_offline { "in each second" } else { "TTFT: %" };
     let picture = plots.iter().find(|plot| plot.contains(wanted)).or_else(|| plots.first());
     Top {
-        sentence: headline.split(" (").next().unwrap_or(&headline).to_owned(),
+        sentence: headline.split(" (").next().unwrap_or(&headline).replace("  ", " · "),
         facts,
         picture: picture.filter(|_| loadgen.is_none_or(|loadgen| !loadgen.is_accuracy())).cloned(),
         ..Top::default()
@@ -285,7 +285,7 @@ fn top_of_search(result: &RunResult, of_run: Top, found: &FoundHead, blocks: &[R
     let of_search =
         blocks.iter().find_map(|block| block.plots.first().cloned().filter(|_| block.title == search::TITLE));
     Top {
-        sentence: format!("{}  {}", result.verdict_text(), found.sentence),
+        sentence: format!("{} · {}", result.verdict_text(), found.sentence),
         facts: std::iter::once(found.number.clone()).chain(of_probe.take(2)).collect(),
         picture: of_search.or_else(|| of_run.picture.clone()),
         ..of_run

@@ -94,7 +94,7 @@ pub fn run_page(
     let document = Document {
         name: title,
         title: name.to_owned().into(),
-        badges: [badge].into_iter().chain(warnings).chain(measured.verdicts()).collect(),
+        badges: [badge].into_iter().chain(warnings).chain(measured.verdicts(word)).collect(),
         head: head(run_state, &measured, &params),
         tops: if tops.is_empty() { tops } else { compared(run_state, plan).chain(tops).collect() },
         sections: failures
@@ -131,17 +131,21 @@ impl Measured {
         warnings.into_iter().filter(|(is_shown, _)| *is_shown).map(|(_, text)| badge(text)).collect()
     }
 
-    /// The verdicts of the results, each once.
-    fn verdicts(&self) -> Vec<Badge> {
+    /// The verdicts of the results, each once, without what the other badges have: `word` of the run, and `SIMULATED`
+    /// where all are.
+    fn verdicts(&self, word: &str) -> Vec<Badge> {
+        let is_mixed = self.benches.iter().any(|bench| !bench.simulated) || self.sweeps.iter().any(|it| !it.simulated);
+        let shown = |text: String| if is_mixed { text } else { text.replace(" SIMULATED", "") };
         let of_sweeps = || self.sweeps.iter().map(|sweep| sweep.verdict.clone()).collect();
         let of_benches = || self.benches.iter().filter_map(|bench| bench.verdict.clone()).collect();
         let verdicts: Vec<Badge> = if self.sweeps.is_empty() { of_benches() } else { of_sweeps() };
         let mut counts: IndexMap<String, (TextRole, usize)> = IndexMap::new();
         for Badge { role, text } in verdicts {
-            counts.entry(text).or_insert((role, 0)).1 += 1;
+            counts.entry(shown(text)).or_insert((role, 0)).1 += 1;
         }
         let text = |text: String, count| if count > 1 { format!("{count} × {text}") } else { text };
-        counts.into_iter().map(|(verdict, (role, count))| Badge { role, text: text(verdict, count) }).collect()
+        let badges = counts.into_iter().map(|(verdict, (role, count))| Badge { role, text: text(verdict, count) });
+        badges.filter(|badge| badge.text != word).collect()
     }
 
     /// The servers and the loads, each once; of many the first.

@@ -534,7 +534,7 @@ fn across_title<'a>(sweeps: &'a [NamedSweep<'_>], is_load: bool) -> &'a str {
         (false, _) => unit(sweeps),
         (true, true) if are_rates(sweeps) => "req/s, offered",
         (true, true) => "req/s, answered",
-        (true, false) => "req/s: offered; in a closed loop answered",
+        (true, false) => "req/s, offered (users: answered)",
     }
 }
 

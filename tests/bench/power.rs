@@ -1,9 +1,13 @@
 //! How often a comparison calls two identical servers different (A/A), and how often it finds one that is 5 % slower:
 //! on 13 loads, with 3 and 5 runs on each side, for each family of rows and each primary row.
 //!
-//! A run is the numbers of 1,000 requests as result.json has them, from an empty server on. What its seed fixes are the
+//! A run is the numbers of its requests as result.json has them, from an empty server on. What its seed fixes are the
 //! arrivals and the length of each answer. The server's own noise is a factor for the whole run, the same for all its
 //! tokens (a server is a little faster on one day than on another), and one for each answer or step.
+//!
+//! The last column is a bound for tests of TTFT p99 by pairs: how often one would find the slower server that knew how
+//! much the ratios of all pairs scatter, and had the whole 5 % for this row. Where a few pairs are far off, as at 0.5 of
+//! an engine that batches, it is no bound: most comparisons have none of them.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -14,7 +18,8 @@ use super::systems::{BATCH, Kind, MEAN_STEPS, System, exponential, lognormal, st
 // A benchmark and tests of the library have these under different paths.
 use super::{CompareRules, ComparedResult, Comparison, Judgement, MeasuredResult, MeasuredRun, RowFamily, RunSet};
 
-const REQUESTS: usize = 1_000;
+/// Two-sided 5 % of the normal law.
+const CERTAIN: f64 = 1.96;
 /// Of the service times, in ms.
 const UNIT_MS: f64 = 200.0;
 /// Each answer or step takes up to this share longer or shorter.
@@ -79,30 +84,31 @@ struct Runs {
     slower: f64,
     /// Standard deviation of the factor of a run.
     between_runs: f64,
+    requests: usize,
 }
 
 impl Runs {
-    /// With the arrivals and lengths of this seed, and noise of its own.
-    fn run(&self, seed: u64, own: u64) -> ComparedResult {
+    /// With the arrivals and lengths of this seed, and noise of its own; and its TTFT p99.
+    fn run(&self, seed: u64, own: u64) -> (ComparedResult, f64) {
         let (mut plan, mut own) = (Pcg64::seed_from_u64(seed), Pcg64::seed_from_u64(own));
         let token = || 1 + ((self.law.lengths)(&mut plan) * (MEAN_STEPS - 0.5)) as u32;
-        let tokens: Vec<u32> = std::iter::repeat_with(token).take(REQUESTS).collect();
+        let tokens: Vec<u32> = std::iter::repeat_with(token).take(self.requests).collect();
         let day = self.slower * (self.between_runs * normal(&mut own)).exp();
         let mut pace = || day * (1.0 + NOISE * (2.0 * own.random::<f64>() - 1.0));
         let system = |kind, load| System { kind, load };
         let visits = match (self.law.load, self.law.server) {
             (Load::Poisson(load), Server::Steps) => {
-                let arrivals = system(Kind::Steps, load).arrivals(REQUESTS, BATCH, &mut plan);
+                let arrivals = system(Kind::Steps, load).arrivals(self.requests, BATCH, &mut plan);
                 let mut remaining = tokens.iter().copied();
                 steps(&arrivals, || remaining.next().unwrap_or(1), pace)
             }
             (Load::Users(users), Server::Slots(slots)) => closed_loop(users, slots, &tokens, pace),
             (Load::Poisson(load), Server::Slots(slots)) => {
-                let arrivals = system(Kind::Lognormal, load).arrivals(REQUESTS, slots, &mut plan);
+                let arrivals = system(Kind::Lognormal, load).arrivals(self.requests, slots, &mut plan);
                 serve(slots, &arrivals, &tokens, &mut pace)
             }
             (Load::Bursts(load), Server::Slots(slots)) => {
-                let arrivals = system(Kind::Bursts, load).arrivals(REQUESTS, slots, &mut plan);
+                let arrivals = system(Kind::Bursts, load).arrivals(self.requests, slots, &mut plan);
                 serve(slots, &arrivals, &tokens, &mut pace)
             }
             (Load::Bursts(_) | Load::Users(_), Server::Steps) => unreachable!("no law has this"),
@@ -110,9 +116,9 @@ impl Runs {
         result(&visits, &tokens, self.law.load, seed)
     }
 
-    fn side(&self, name: &str, runs: u64, seed: u64, own: u64) -> RunSet {
-        let sheets = (0..runs).map(|number| self.run(seed + number, own + number));
-        RunSet::new(name, sheets.collect()).expect("runs of one load")
+    fn side(&self, name: &str, runs: u64, seed: u64, own: u64) -> (RunSet, Vec<f64>) {
+        let (sheets, p99) = (0..runs).map(|number| self.run(seed + number, own + number)).unzip();
+        (RunSet::new(name, sheets).expect("runs of one load"), p99)
     }
 }
 
@@ -144,12 +150,13 @@ fn normal(random: &mut Pcg64) -> f64 {
 }
 
 /// The file of a run, as far as a comparison reads it.
-fn result(visits: &[Visit], tokens: &[u32], load: Load, seed: u64) -> ComparedResult {
+fn result(visits: &[Visit], tokens: &[u32], load: Load, seed: u64) -> (ComparedResult, f64) {
     let values = |value: &dyn Fn(&Visit, f64) -> f64, fewest: u32| -> Value {
         let answers = visits.iter().zip(tokens).filter(|(_, tokens)| **tokens >= fewest);
         metric(answers.map(|(visit, tokens)| value(visit, f64::from(*tokens)) * UNIT_MS).collect())
     };
     let of_token = |visit: &Visit, tokens: f64| (visit.end - visit.start) / tokens;
+    let requests = visits.len();
     let end = visits.iter().map(|visit| visit.end).fold(0.0, f64::max) * UNIT_MS / 1e3;
     let sum: u32 = tokens.iter().sum();
     let scenario = match load {
@@ -158,8 +165,8 @@ fn result(visits: &[Visit], tokens: &[u32], load: Load, seed: u64) -> ComparedRe
     };
     let file = json!({
         "schema": 1, "verdict": "valid", "reasons": [], "schedule_digest": seed.to_string(),
-        "requested": { "scenario": scenario, "seed": seed, "stop_requests": REQUESTS }, "counts": { "ok": REQUESTS },
-        "rates": { "requests_full": REQUESTS as f64 / end, "output_tokens": f64::from(sum) / end },
+        "requested": { "scenario": scenario, "seed": seed, "stop_requests": requests }, "counts": { "ok": requests },
+        "rates": { "requests_full": requests as f64 / end, "output_tokens": f64::from(sum) / end },
         "latency": {
             "ttft": values(&|visit, tokens| visit.wait() + of_token(visit, tokens), 1),
             "tpot": values(&of_token, 2),
@@ -167,7 +174,8 @@ fn result(visits: &[Visit], tokens: &[u32], load: Load, seed: u64) -> ComparedRe
         },
     });
     let result = MeasuredResult::read(&file.to_string()).expect("a result");
-    ComparedResult::new(&MeasuredRun { name: seed.to_string(), result, request_traces: Vec::new() })
+    let p99 = file["latency"]["ttft"]["p99"].as_f64().expect("a number");
+    (ComparedResult::new(&MeasuredRun { name: seed.to_string(), result, request_traces: Vec::new() }), p99)
 }
 
 fn metric(mut values: Vec<f64>) -> Value {
@@ -188,6 +196,8 @@ pub struct Counts {
     /// The primary rows that are called worse.
     pub worse: [u64; PRIMARY.len()],
     pub any_worse: u64,
+    /// Means over a comparison's pairs of the logarithms of the ratios of TTFT p99, and their squares.
+    p99_ratios: Vec<(f64, f64)>,
 }
 
 impl Counts {
@@ -208,6 +218,21 @@ impl Counts {
         }
         self.any_worse += u64::from(is_worse.contains(&true));
     }
+
+    fn add_p99(&mut self, a: &[f64], b: &[f64]) {
+        let ratios: Vec<f64> = a.iter().zip(b).map(|(a, b)| (b / a).ln()).collect();
+        let mean = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / ratios.len() as f64;
+        self.p99_ratios.push((mean(&mut ratios.iter().copied()), mean(&mut ratios.iter().map(|ratio| ratio * ratio))));
+    }
+
+    /// Comparisons whose mean ratio of TTFT p99 is too large for chance, as the scatter of all pairs is known.
+    fn bound_of_p99(&self, runs: u64) -> u64 {
+        let mean = |values: &mut dyn Iterator<Item = f64>| values.sum::<f64>() / self.p99_ratios.len() as f64;
+        let mean_ratio = mean(&mut self.p99_ratios.iter().map(|(mean, _)| *mean));
+        let variance = mean(&mut self.p99_ratios.iter().map(|(_, square)| *square)) - mean_ratio * mean_ratio;
+        let least = CERTAIN * (variance / runs as f64).sqrt();
+        self.p99_ratios.iter().filter(|(mean, _)| *mean > least).count() as u64
+    }
 }
 
 /// Comparisons that are made alike, with other seeds each.
@@ -222,28 +247,32 @@ pub struct Campaign {
     pub between_runs: f64,
     /// B's runs have the arrivals and lengths of A's.
     pub has_same_seeds: bool,
+    /// Of a run.
+    pub requests: usize,
 }
 
 impl Campaign {
     pub fn count(&self, pairs: u64) -> Counts {
-        let [a, b] = [1.0, self.slower].map(|slower| Runs { law: self.law, slower, between_runs: self.between_runs });
+        let Self { law, between_runs, requests, .. } = *self;
+        let [a, b] = [1.0, self.slower].map(|slower| Runs { law, slower, between_runs, requests });
         let mut counts = Counts::default();
         for pair in 0..pairs {
             let seed = 1_000 * pair;
             let seed_of_b = if self.has_same_seeds { seed } else { seed + 500 };
-            let a = a.side("A", self.runs, seed, 10_000_000 + seed);
-            let b = b.side("B", self.runs, seed_of_b, 20_000_000 + seed);
+            let (a, a_p99) = a.side("A", self.runs, seed, 10_000_000 + seed);
+            let (b, b_p99) = b.side("B", self.runs, seed_of_b, 20_000_000 + seed);
             counts.add(&Comparison::new(&a, &b, CompareRules::default()));
+            counts.add_p99(&a_p99, &b_p99);
         }
         counts
     }
 }
 
 /// Prints both tables for each load.
-pub fn tables(pairs: u64) {
+pub fn tables(pairs: u64, requests: usize) {
     println!(
         "\nIdentical servers (A/A: comparisons in which a row of the family is called better or worse), and one whose \
-         tokens take 5 % longer (comparisons in which the row is called worse); {pairs} comparisons a cell, {REQUESTS} \
+         tokens take 5 % longer (comparisons in which the row is called worse); {pairs} comparisons a cell, {requests} \
          requests a run; percent. Servers are up to {} % faster or slower from answer to answer, and from run to run \
          by the standard deviation that the second column has.\n",
         NOISE * 100.0
@@ -255,17 +284,17 @@ pub fn tables(pairs: u64) {
     for (metric, stat) in PRIMARY {
         print!(" {:>13}", format!("{metric} {stat}").trim());
     }
-    println!(" {:>13}", "any of these");
+    println!(" {:>13} {:>13}", "any of these", "ttft p99 bound");
     // A core for each load.
     let rows = std::thread::scope(|scope| {
-        let loads = LAWS.map(|law| scope.spawn(move || CELLS.map(|cell| row(law, cell, pairs)).concat()));
+        let loads = LAWS.map(|law| scope.spawn(move || CELLS.map(|cell| row(law, cell, pairs, requests)).concat()));
         loads.map(|load| load.join().expect("no panic"))
     });
     print!("{}", rows.concat());
 }
 
-fn row(law: Law, (between_runs, runs, has_same_seeds): (f64, u64, bool), pairs: u64) -> String {
-    let campaign = Campaign { law, runs, slower: 1.0, between_runs, has_same_seeds };
+fn row(law: Law, (between_runs, runs, has_same_seeds): (f64, u64, bool), pairs: u64, requests: usize) -> String {
+    let campaign = Campaign { law, runs, slower: 1.0, between_runs, has_same_seeds, requests };
     let (same, slower) = (campaign.count(pairs), Campaign { slower: 1.05, ..campaign }.count(pairs));
     let percent = |part: u64| part as f64 / pairs as f64 * 100.0;
     let seeds = if has_same_seeds { "the same" } else { "others" };
@@ -273,9 +302,10 @@ fn row(law: Law, (between_runs, runs, has_same_seeds): (f64, u64, bool), pairs: 
     let found = slower.worse.map(|worse| format!(" {:>13.0}", percent(worse))).concat();
     let [primary, exploratory] = same.families.map(percent);
     format!(
-        "{:<28} {between:>7} {:>5} {seeds:>11} {primary:>12.1} {exploratory:>12.1}  {found} {:>13.0}\n",
+        "{:<28} {between:>7} {:>5} {seeds:>11} {primary:>12.1} {exploratory:>12.1}  {found} {:>13.0} {:>13.0}\n",
         law.name,
         format!("{runs}+{runs}"),
-        percent(slower.any_worse)
+        percent(slower.any_worse),
+        percent(slower.bound_of_p99(runs))
     )
 }

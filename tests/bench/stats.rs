@@ -3,7 +3,7 @@
 //! ```text
 //! cargo bench --bench stats              # 200 runs a cell, 200 pairs
 //! cargo bench --bench stats -- 1000 500  # so many runs a cell of the coverage table, so many pairs of the campaigns
-//! cargo bench --bench stats -- power 400 # the tables of `power` alone
+//! cargo bench --bench stats -- power 400 3000 # the tables of `power` alone, with 3,000 requests a run
 //! ```
 //!
 //! Virtual time and fixed seeds: the same numbers on every machine. *Before* is what earlier versions did: ranks of the binomial
@@ -38,11 +38,11 @@ fn main() {
     let numbers: Vec<u64> = std::env::args().skip(1).filter_map(|word| word.parse().ok()).collect();
     let (runs, pairs) = (numbers.first().copied().unwrap_or(200), numbers.get(1).copied().unwrap_or(200));
     if std::env::args().any(|word| word == "power") {
-        return power::tables(runs);
+        return power::tables(runs, numbers.get(1).map_or(REQUESTS, |requests| *requests as usize));
     }
     coverage(runs);
     campaigns(pairs);
-    power::tables(pairs);
+    power::tables(pairs, REQUESTS);
 }
 
 /// What a run is made on.

@@ -37,6 +37,14 @@ const MEAN_BURST: f64 = 10.0;
 impl Kind {
     pub const ALL: [Self; 5] = [Self::Lognormal, Self::Batches, Self::TwoKinds, Self::Steps, Self::Bursts];
 
+    /// Requests per mean service time at most.
+    pub const fn capacity(self) -> usize {
+        match self {
+            Self::Batches | Self::Steps => BATCH,
+            Self::Lognormal | Self::TwoKinds | Self::Bursts => SERVERS,
+        }
+    }
+
     pub const fn name(self) -> &'static str {
         match self {
             Self::Lognormal => "M/G/4",

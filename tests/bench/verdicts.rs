@@ -48,24 +48,24 @@ fn main() {
     searches((runs as usize / 2).max(1));
 }
 
-/// (arrival, end) of each request, for a load, a number of requests and a seed.
-type OccupancySteps = Box<dyn Fn(f64, usize, u64) -> Vec<(f64, f64)>>;
+/// The requests of a run, for a load, a number of requests and a seed.
+type Runs = Box<dyn Fn(f64, usize, u64) -> Vec<Visit>>;
+
+/// How much of what a run's servers can do its requests need, while they arrive.
+type Need = fn(&[Visit]) -> f64;
 
 /// The queues that thresholds were set on, and the others.
-fn all_courses() -> Vec<(&'static str, OccupancySteps)> {
+fn all_courses() -> Vec<(&'static str, usize, Need, Runs)> {
+    let services: Need = |visits| visits.iter().map(|visit| visit.end - visit.start).sum();
     let known = QUEUES.map(|queue| {
-        let course: OccupancySteps = Box::new(move |load, requests, seed| {
-            let visits = run(queue, load * queue.servers as f64, requests, seed);
-            visits.iter().map(|visit| (visit.arrival, visit.end)).collect()
-        });
-        (queue.name, course)
+        let runs: Runs = Box::new(move |load, requests, seed| run(queue, load * queue.servers as f64, requests, seed));
+        (queue.name, queue.servers, services, runs)
     });
     let others = Kind::ALL.map(|kind| {
-        let course: OccupancySteps = Box::new(move |load, requests, seed| {
-            let visits = System { kind, load }.run(requests, 0, seed);
-            visits.iter().map(|visit| (visit.arrival, visit.end)).collect()
-        });
-        (kind.name(), course)
+        let runs: Runs = Box::new(move |load, requests, seed| System { kind, load }.run(requests, 0, seed));
+        // The more of these are served at once, the longer each takes.
+        let is_shared = matches!(kind, Kind::Batches | Kind::Steps);
+        (kind.name(), kind.capacity(), if is_shared { |visits: &[Visit]| visits.len() as f64 } else { services }, runs)
     });
     known.into_iter().chain(others).collect()
 }
@@ -74,26 +74,35 @@ fn courses(runs: u64) {
     println!(
         "percent of {runs} runs; seen: arrivals / capacity that a run says it would show in nine of ten cases, median\n\
          filling: too short to tell, so that neither overload nor drift is reported\n\
-         queue    ρ     requests  overload  certain    seen  filling  drift"
+         either: overload or drift, which exclude each other; in brackets of those runs whose own requests the servers\n\
+         can do while they arrive\n\
+         queue    ρ     requests  overload  certain    seen  filling  drift  either"
     );
-    for (name, course) in all_courses() {
+    for (name, capacity, need, course) in all_courses() {
         for load in [0.5, 0.8, 0.9, 1.05, 1.3] {
             for requests in [300, 1_000, 3_000] {
-                let (mut counts, mut seen) = ([0u64; 4], Vec::new());
+                let (mut counts, mut seen, mut held) = ([0u64; 5], Vec::new(), [0u64; 2]);
                 for seed in 0..runs {
-                    let ends = course(load, requests, seed);
+                    let visits = course(load, requests, seed);
+                    let ends: Vec<(f64, f64)> = visits.iter().map(|visit| (visit.arrival, visit.end)).collect();
                     let growth = in_order(&ends, Growth::estimate);
                     let trend = growth.is_none().then(|| in_order(&ends, LatencyTrend::estimate)).flatten();
                     seen.extend(growth.map(|growth| growth.least_overload_seen));
                     let is_overload =
                         growth.is_some_and(|growth| growth.is_likely()) || trend.is_some_and(|trend| trend.is_likely());
                     let is_filling = trend.is_some_and(|trend| trend.shows_only_filling());
+                    let is_drift = !is_overload && !is_filling && shifts(&ends);
+                    if need(&visits) <= capacity as f64 * (ends[requests - 1].0 - ends[0].0) {
+                        held[0] += 1;
+                        held[1] += u64::from(is_overload || is_drift);
+                    }
                     let found = [
                         is_overload,
                         growth.is_some_and(|growth| growth.is_certain())
                             || trend.is_some_and(|trend| trend.is_certain()),
                         is_filling,
-                        !is_overload && !is_filling && shifts(&ends),
+                        is_drift,
+                        is_overload || is_drift,
                     ];
                     for (count, is_found) in counts.iter_mut().zip(found) {
                         *count += u64::from(is_found);
@@ -101,9 +110,12 @@ fn courses(runs: u64) {
                 }
                 seen.sort_by(f64::total_cmp);
                 let seen = seen.get(seen.len() / 2).copied().unwrap_or(f64::NAN);
-                let [overload, certain, filling, drift] = counts.map(|count| count as f64 * 100.0 / runs as f64);
+                let percent = |count: u64, all: u64| count as f64 * 100.0 / all.max(1) as f64;
+                let [overload, certain, filling, drift, either] = counts.map(|count| percent(count, runs));
+                let held = percent(held[1], held[0]);
                 println!(
-                    "{name:<8} {load:<5} {requests:>8} {overload:>9.1} {certain:>8.1} {seen:>7.2} {filling:>8.1} {drift:>6.1}"
+                    "{name:<8} {load:<5} {requests:>8} {overload:>9.1} {certain:>8.1} {seen:>7.2} {filling:>8.1} {drift:>6.1} \
+                     {either:>7.1} ({held:.1})"
                 );
             }
         }

@@ -29,6 +29,8 @@ pub(super) const NOT_BY_CHANCE: f64 = 3.0;
 /// Seconds longer for each second later. A server at 1.5 times what it does adds 0.5, at twice that 1.
 const LIKELY: f64 = 0.5;
 const CERTAIN: f64 = 1.0;
+/// An overload of less than this adds little to a window that is over before the server has filled.
+const RISING: f64 = 0.1;
 /// This many of each third are compared, evenly taken, where it has more.
 const COMPARED: usize = 10_000;
 /// As many independent values must be in a series: one or two long busy periods show nothing of their server.
@@ -92,6 +94,11 @@ impl LatencyTrend {
     /// filled.
     pub fn shows_only_filling(&self) -> bool {
         !self.is_likely() && self.window_s < TIMES_IN_SYSTEM * self.usual_s
+    }
+
+    /// Late requests took longer, and not by chance.
+    pub fn is_rising(&self) -> bool {
+        self.is_above(RISING)
     }
 
     /// What the server completed per second, as the ends of the requests lie apart.

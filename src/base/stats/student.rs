@@ -25,6 +25,17 @@ pub(super) fn critical(tail: f64, dof: f64) -> f64 {
     0.5 * (low + high)
 }
 
+/// The value that Student's noncentral t is below in nine of ten cases: (Z + `shift`) / √(χ²/`dof`). By the moments of
+/// the root, as if it were normal (Johnson and Welch 1940): up to 4 % too large from 3 degrees of freedom on, 12 % with
+/// 2, and far too large with 1, where no such value is of use.
+pub(super) fn upper_decile(shift: f64, dof: f64) -> f64 {
+    const Z: f64 = 1.281_552;
+    let mean = (libm::lgamma(0.5 * (dof + 1.0)) - libm::lgamma(0.5 * dof)).exp() / (0.5 * dof).sqrt();
+    let variance = 1.0 - mean * mean;
+    let root = (mean * mean + variance * (shift * shift - Z * Z)).sqrt();
+    (shift * mean + Z * root) / (mean * mean - Z * Z * variance)
+}
+
 /// P(X ≥ `count`) of `n` independent cases, each with this probability.
 pub fn binomial_tail(count: u64, n: u64, probability: f64) -> f64 {
     match count {
@@ -112,6 +123,16 @@ mod tests {
             let value = critical(tail, dof);
             assert!((value - published).abs() < 6e-4, "t({tail}, {dof}) = {value}, published {published}");
         }
+    }
+
+    /// `qt(0.9, dof, ncp)` of R; and with many degrees the quantile of the normal law.
+    #[test]
+    fn deciles_of_the_noncentral_law_are_slightly_above_those_of_r() {
+        for (dof, shift, exact) in [(2.0, 4.302_65, 13.537), (4.0, 2.776_45, 5.973), (8.0, 2.751_5, 4.884)] {
+            let value = upper_decile(shift, dof) / exact;
+            assert!((1.0..1.13).contains(&value), "{dof}: {value}");
+        }
+        assert!((upper_decile(2.0, 1e6) - 3.281_552).abs() < 1e-4);
     }
 
     /// With one degree of freedom it is Cauchy's, with two it is ½ − t / (2 √(2 + t²)).

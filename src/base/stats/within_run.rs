@@ -243,31 +243,22 @@ fn ranked_blocks(sums: &[f64]) -> (f64, bool) {
 /// Shares of the sorted values between which the percentile lies with 95 %, for `n` independent ones: the number below
 /// it is binomial(n, p); the low rank l has P(B < l) ≤ 2.5 %, the high rank h P(B ≥ h) ≤ 2.5 %. Either may not exist.
 fn binomial_shares(n: f64, p: f64) -> (Option<f64>, Option<f64>) {
-    let n = n.floor().max(1.0) as usize;
-    let ln_odds = (p / (1.0 - p)).ln();
-    // Walk the masses down from B = n; they underflow harmlessly where they do not matter.
-    let mut ln_mass = n as f64 * p.ln();
-    let mut upper_tail = 0.0;
-    let (mut low, mut high) = (None, None);
-    let mut successes = n;
-    loop {
-        let above = upper_tail;
-        upper_tail += ln_mass.exp();
-        if upper_tail <= TAIL {
-            high = Some(successes);
+    let n = n.floor().max(1.0) as u64;
+    // The number of ranks from 1 on with P(B ≥ rank) of at least this; it falls with the rank.
+    let ranks = |tail: f64| {
+        let (mut low, mut high) = (0, n);
+        while low < high {
+            let middle = (low + high).div_ceil(2);
+            if student::binomial_tail(middle, n, p) >= tail {
+                low = middle;
+            } else {
+                high = middle - 1;
+            }
         }
-        // P(B < successes + 1) = 1 − P(B ≥ successes + 1)
-        if 1.0 - above <= TAIL {
-            low = Some(successes + 1);
-        }
-        if low.is_some() || successes == 0 {
-            break;
-        }
-        ln_mass += (successes as f64 / (n - successes + 1) as f64).ln() - ln_odds;
-        successes -= 1;
-    }
-    let share = |rank: usize| (rank as f64 - 0.5) / n as f64;
-    (low.filter(|rank| (1..=n).contains(rank)).map(share), high.map(share))
+        low
+    };
+    let share = |rank: u64| (1..=n).contains(&rank).then(|| (rank as f64 - 0.5) / n as f64);
+    (share(ranks(1.0 - TAIL)), share(ranks(TAIL) + 1))
 }
 
 // The n-th smallest of many values, without a sorted copy of them: by counting values with the same leading bits.

@@ -92,16 +92,11 @@ impl Stability {
 
     pub(crate) fn findings(&self, found: &mut VerdictReasons) {
         if let Some(growth) = self.growth.filter(Growth::is_likely) {
-            let text = format!(
-                "more requests arrived than were served: {:.2}/s arrived and {:.2}/s were completed meanwhile, and \
-                 requests in flight rose from {:.0} to {:.0}; latencies grow with the length of such a run: {}",
-                growth.arrivals_per_s,
-                growth.departures_per_s,
-                growth.early,
-                growth.late,
-                VerdictCheck::Overload.cure()
+            let seen = format!(
+                "{:.2}/s arrived and {:.2}/s were completed meanwhile, and requests in flight rose from {:.0} to {:.0}",
+                growth.arrivals_per_s, growth.departures_per_s, growth.early, growth.late
             );
-            found.add(VerdictCheck::Overload, ReasonSeverity::Overloaded, text);
+            overload_finding(&seen, found);
         }
         if let Some(trend) = &self.latency_trend {
             trend_findings(trend, found);
@@ -126,24 +121,39 @@ impl Stability {
     }
 }
 
+fn overload_finding(seen: &str, found: &mut VerdictReasons) {
+    let cure = VerdictCheck::Overload.cure();
+    let text =
+        format!("more requests arrived than were served: {seen}; latencies grow with the length of such a run: {cure}");
+    found.add(VerdictCheck::Overload, ReasonSeverity::Overloaded, text);
+}
+
 fn trend_findings(trend: &LatencyTrend, found: &mut VerdictReasons) {
     if trend.is_likely() {
-        let text = format!(
-            "more requests arrived than were served: {:.2}/s arrived for {:.2} s and about {:.2}/s were completed, as \
-             a request of the last third took {:.2} s and one of the first third {:.2} s (medians); latencies grow \
-             with the length of such a run: {}",
+        let seen = format!(
+            "{:.2}/s arrived for {:.2} s and about {:.2}/s were completed, as a request of the last third took {:.2} s \
+             and one of the first third {:.2} s (medians)",
             trend.arrivals_per_s,
             trend.window_s,
             trend.served_per_s(),
             trend.last_third_s,
-            trend.first_third_s,
-            VerdictCheck::Overload.cure()
+            trend.first_third_s
         );
-        found.add(VerdictCheck::Overload, ReasonSeverity::Overloaded, text);
+        overload_finding(&seen, found);
     } else if trend.shows_only_filling() {
+        // So early, an overload of a server with many slots and a server that slows down as it fills look alike.
+        let (first, last, served) = (trend.first_third_s, trend.last_third_s, trend.served_per_s());
+        let rise = if trend.is_rising() {
+            format!(
+                " ({first:.2} s in the first third and {last:.2} s in the last, medians: either it completes about \
+                 {served:.2}/s and no more, or it slows down as it fills)"
+            )
+        } else {
+            String::new()
+        };
         let text = format!(
             "whether the server holds this rate was not seen: requests arrived for {:.2} s, and one took {:.2} s (mean \
-             of the first third), so that the server was still filling; let them arrive for longer",
+             of the first third), so that the server was still filling{rise}; let them arrive for longer",
             trend.window_s, trend.usual_s
         );
         found.warn(VerdictCheck::Filling, text);

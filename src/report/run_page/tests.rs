@@ -71,7 +71,7 @@ fn page(name: &str, events: &[base::event::Event], results: &[PageResult]) -> St
 fn a_page_has_verdict_metrics_definitions_curves_and_origin() {
     let page = page("valid.html", &test_runs::valid(), &[result()]);
     for wanted in [
-        "VALID WITH WARNINGS",
+        "VALID WITH WARNINGS · 1,204 tok/s · TTFT p99 212 ms",
         "drift: the second half",
         "from schedule",
         "sorted element floor(N·p)",
@@ -191,6 +191,24 @@ fn a_sweep_is_a_sentence_three_numbers_a_picture_and_one_table() {
         .map(|users| page.find(&format!("<th scope=\"row\" class=\"nw\">{users}")).expect("a row"))
         .to_vec();
     assert!(levels.is_sorted(), "in numeric order");
+}
+
+/// The head has `SIMULATED` once, and no verdict that the run's own word is already.
+#[test]
+fn the_head_has_each_badge_once() {
+    let identity = harness::RunIdentity { simulated: true, ..harness::RunIdentity::default() };
+    let simulated = |verdict: &str| {
+        let result = test_runs::result_of(json!({ "verdict": verdict, "identity": identity }));
+        PageResult::new(TaskId::new("load"), result)
+    };
+    let head = |results: &[PageResult]| {
+        let page = page("simulated.html", &test_runs::valid(), results);
+        page.split_once("<nav").unwrap().0.to_owned()
+    };
+    let both = head(&[simulated("overloaded"), result()]);
+    assert!(both.contains(">OVERLOADED SIMULATED<") && both.contains(">VALID WITH WARNINGS<"), "{both}");
+    let one = head(&[simulated("overloaded")]);
+    assert!(one.contains(">OVERLOADED<") && one.matches(">SIMULATED<").count() == 1, "{one}");
 }
 
 /// A page of one benchmark has no order and no needs to show.

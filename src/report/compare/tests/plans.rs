@@ -228,10 +228,16 @@ fn each_family_is_corrected_for_itself() {
 #[test]
 fn a_slower_server_is_found_and_an_identical_one_is_not() {
     if let Some(pairs) = std::env::var("REGATTA_COMPARISONS").ok().and_then(|pairs| pairs.parse().ok()) {
-        return power::tables(pairs);
+        return power::tables(pairs, 1_000);
     }
-    let campaign =
-        |slower| power::Campaign { law: power::LAWS[1], runs: 5, slower, between_runs: 0.01, has_same_seeds: true };
+    let campaign = |slower| power::Campaign {
+        law: power::LAWS[1],
+        runs: 5,
+        slower,
+        between_runs: 0.01,
+        has_same_seeds: true,
+        requests: 1_000,
+    };
     let [same, slower] = [1.0, 1.05].map(|slower| campaign(slower).count(40));
     assert!(same.families.iter().all(|claims| *claims <= 4), "{same:?} of 40");
     assert!(slower.worse[0] >= 34 && slower.worse[2] >= 36 && slower.any_worse >= 36, "{slower:?} of 40");
