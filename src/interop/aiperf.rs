@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::command_line::{
-    CHAT, COMPLETIONS, ConversationOptions, GivenOption, NoMeaning, ParsedLine, SHAREGPT_FILE, TranslatedLoad,
-    Translation, TranslationBuilder, TranslationError, api_key, length_pairs, models, number, rate_of_conversations,
-    share, tool_table,
+    CHAT, COMPLETIONS, ConversationOptions, GivenOption, NoMeaning, ParsedLine, RangeRatio, SHAREGPT_FILE,
+    TranslatedLoad, Translation, TranslationBuilder, TranslationError, WHOLE_REQUESTS, api_key, length_pairs, models,
+    number, rate_of_conversations, share, tool_table,
 };
 use base::spec::Quantity;
 
@@ -68,15 +68,25 @@ pub(crate) fn translate(words: &[String], first_line: FirstLine<'_>) -> Result<T
     rate_of_conversations("--request-rate", &mut load);
     warm_up(&line, &mut load);
     defaults(&line, file, &mut load);
-    load.default_tokenizer();
+    load.default_tokenizer(None);
     load.finish(TOOL)
 }
 
 /// The servers and their protocol.
 fn interface(line: &ParsedLine, load: &mut TranslatedLoad) {
+    let urls = line.all("--url").values;
     let (protocol, usual) = match line.setting("--endpoint-type") {
         "completions" => COMPLETIONS,
         "chat" => CHAT,
+        "kserve_v2_infer" if urls.iter().all(|url| url.starts_with("grpc://")) => return kserve(line, &urls, load),
+        "kserve_v2_infer" => {
+            load.builder.push_error(format!(
+                "cannot translate the line: requests of `kserve_v2_infer` are measured over gRPC without TLS: \
+                `--url grpc://HOST:8001`, not {}",
+                urls.join(", ")
+            ));
+            CHAT
+        }
         other => {
             load.builder.push_error(format!(
                 "cannot translate the line: requests of `{other}` are not measured; those of chat and completions are"
@@ -88,12 +98,25 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad) {
     if !line.has("--use-legacy-max-tokens") {
         load.limits_completion_tokens();
     }
-    let urls = line.all("--url").values;
     load.overlapping_address(
         &urls.iter().map(String::as_str).collect::<Vec<_>>(),
         line.value("--endpoint").unwrap_or(usual),
         usual,
     );
+}
+
+/// A Triton server, whose model has the tensors that AIPerf takes where nothing else is set.
+fn kserve(line: &ParsedLine, urls: &[String], load: &mut TranslatedLoad) {
+    load.put("protocol", "kserve");
+    load.target(urls.iter().map(|url| url.trim_start_matches("grpc://")).collect::<Vec<_>>().join("|"));
+    for given in line.given.iter().filter(|given| given.name == "--extra-inputs") {
+        if let Some(tensor) = given.values.iter().find(|value| value.starts_with("v2_")) {
+            load.builder.push_error(format!(
+                "`--extra-inputs {tensor}`: the tensors of the model are those of Triton's LLM backends, \
+                text_input and text_output"
+            ));
+        }
+    }
 }
 
 /// The sentence on a line that is not measured.
@@ -194,18 +217,12 @@ fn system_prompt(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption)
 
 /// Lengths evenly around their means, or up to them, by the tool whose style it is.
 fn range_ratio(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bool {
-    let Some(ratio) = share(given) else { return false };
     let is_sglang = line.value("--random-corpus-style").is_some_and(|style| style.starts_with("sglang"));
+    let law = if is_sglang { RangeRatio::UpTo } else { RangeRatio::Around };
     for (name, key) in [("--synthetic-input-tokens-mean", "input_tokens"), ("--output-tokens-mean", "output_tokens")] {
-        let Some(mean) = line.number::<f64>(name) else { continue };
-        let beside = |sign: &str, known: fn(f64, f64) -> f64| Quantity::Known(1.0).combine(sign, ratio.clone(), known);
-        let share = |share: Quantity<f64>| mean.clone().combine("*", share, |mean, share| mean * share);
-        let (low, high) = if is_sglang {
-            (share(ratio.clone()), mean.clone())
-        } else {
-            (share(beside("-", |whole, ratio| whole - ratio)), share(beside("+", |whole, ratio| whole + ratio)))
-        };
-        let [low, high] = [low, high].map(|length| length.whole().map(|length| length.max(1)));
+        let Some(ratio) = share(given, key.trim_end_matches("_tokens")) else { return false };
+        let Some(mean) = line.number::<u32>(name) else { continue };
+        let (low, high) = law.bounds(&mean, &ratio);
         load.length_between(key, &low, &high);
     }
     true
@@ -258,39 +275,29 @@ fn public_dataset(load: &mut TranslatedLoad, _: &ParsedLine, _: &GivenOption) ->
 /// The warm-up, which has the load of the measured requests, as here: a number of requests or of conversations, or a
 /// time. Several are limits, the first of which ends it.
 fn warm_up(line: &ParsedLine, load: &mut TranslatedLoad) {
-    let whole = |name: &str| line.value(name).and_then(|text| text.parse::<f64>().ok());
-    let sessions = whole("--num-warmup-sessions").map(|sessions| {
-        let turns = whole("--conversation-turn-mean").filter(|turns| *turns > 1.0).unwrap_or(1.0);
-        (sessions * turns).ceil()
-    });
-    let requests = line.value("--warmup-request-count");
-    let is_sessions =
-        sessions.is_some_and(|sessions| whole("--warmup-request-count").is_none_or(|requests| sessions < requests));
-    let left = "AIPerf ends the warm-up at the first of its limits; Regatta warms up with one number of requests";
-    for name in ["--num-warmup-sessions", "--warmup-request-count", "--warmup-duration"] {
-        let is_used = match name {
-            "--num-warmup-sessions" => is_sessions,
-            "--warmup-request-count" => !is_sessions,
-            _ => requests.is_none() && sessions.is_none(),
-        };
-        if let Some(value) = line.value(name).filter(|_| !is_used) {
-            load.builder.push_untranslated(format!("{name} {value}"), left);
+    const LIMITS: [&str; 3] = ["--num-warmup-sessions", "--warmup-request-count", "--warmup-duration"];
+    let number = |name: &str| line.value(name).and_then(|text| text.parse::<f64>().ok());
+    let turns = number("--conversation-turn-mean").map_or(1.0, |turns| turns.max(1.0));
+    let sessions = number(LIMITS[0]).map(|sessions| (sessions * turns).ceil());
+    let sessions = sessions.filter(|sessions| number(LIMITS[1]).is_none_or(|requests| *sessions < requests));
+    let used = if sessions.is_some() { 0 } else { 1 + usize::from(!line.has(LIMITS[1])) };
+    for name in LIMITS.into_iter().filter(|name| *name != LIMITS[used]) {
+        if let Some(value) = line.value(name) {
+            let reason =
+                "AIPerf ends the warm-up at the first of its limits; Regatta warms up with one number of requests";
+            load.builder.push_untranslated(format!("{name} {value}"), reason);
         }
     }
-    match (sessions.filter(|_| is_sessions), requests, line.value("--warmup-duration")) {
-        (Some(turns), ..) => {
-            load.put("warmup", turns.to_string());
-            load.builder.note(format!(
-                "the warm-up is {turns} requests, as many as its conversations have turns on \
-                average; each is a first turn"
-            ));
-        }
-        (None, Some(requests), _) => load.put("warmup", requests),
-        (None, None, Some(seconds)) => {
-            load.put("warmup", "1");
-            load.set("warmup_time", json!(format!("{seconds}s")));
-        }
-        (None, None, None) => load.put("warmup", "0"),
+    if let Some(turns) = sessions {
+        load.put("warmup", turns.to_string());
+        load.builder.note(format!(
+            "the warm-up is {turns} requests, as many as its conversations have turns on average; each is a first turn"
+        ));
+    } else if let Some(seconds) = line.value(LIMITS[2]).filter(|_| used == 2) {
+        load.put("warmup", "1");
+        load.set("warmup_time", json!(format!("{seconds}s")));
+    } else {
+        load.put("warmup", line.value(LIMITS[1]).unwrap_or("0"));
     }
 }
 
@@ -360,6 +367,10 @@ impl InputFile {
         let scheduled = |kind: Self| if line.has("--fixed-schedule") { Self::Trace } else { kind };
         match line.value("--custom-dataset-type") {
             Some("single_turn") => Ok(Some(scheduled(Self::Prompts))),
+            Some("raw_payload") => {
+                builder.note(WHOLE_REQUESTS);
+                Ok(Some(Self::Prompts))
+            }
             Some("random_pool") => Ok(Some(Self::Pool)),
             Some("mooncake_trace") if line.has("--no-fixed-schedule") => Ok(Some(Self::Lengths)),
             Some("mooncake_trace") => Ok(Some(Self::Trace)),
@@ -415,9 +426,9 @@ impl InputFile {
 
 fn not_read(file: &str, kind: &str) -> NoMeaning {
     format!(
-        "cannot translate the line: `{file}` of the type {kind} is not read; read are single_turn, random_pool and \
-            mooncake_trace. Save conversations as JSON lines, one for each turn, `{{\"session_id\": 1, \"prompt\": \
-            \"…\"}}`, and give them with `regatta bench --data FILE.jsonl`"
+        "cannot translate the line: `{file}` of the type {kind} is not read; read are single_turn, random_pool, \
+            raw_payload and mooncake_trace. Save conversations as JSON lines, one for each turn, \
+            `{{\"session_id\": 1, \"prompt\": \"…\"}}`, and give them with `regatta bench --data FILE.jsonl`"
     )
     .into()
 }

@@ -1,9 +1,11 @@
 //! Load tools that send chats to a server of OpenAI's interfaces: `genai-bench benchmark`, `evalscope perf`,
 //! `llama-benchy`, which take lists of levels and have a measurement for each, and llmperf's `token_benchmark_ray.py`.
 
+use serde_json::json;
+
 use crate::command_line::{
-    CHAT, COMPLETIONS, Env, GivenOption, ParsedLine, TranslatedLoad, Translation, TranslationError, api_key, token_ids,
-    tool_table,
+    CHAT, COMPLETIONS, Env, GivenOption, ParsedLine, TranslatedLoad, Translation, TranslationError, WHOLE_REQUESTS,
+    api_key, token_ids, tool_table,
 };
 use base::spec::Quantity;
 
@@ -11,7 +13,14 @@ tool_table!(GENAI_BENCH, ["genai-bench"], [("backend", backend), ("scenario", sc
 tool_table!(
     EVALSCOPE,
     ["evalscope-perf"],
-    [("api_key", api_key), ("dataset", dataset), ("answer", answer), ("token_ids", token_ids)]
+    [
+        ("api_key", api_key),
+        ("dataset", dataset),
+        ("answer", answer),
+        ("token_ids", token_ids),
+        ("prompt", prompt),
+        ("stop", stop),
+    ]
 );
 tool_table!(LLAMA_BENCHY, ["llama-benchy"], [("api_key", api_key), ("extra_body", extra_body)]);
 tool_table!(LLMPERF, ["llmperf"], []);
@@ -81,10 +90,23 @@ pub(crate) fn evalscope(words: &[String]) -> Result<Translation, TranslationErro
             load.builder.push_untranslated(requests.as_written(), reason);
         }
         load.put("stop.requests", requests.values.last().cloned().unwrap_or_default());
-        if line.value("--dataset") == Some("random") {
-            answer(load, line, &line.all("--max-tokens"));
-        }
+        answer(load, line, &line.all("--max-tokens"));
     })
+}
+
+/// One text for all requests.
+fn prompt(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
+    let text = given.value();
+    let is_chat = load.get("protocol") == Some(CHAT.0);
+    let chat = json!({"messages": [{"role": "user", "content": text}]});
+    let field = if is_chat { chat } else { json!({"prompt": text}) };
+    load.add("extra", field.to_string());
+    !text.starts_with('@')
+}
+
+fn stop(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
+    load.add("extra", json!({"stop": given.values}).to_string());
+    true
 }
 
 /// Made-up prompts, or a file of requests.
@@ -98,10 +120,7 @@ fn dataset(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) ->
         }
         "line_by_line" => {
             load.data("jsonl", line.setting("--dataset-path"));
-            load.builder.note(
-                "a line of the file is a whole request as a JSON object, and is sent as it is; write one that is a \
-                text or a list as {\"prompt\": …} or {\"messages\": …}",
-            );
+            load.builder.note(WHOLE_REQUESTS);
         }
         _ => return false,
     }
@@ -112,8 +131,11 @@ fn dataset(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) ->
 fn answer(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bool {
     let length = |at: usize| given.values.get(at)?.parse::<Quantity<u32>>().ok();
     let (Some(min), Some(max)) = (length(0), length(given.values.len() - 1)) else { return false };
-    load.length_between("output_tokens", &min, &max);
-    line.value("--dataset") == Some("random")
+    let is_made_up = line.value("--dataset").is_none_or(|set| set == "random");
+    if is_made_up || line.has(given.name) {
+        load.length_between("output_tokens", &min, &max);
+    }
+    is_made_up
 }
 
 /// `llama-benchy`.

@@ -54,6 +54,10 @@ pub(crate) fn translate(
     for word in &line.plain {
         load.builder.push_error(format!("`{word}`: {tool} takes options only"));
     }
+    if line.has("--concurrency") && line.has("--request-rate") {
+        load.builder.push_error(format!("`--concurrency` and `--request-rate`: {tool} takes one of them"));
+        return load.finish(tool);
+    }
     PROFILE.apply(&line, &mut load);
     if command == Subcommand::Analyze
         || ["--sweep-type", "--sweep-range", "--sweep-list"].iter().any(|name| line.has(name))
@@ -68,7 +72,7 @@ pub(crate) fn translate(
         // It sends at equal distances unless perf_analyzer has another setting.
         load.put("arrivals", "constant");
     }
-    load.default_tokenizer();
+    load.default_tokenizer(None);
     load.finish(tool)
 }
 
@@ -220,8 +224,9 @@ fn powers(text: &str) -> Option<Vec<serde_json::Value>> {
         [from, to] | [from, to, _] => (*from, *to),
         _ => return None,
     };
-    let levels: Vec<_> = (0..31).map(|n| 1u32 << n).filter(|n| (from..=to).contains(n)).map(|n| json!(n)).collect();
-    (!levels.is_empty()).then_some(levels)
+    // It refuses other ends.
+    let is_range = from <= to && from.is_power_of_two() && to.is_power_of_two();
+    is_range.then(|| (from.trailing_zeros()..=to.trailing_zeros()).map(|n| json!(1_u32 << n)).collect())
 }
 
 /// Prompts that it makes where the line does not say how many: `NUM_DATASET_ENTRIES` in

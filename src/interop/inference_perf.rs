@@ -12,7 +12,13 @@ use base::units::unquoted;
 tool_table!(
     TABLE,
     ["inference-perf"],
-    [("api_key", api_key), ("prompts", prompts), ("stages", stages), ("traffic_split", traffic_split)]
+    [
+        ("api_key", api_key),
+        ("prompts", prompts),
+        ("stages", stages),
+        ("traffic_split", traffic_split),
+        ("retries", retries),
+    ]
 );
 
 /// `content` reads a file.
@@ -25,7 +31,13 @@ pub(crate) fn translate(
         match content(file).and_then(|text| base::files::parse_yaml(&text).ok()) {
             Some(config) => flatten("--", &config, &mut settings),
             None => {
-                return Err(TranslationError::new(format!("`{file}` cannot be read as settings of inference-perf")));
+                return TranslationBuilder::nothing(
+                    TABLE.program,
+                    format!(
+                        "cannot translate the line: its settings are in `{file}`, which is not on this machine or no \
+                        YAML; import it where it is"
+                    ),
+                );
             }
         }
     }
@@ -86,6 +98,15 @@ fn stages(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> 
             requests is exact; Regatta sends Poisson arrivals at that rate",
         );
     }
+    true
+}
+
+/// It sends a request again whose connection failed before the headers of the answer.
+fn retries(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bool {
+    load.whole("retries.times", given);
+    load.set("retries.on", json!(["connect"]));
+    load.set("retries.pause", json!(format!("{}s", line.setting("--load.request_retry_backoff_sec"))));
+    load.builder.note("inference-perf doubles the pause before each further attempt; in Regatta all are alike");
     true
 }
 

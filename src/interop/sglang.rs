@@ -5,9 +5,9 @@
 use serde_json::{Value, json};
 
 use crate::command_line::{
-    CHAT, COMPLETIONS, Env, NoMeaning, ParsedLine, SHAREGPT_FILE, ScriptBench, TranslatedBench, TranslatedLoad,
-    TranslatedScript, Translation, TranslationBuilder, TranslationError, TranslationKind, host_and_port, idle_command,
-    token_ids, tool_table,
+    CHAT, COMPLETIONS, Env, NoMeaning, ParsedLine, RangeRatio, SHAREGPT_FILE, ScriptBench, TranslatedBench,
+    TranslatedLoad, TranslatedScript, Translation, TranslationBuilder, TranslationError, TranslationKind,
+    host_and_port, idle_command, share, token_ids, tool_table,
 };
 use crate::command_server::ServerProgram;
 use base::spec::Quantity;
@@ -75,7 +75,7 @@ fn bench_serving(env: &Env, words: &[String]) -> Result<Translation, Translation
         load.needs_tokenizer(line.value("--tokenizer").or(line.value("--model")));
         load.builder.note("SGLang leaves out records with fewer than 2 tokens in prompt or answer");
     }
-    load.default_tokenizer();
+    load.default_tokenizer(line.value("--model"));
     load.finish(SERVING.program)
 }
 
@@ -181,18 +181,13 @@ fn dataset(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeaning
 /// Lengths from a share of the longest up to it. `names` are the options of the share, the prompts and the answers.
 fn lengths(line: &ParsedLine, names: [&str; 3], load: &mut TranslatedLoad) {
     let share_of = line.share(names[0]);
+    if let Some(given) = line.last(names[0]).filter(|given| share(given, "").is_none()) {
+        load.builder.push_error(format!("`{}`: a ratio from 0 to 1", given.as_written()));
+    }
     for (name, key) in [(names[1], "input_tokens"), (names[2], "output_tokens")] {
-        let longest = line.first_number::<u32>(&[name]);
-        let shortest = match &share_of {
-            // A share of nothing is 1 token, and the whole is the length itself.
-            Quantity::Known(0.0) => Quantity::Known(1),
-            Quantity::Known(1.0) => positive(longest.clone()),
-            ratio => {
-                let product = longest.clone().map(f64::from).combine("*", ratio.clone(), |one, other| one * other);
-                product.whole().at_least(1_u32)
-            }
-        };
-        load.length_between(key, &shortest, &positive(longest));
+        let longest = positive(line.first_number::<u32>(&[name]));
+        let (shortest, _) = RangeRatio::UpTo.bounds(&longest, &share_of);
+        load.length_between(key, &positive(shortest), &longest);
     }
 }
 

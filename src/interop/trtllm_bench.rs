@@ -216,7 +216,7 @@ fn throughput(
             "an engine is given: --backend tensorrt reads it, and was the default of the releases that build engines",
         );
     }
-    let mut flags = Map::new();
+    let (mut flags, mut inputs) = (Map::new(), Map::new());
     if !line.has("--dataset") {
         builder.push_error("trtllm-bench without --dataset reads its requests from stdin: give the file");
     }
@@ -227,17 +227,14 @@ fn throughput(
                     keys.insert("options".to_owned(), Value::Object(options));
                     builder.reads(given.value());
                 }
-                None => builder.push_untranslated_load(
-                    given.as_written(),
-                    "the file cannot be read: its content belongs under `options`, key by key",
-                ),
+                None => {
+                    let name = &given.name[2..];
+                    inputs.insert(name.to_owned(), json!(given.value()));
+                    flags.insert(name.to_owned(), json!(format!("{{{{ inputs.{name} }}}}")));
+                }
             },
-            "--report_json" => {
-                let reason = "the report is always requested; its numbers are in result.json";
-                builder.push_untranslated(given.as_written(), reason);
-            }
-            "--workspace" => {
-                builder.push_untranslated(given.as_written(), "every stage has an output folder of its own");
+            "--report_json" | "--workspace" => {
+                TABLE.row(given.name).into_iter().for_each(|row| row.push_untranslated(given, &mut builder));
             }
             "--log_level" | "--revision" => {
                 builder.push_untranslated(given.as_written(), "`trtllm_bench:` has no such key yet");
@@ -252,6 +249,9 @@ fn throughput(
     let mut stage = Map::from_iter([("gpus".to_owned(), json!(line.product(&["--tp", "--pp"])))]);
     env.report_visible_gpus(&mut builder);
     env.put_into(&mut stage);
+    if !inputs.is_empty() {
+        stage.insert("inputs".to_owned(), Value::Object(inputs));
+    }
     stage.insert("trtllm_bench".to_owned(), Value::Object(keys));
     builder.note("the numbers are trtllm-bench's own; behind a server it is `serve: trtllm_serve` and a `bench`");
     let stages = Map::from_iter([("throughput".to_owned(), Value::Object(stage))]);

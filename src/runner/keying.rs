@@ -239,6 +239,7 @@ fn input_failure(name: &str, e: &InputError, home: &StateFolder) -> Failure {
     match e {
         InputError::Missing(path) => failure.hint(latest_hint(home, path).unwrap_or_else(|| RELATIVE.to_owned())),
         InputError::NoMatch(_) => failure.hint(RELATIVE),
+        InputError::LfsPointer(_) => failure.hint("`git lfs install && git lfs pull` in its repository fetches it"),
         _ => failure,
     }
 }

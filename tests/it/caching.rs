@@ -178,6 +178,24 @@ fn a_shell_text_is_strict_and_can_be_told_not_to_be() {
 }
 
 #[test]
+fn the_language_and_the_zone_of_the_session_reach_no_stage() {
+    let text =
+        "  a: { shell: 'echo $LC_ALL $TZ > out' }\n  b: { env: { TZ: Asia/Tokyo }, shell: 'echo $LC_ALL $TZ > out' }\n";
+    let mut world = World::with(&format!("stages:\n{text}"));
+    world.env("LC_ALL", "de_DE.UTF-8").env("TZ", "Europe/Berlin");
+    world.good(&["run", "m"]);
+    assert_eq!(world.read("latest/a/out"), "C.UTF-8 UTC\n");
+    assert_eq!(world.read("latest/b/out"), "C.UTF-8 Asia/Tokyo\n");
+}
+
+#[test]
+fn a_pointer_of_git_lfs_as_an_input_fails_its_stage_with_a_cure() {
+    let world = World::with("stages:\n  a: { inputs: { w: w.bin }, shell: 'cp {{ inputs.w }} out' }\n");
+    world.file("w.bin", "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n");
+    world.regatta(&["run", "m"]).shows("w.bin is a pointer of Git LFS").shows("git lfs pull");
+}
+
+#[test]
 fn a_failure_inside_a_pipe_counts_where_the_shell_can_tell() {
     let world = World::with("stages:\n  a: { shell: \"false | cat > out\" }\n");
     let can = std::process::Command::new("/bin/sh").args(["-c", "(set -o pipefail) 2>/dev/null"]).status().unwrap();

@@ -311,3 +311,117 @@ fn ranks_of_one_mpirun_are_one_server_of_as_many_ranks() {
     world.file("manifests/ranks.yaml", &printed);
     world.good(&["check", "ranks"]);
 }
+
+#[test]
+fn the_model_of_tritons_generate_endpoint_is_that_of_its_path() {
+    let line = "python3 benchmark_serving.py --model /models/llama-8b --dataset-name random --num-prompts 8 --backend tensorrt-llm";
+    let model = |line: &str| option(&bench(line), "--model").map(str::to_owned);
+    assert_eq!(model(line).as_deref(), Some("ensemble"));
+    let bls = format!("{line} --endpoint /v2/models/tensorrt_llm_bls/generate_stream");
+    assert_eq!((model(&bls).as_deref(), bench(&bls).keys.get("endpoint")), (Some("tensorrt_llm_bls"), None));
+    // The name at the server is not that of the tokenizer.
+    let served = "vllm bench serve --model org/base --served-model-name base --num-prompts 8";
+    assert!(has_note(served, "the tokenizer of org/base:"), "{:?}", import(served).notes);
+}
+
+#[test]
+fn aiperf_reaches_triton_over_grpc_and_sends_whole_requests() {
+    let line = "aiperf profile --model m --url grpc://a:8001 --url grpc://b:8001 --endpoint-type kserve_v2_infer --streaming --osl 8 --request-count 5 --concurrency 4";
+    let kserve = bench(line);
+    assert_eq!((kserve.args[0].as_str(), option(&kserve, "--protocol")), ("a:8001|b:8001", Some("kserve")));
+    assert!(error(&line.replace("grpc://a", "http://a")).contains("over gRPC without TLS"));
+    assert!(error(&format!("{line} --extra-inputs v2_input_name:INPUT")).contains("text_input and text_output"));
+    let raw = "aiperf profile --model m --url h:8000 --endpoint-type chat --custom-dataset-type raw_payload --input-file in.jsonl --concurrency 1";
+    assert_eq!(option(&bench(raw), "--data"), Some("in.jsonl"));
+    assert!(has_note(raw, "a whole request as a JSON object"));
+}
+
+#[test]
+fn guidellm_has_scenarios_of_its_own_and_older_names() {
+    let chat = bench("guidellm benchmark --target http://h:8000 --scenario chat --max-seconds 10");
+    assert_eq!((option(&chat, "--input-tokens"), option(&chat, "--sweep=8")), (Some("512"), Some("--arrivals")));
+    let rag = bench(
+        "guidellm run --backend kind=openai_http,target=http://h:8000 --scenario rag --constraint kind=max_requests,count=9",
+    );
+    assert_eq!(rag.keys["input_tokens"], json!({"normal": {"mean": 4096, "stddev": 512, "min": 2048, "max": 6144}}));
+    let own = "guidellm benchmark --target http://h:8000 --scenario chat --data prompt_tokens=7,output_tokens=3 --max-requests 4";
+    assert_eq!(option(&bench(own), "--input-tokens"), Some("7"));
+    assert!(refusal("guidellm benchmark --scenario ./my.json").contains("the scenario `./my.json`"));
+    let variance = own.replace("output_tokens=3", "output_tokens=3,prompt_tokens_stddev=150");
+    assert!(why(&variance, "prompt_tokens_stddev=150").contains("did you mean `prompt_tokens_stdev`?"));
+    let file = "guidellm benchmark --target http://h:8000 --data p.jsonl --data-sampler random --profile synchronous --max-requests 4";
+    assert_eq!(bench(file).keys["data"]["order"], "shuffled");
+    assert!(error("guidellm --target http://h:8000 --data-type emulated").contains("`--data-type`"));
+    assert!(refusal("guidellm export benchmarks.json --output kind=csv").contains("regatta import FILE"));
+}
+
+#[test]
+fn one_prompt_of_evalscope_is_sent_with_every_request() {
+    let line = "evalscope perf --parallel 5 --url http://h:8000/v1/chat/completions --model q --api openai --prompt 'Once' -n 50 --max-tokens 9 --stop '<|im_end|>'";
+    let sent = bench(line).args.join(" ");
+    for part in
+        ["\"messages\":[{\"role\":\"user\",\"content\":\"Once\"}]", "\"stop\":[\"<|im_end|>\"]", "--output-tokens 9"]
+    {
+        assert!(sent.contains(part), "`{part}` is missing in {sent}");
+    }
+    let none = error("evalscope perf --url http://h:8000/v1/chat/completions --model q --parallel 5");
+    assert!(none.contains("needs --dataset: without it the questions of openqa"), "{none}");
+    let scenario = error(
+        "genai-bench benchmark --api-backend openai --api-base http://h:8000 --api-model-name m --model-tokenizer t --task text-to-text",
+    );
+    assert!(scenario.contains("N(480,240)/(300,150)"), "{scenario}");
+}
+
+#[test]
+fn retries_of_inference_perf_are_of_connections() {
+    let line = "inference-perf --server.base_url http://h:8000 --server.model_name m --data.type random --load.type poisson --load.stages '[{\"rate\": 2, \"duration\": 30}]' --load.request_retries 3";
+    let retries = |line: &str| bench(line).keys["retries"].clone();
+    assert_eq!(retries(line), json!({"times": 3, "on": ["connect"], "pause": "0.5s"}));
+    assert_eq!(retries(&format!("{line} --load.request_retry_backoff_sec 2"))["pause"], "2s");
+    assert!(!bench(&line.replace("retries 3", "retries 0")).keys.contains_key("retries"));
+    assert!(refusal("inference-perf --config_file gone.yml").contains("`gone.yml`, which is not on this machine"));
+}
+
+#[test]
+fn ratios_and_levels_that_a_program_refuses_are_errors() {
+    let each = "vllm bench serve --model m --random-input-len 100 --random-output-len 100 --random-range-ratio '{\"input\": 0, \"output\": 0.5}' --num-prompts 10";
+    let keys = bench(each).keys;
+    assert_eq!((keys.get("input_tokens"), &keys["output_tokens"]["uniform"]["max"]), (None, &json!(150)));
+    let sglang = "python3 -m sglang.bench_serving --backend sglang --num-prompts 10 --dataset-name random --random-range-ratio 2";
+    assert!(error(sglang).contains("`--random-range-ratio 2`: a ratio from 0 to 1"));
+    let both = "genai-perf profile -m m --endpoint-type chat --concurrency 4 --request-rate 10";
+    assert!(error(both).contains("takes one of them"), "{}", error(both));
+    let powers = "genai-perf analyze -m m --endpoint-type chat --sweep-type concurrency --sweep-range 50:100:10";
+    assert!(error(powers).contains("50:100:10"), "{}", error(powers));
+}
+
+#[test]
+fn other_commands_of_a_program_have_a_sentence() {
+    for (line, text) in [
+        ("genai-bench excel --experiment-folder x", "lines of `genai-bench benchmark` are imported"),
+        ("aiperf plot --paths artifacts", "lines of `aiperf profile` are imported"),
+        ("evalscope eval --model m --datasets gsm8k", "it scores answers and measures no load"),
+        ("lm_eval --model local-completions --tasks gsm8k", "it scores answers and measures no load"),
+        (
+            "python3 -u main.py --scenario Server --user-conf user.conf --dataset-path d.pkl",
+            "measures the same workload with LoadGen",
+        ),
+        ("cm run script --tags=run-mlperf,inference", "the same workloads are manifests"),
+    ] {
+        assert!(refusal(line).contains(text), "{line}: {}", refusal(line));
+    }
+    assert!(error("python3 main.py --port 80").contains("command lines of `main.py` cannot be imported"));
+    let cloud = "genai-bench benchmark --api-backend oci-genai --auth instance_principal --api-base https://h --api-model-name m --model-tokenizer t --task text-to-text --traffic-scenario 'D(10,10)'";
+    assert!(why(cloud, "--auth").contains("a cloud's own interface"));
+}
+
+#[test]
+fn a_file_of_options_that_is_elsewhere_is_an_input() {
+    let world = World::new();
+    let line =
+        "trtllm-bench -m m throughput --backend pytorch --tp 2 --dataset d.txt --extra_llm_api_options there.yml";
+    let printed = world.good(&["import", "--", line]).stdout;
+    world.file("manifests/there.yaml", &printed).file("d.txt", "{}").file("there.yml", "a: 1\n");
+    assert!(printed.contains("extra_llm_api_options: there.yml"), "{printed}");
+    world.good(&["plan", "there"]);
+}

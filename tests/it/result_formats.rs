@@ -392,3 +392,29 @@ fn the_earlier_names_of_keys_are_read() {
     let stability: Stability = serde_json::from_value(json!({ "lag": trend })).unwrap();
     assert_eq!(stability.latency_trend.map(|trend| trend.last_third_s), Some(3.0));
 }
+
+#[test]
+fn summaries_of_llmperf_and_of_an_early_evalscope_are_read_and_no_time_is_below_0() {
+    let world = World::new();
+    let llmperf = json!({
+        "model": "m", "num_concurrent_requests": 5, "mean_input_tokens": 550, "mean_output_tokens": 150,
+        "results_ttft_s_mean": 0.25, "results_ttft_s_quantiles_p99": 0.5, "results_end_to_end_latency_s_mean": 3.0,
+        "results_num_completed_requests": 20, "results_number_errors": 1,
+        "results_mean_output_throughput_token_per_s": 250.0,
+    });
+    let evalscope = json!({
+        "Time taken for tests (s)": 71.6, "Number of concurrency": 20, "Succeed requests": 500, "Failed requests": 0,
+        "Output token throughput (tok/s)": 893.3, "Average latency (s)": 2.86, "Average time to first token (s)": 0.2,
+    });
+    for (name, file, ttft, rate) in [("a.json", &llmperf, 250.0, 250.0), ("b.json", &evalscope, 200.0, 893.3)] {
+        world.file(name, &file.to_string()).good(&["import", name, "--out", "out"]);
+        let result = json_of(&world, "out/result.json");
+        close(number(&result, "/latency/ttft/mean"), ttft);
+        close(number(&result, "/rates/output_tokens"), rate);
+    }
+    assert_eq!(json_of(&world, "out/result.json")["requested"]["concurrency"], 20);
+    let mut negative = llmperf;
+    negative["results_ttft_s_mean"] = json!(-1.7e9);
+    world.file("c.json", &negative.to_string());
+    world.regatta(&["import", "c.json"]).shows("c.json has a ttft below 0").shows("measure again");
+}

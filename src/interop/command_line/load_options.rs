@@ -18,6 +18,10 @@ use base::units::unquoted;
 pub(crate) const CHAT: (&str, &str) = ("openai-chat", "/v1/chat/completions");
 pub(crate) const COMPLETIONS: (&str, &str) = ("openai-completions", "/v1/completions");
 
+/// What is read of a file of bodies.
+pub(crate) const WHOLE_REQUESTS: &str = "a line of the file is a whole request as a JSON object, and is sent as it is; \
+    write one that is a text or a list as {\"prompt\": …} or {\"messages\": …}";
+
 /// The file that tools download for their data set `sharegpt`; here it must be at hand.
 pub(crate) const SHAREGPT_FILE: &str = "ShareGPT_V3_unfiltered_cleaned_split.json";
 
@@ -187,13 +191,13 @@ impl TranslatedLoad {
     }
 
     /// Where prompts are made up as texts, and the line has no tokenizer, the tool takes the one of the model.
-    pub fn default_tokenizer(&mut self) {
+    pub fn default_tokenizer(&mut self, model: Option<&str>) {
         let is_openai = self.get("protocol").is_some_and(|protocol| protocol.starts_with("openai"));
         let sends_ids = self.keys.get("request").is_some_and(|request| !request["interface"].is_null());
         if !is_openai || sends_ids || self.has("tokenizer") || self.has("data") {
             return;
         }
-        let model = self.get("model").unwrap_or("the model").to_owned();
+        let model = model.or(self.get("model")).unwrap_or("the model").to_owned();
         if has_tokenizer(&model) {
             return self.put("tokenizer", model);
         }
@@ -375,8 +379,46 @@ fn number_field(name: &str, value: &str) -> Option<Formula> {
 }
 
 /// A ratio from 0 to 1, or one that the text does not have.
-pub(crate) fn share(given: &GivenOption) -> Option<Quantity<f64>> {
-    given.number::<f64>().filter(|ratio| ratio.known().is_none_or(|ratio| (0.0..=1.0).contains(ratio)))
+pub(crate) fn share(given: &GivenOption, side: &str) -> Option<Quantity<f64>> {
+    let sides: Value = serde_json::from_str(given.value()).unwrap_or_default();
+    let of_side = sides.get(side).and_then(Value::as_f64).map(Quantity::Known);
+    of_side
+        .or_else(|| given.number::<f64>())
+        .filter(|ratio| ratio.known().is_none_or(|ratio| (0.0..=1.0).contains(ratio)))
+}
+
+/// What `--random-range-ratio` is to a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RangeRatio {
+    /// Lengths are up to this share below and above their mean.
+    Around,
+    /// Lengths are from this share of the longest up to it.
+    UpTo,
+    /// One of the two, by a program of which only the name is known. Today's `benchmark_serving.py` has the first.
+    Unknown,
+}
+
+impl RangeRatio {
+    /// The shortest and the longest length, of one token at least.
+    pub fn bounds(self, length: &Quantity<u32>, ratio: &Quantity<f64>) -> (Quantity<u32>, Quantity<u32>) {
+        let times = |one: f64, other: f64| one * other;
+        let share = |share: Quantity<f64>| length.clone().map(f64::from).combine("*", share, times);
+        let beside = |sign: &str, known: fn(f64, f64) -> f64| Quantity::Known(1.0).combine(sign, ratio.clone(), known);
+        match self {
+            Self::Around | Self::Unknown => (
+                share(beside("-", |one, ratio| one - ratio)).whole(),
+                share(beside("+", |one, ratio| one + ratio)).ceiling(),
+            ),
+            Self::UpTo => {
+                let shortest = match ratio {
+                    Quantity::Known(0.0) => Quantity::Known(1),
+                    Quantity::Known(1.0) => length.clone(),
+                    ratio => share(ratio.clone()).whole(),
+                };
+                (shortest, length.clone())
+            }
+        }
+    }
 }
 
 /// A server by its host and port. An IPv6 address has brackets in a URL; one that stands for all addresses of a
@@ -424,7 +466,7 @@ mod tests {
             if let Some(path) = tokenizer {
                 load.put("tokenizer", path);
             }
-            load.default_tokenizer();
+            load.default_tokenizer(None);
             load.builder.notes
         };
         let left = |notes: Vec<String>| notes.iter().any(|note| note.contains("the tokenizer of org/name"));

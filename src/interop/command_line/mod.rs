@@ -23,7 +23,8 @@ pub(crate) use connections::{StartedServer, TargetMatch, match_target, read_outp
 pub(crate) use conversations::{ConversationOptions, length_pairs, rate_of_conversations};
 pub(crate) use load::{TranslatedLoad, range};
 pub(crate) use load_options::{
-    CHAT, COMPLETIONS, SHAREGPT_FILE, adapters, api_key, host_and_port, models, share, token_ids,
+    CHAT, COMPLETIONS, RangeRatio, SHAREGPT_FILE, WHOLE_REQUESTS, adapters, api_key, host_and_port, models, share,
+    token_ids,
 };
 pub(crate) use options::{GivenOption, Opt, ParsedLine, flag, one, read, read_known};
 pub(crate) use program::{
@@ -31,7 +32,8 @@ pub(crate) use program::{
 };
 pub use shell::UnknownValue;
 pub(crate) use shell::{
-    Variables, WrittenCommand, as_typed, as_written, positional, sequence, split, unmentioned, without_prompts,
+    ELEMENT_BLANK, Variables, WrittenCommand, as_typed, as_written, positional, sequence, split, unmentioned,
+    without_prompts,
 };
 pub(crate) use stage_container::{is_in_container, mounts, on_the_host, put_container, put_secret};
 pub(crate) use tool_table::{Compute, OptionRow, ToolTable, tool_table};

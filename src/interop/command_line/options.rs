@@ -133,7 +133,7 @@ impl ParsedLine {
     /// A ratio from 0 to 1, or the tool's own default for it.
     pub fn share(&self, name: &str) -> Quantity<f64> {
         let default = || self.table.and_then(|table| table.row(name)?.default.as_ref()?.parse().ok());
-        self.last(name).and_then(share).or_else(default).unwrap_or(Quantity::Known(0.0))
+        self.last(name).and_then(|given| share(given, "")).or_else(default).unwrap_or(Quantity::Known(0.0))
     }
 
     /// The last one counts, as it does there.

@@ -98,9 +98,8 @@ pub(crate) struct OptionRow {
     /// It is read for these data sets only.
     #[serde(default)]
     data_sets: Vec<String>,
-    /// The tool asks for it, or has a default that is not measured.
-    #[serde(default)]
-    required: bool,
+    /// Of an option without which the line is not measured: what the tool would do, or what to give.
+    required: Option<String>,
     /// A server takes as many GPUs as the product of these.
     #[serde(default)]
     pub multiplies_gpus: bool,
@@ -217,8 +216,8 @@ impl ToolTable {
         let line = self.read(words, &mut load.builder);
         for (option, row) in self.options.iter().zip(&self.rows).filter(|(option, _)| !line.has(option.names[0])) {
             let name = option.names[0];
-            if row.required {
-                load.builder.push_error(format!("{} needs {name}", self.program));
+            if let Some(why) = row.required.as_ref().filter(|_| row.applies_to(&line)) {
+                load.builder.push_error(format!("{} needs {name}: {why}", self.program));
             }
             if let (Some(key), Some(default)) = (&row.sets, &row.default) {
                 row.set(key, &GivenOption { name, written: name.to_owned(), values: vec![default.clone()] }, &mut load);
@@ -226,7 +225,7 @@ impl ToolTable {
         }
         together(&line, &mut load);
         self.apply(&line, &mut load);
-        load.default_tokenizer();
+        load.default_tokenizer(None);
         load.finish(self.program)
     }
 

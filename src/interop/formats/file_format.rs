@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn every_row_of_the_table_is_read() {
-        assert_eq!(FORMATS.len(), 19);
+        assert_eq!(FORMATS.len(), 21);
         for format in FORMATS.iter() {
             let is_known = format.like.as_ref().is_none_or(|name| FORMATS.iter().any(|other| other.name == *name));
             assert!(is_known, "{}", format.name);

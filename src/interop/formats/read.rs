@@ -63,6 +63,8 @@ pub enum ImportError {
     CutOff { file: String },
     #[error("{file} has the result of a run without a number: neither a rate nor a latency")]
     NoNumbers { file: String },
+    #[error("{file} has a {metric} below 0, which its tool measured wrongly")]
+    BelowZero { file: String, metric: String },
     #[error("{first} and {second} have the same numbers: they are one run, to be named once")]
     SameRun { first: String, second: String },
     #[error("{file} cannot be read: {source}")]
@@ -85,6 +87,7 @@ impl ImportError {
             Self::SameLevel { .. } => "import each folder of runs by itself, and compare the sweeps".to_owned(),
             Self::AccuracyRun { .. } => "import the folder of the performance run".to_owned(),
             Self::NoNumbers { .. } => "a run that ended early has none; texts and `1,5` are not numbers".to_owned(),
+            Self::BelowZero { metric, .. } => format!("measure again, or take {metric} out of the file"),
             Self::Empty { .. } | Self::SameRun { .. } | Self::CutOff { .. } | Self::Json { .. } | Self::File { .. } => {
                 return None;
             }
@@ -170,10 +173,15 @@ pub fn import_runs(name: &str, sources: &[ImportSource]) -> Result<Vec<(String, 
     }
     let runs: Vec<(String, Imported)> = runs.into_iter().filter_map(|run| imported(name, run)).collect();
     let has_number = |run: &Imported| !(run.result.latency.is_empty() && run.result.rates.is_empty());
-    match runs.iter().find(|(_, run)| !has_number(run)) {
-        Some((file, _)) => Err(ImportError::NoNumbers { file: file.clone() }),
-        None => Ok(runs),
+    if let Some((file, _)) = runs.iter().find(|(_, run)| !has_number(run)) {
+        return Err(ImportError::NoNumbers { file: file.clone() });
     }
+    let is_below_zero = |metric: &Metric| metric.mean.into_iter().chain(metric.min).any(|ms| ms < 0.0);
+    let below_zero = runs.iter().find_map(|(file, run)| {
+        let (metric, _) = run.result.latency.iter().find(|(_, metric)| is_below_zero(metric))?;
+        Some(ImportError::BelowZero { file: file.clone(), metric: metric.clone() })
+    });
+    below_zero.map_or(Ok(runs), Err)
 }
 
 /// The summary of a run of evalscope, with the percentiles that it writes into a file of their own.

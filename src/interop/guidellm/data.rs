@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use crate::command_line::{NoMeaning, TranslatedLoad, quantity};
+use base::diag::nearest;
 use base::spec::Quantity;
 use base::units::unquoted;
 
@@ -226,7 +227,12 @@ fn shape(all: &Map<String, Value>, load: &mut TranslatedLoad) -> Option<Quantity
                 load.builder
                     .push_untranslated(format!("source={value}"), "prompts are made up with the seed, of no text");
             }
-            _ => load.builder.push_untranslated_load(format!("{name}={value}"), "Regatta has nothing like it"),
+            other => {
+                let near = nearest(other, LENGTHS.split(' '));
+                let reason = near.map(|near| format!("it is not a field of GuideLLM's data; did you mean `{near}`?"));
+                let reason = reason.unwrap_or_else(|| "Regatta has nothing like it".to_owned());
+                load.builder.push_untranslated_load(format!("{other}={value}"), reason);
+            }
         }
     }
     number("samples")

@@ -44,6 +44,8 @@ pub(super) struct GuideLlmRun {
     pub data: Vec<GuideLlmData>,
     /// The first data set has the first turns, the second one the second turns.
     pub pivots_turns: bool,
+    /// Records are taken in another order than the file's.
+    pub is_shuffled: bool,
     /// Only this many records.
     pub samples: Option<Quantity<u64>>,
     pub tokenizer: Option<String>,
@@ -86,10 +88,13 @@ impl GuideLlmRun {
             let number = |limit: Option<Quantity<f64>>| limit.and_then(|limit| limit.known().copied());
             warm_up.put(number(requests), number(self.seconds.clone()), &mut load);
         }
+        if self.is_shuffled && load.has("data") {
+            load.set("data.order", json!("shuffled"));
+        }
         load.put("seed", self.seed.as_deref().unwrap_or("42"));
         self.load(&mut load);
         rate_of_conversations("`rate`", &mut load);
-        load.default_tokenizer();
+        load.default_tokenizer(None);
         load.finish(TOOL)
     }
 

@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 use self::data::{GuideLlmData, numeric, pairs};
 use self::load::{GuideLlmRun, WarmUp};
 use crate::command_line::{
-    GivenOption, Translation, TranslationBuilder, TranslationError, idle_command, quantity, tool_table,
+    GivenOption, NoMeaning, ParsedLine, Translation, TranslationBuilder, TranslationError, idle_command, quantity,
+    tool_table,
 };
 use base::diag::{did_you_mean, nearest};
 use base::spec::Quantity;
@@ -21,13 +22,16 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
         ("benchmark", Some("run")) => translate_benchmark(&rest[1..]),
         ("benchmark", Some(option)) if option.starts_with('-') => translate_benchmark(rest),
         ("benchmark", None) => translate_benchmark(rest),
+        // The first releases had no command.
+        (option, _) if option.starts_with('-') => translate_benchmark(words),
         ("", _) => TranslationBuilder::nothing(
             "guidellm",
             "cannot translate the line: its settings are in variables; give them as options, as `guidellm \
                 benchmark --target URL --profile sweep --data …`",
         ),
         (command, other) => {
-            let line = [Some(command), other.filter(|word| !word.starts_with('-'))].into_iter().flatten();
+            let other = other.filter(|word| command == "benchmark" && !word.starts_with('-'));
+            let line = [Some(command), other].into_iter().flatten();
             let line = line.collect::<Vec<_>>().join(" ");
             idle_command(&format!("guidellm {line}"), "guidellm *")
         }
@@ -40,20 +44,29 @@ tool_table!(BENCHMARK, ["guidellm-benchmark"], []);
 fn translate_benchmark(words: &[String]) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let line = BENCHMARK.read(words, &mut builder);
-    if let Some(name) = line.value("--scenario") {
-        return of_scenario(BENCHMARK.program, name);
-    }
     let mut run = GuideLlmRun::default();
+    if let Err(why) = scenario(line.value("--scenario"), &line, &mut run) {
+        return TranslationBuilder::nothing(BENCHMARK.program, why);
+    }
     for given in &line.given {
         benchmark_option(given, &mut run, &mut builder);
     }
     run.finish(builder)
 }
 
-/// The sentence on a line whose settings are in a file.
-fn of_scenario(tool: &'static str, name: &str) -> Result<Translation, TranslationError> {
-    let settings = format!("cannot translate the line: its settings are in the scenario `{name}`, which is not read");
-    TranslationBuilder::nothing(tool, settings + "; give them as options")
+/// The data of a line's scenario, or the sentence on one that GuideLLM 0.8 does not come with
+/// (guidellm/benchmark/scenarios). Their profile is the usual one, and options of the line override them.
+fn scenario(name: Option<&str>, line: &ParsedLine, run: &mut GuideLlmRun) -> Result<(), NoMeaning> {
+    let scenarios: Map<String, Value> = toml::from_str(include_str!("scenarios.toml")).unwrap_or_default();
+    let Some(name) = name else { return Ok(()) };
+    let data = scenarios.get(name).and_then(Value::as_object).ok_or_else(|| {
+        format!(
+            "cannot translate the line: its settings are in the scenario `{name}`, which is not read; give them as \
+                options"
+        )
+    })?;
+    run.data = if line.has("--data") { Vec::new() } else { vec![GuideLlmData::Synthetic(data.clone())] };
+    Ok(())
 }
 
 fn benchmark_option(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut TranslationBuilder) {
@@ -78,6 +91,7 @@ fn benchmark_option(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut Tr
         }
         "--processor" => run.tokenizer = text(),
         "--random-seed" => run.seed = text(),
+        "--data-sampler" if value == "random" => run.is_shuffled = true,
         "--max-seconds" => run.seconds = number(given, builder),
         "--max-requests" => run.requests = number(given, builder).map(|count| count.map(|count| count as u64)),
         "--warmup" => match number(given, builder) {
@@ -166,10 +180,10 @@ tool_table!(RUN, ["guidellm-run"], []);
 fn translate_run(words: &[String]) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let line = RUN.read(words, &mut builder);
-    if let Some(name) = line.value("--config") {
-        return of_scenario(RUN.program, name);
-    }
     let mut run = GuideLlmRun::default();
+    if let Err(why) = scenario(line.value("--config"), &line, &mut run) {
+        return TranslationBuilder::nothing(RUN.program, why);
+    }
     // Values for several measurements stand in place of the profile's own.
     for given in line.given.iter().filter(|given| given.name != "--override") {
         run_option(given, &mut run, &mut builder);

@@ -164,7 +164,7 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
         ("sglang.launch_server", _) => sglang::module(name, env, arguments)?,
         ("llama-server", _) => command_server::LLAMA.translate(&[path], env, arguments)?,
         ("text-generation-launcher", _) => command_server::TGI.translate(&[*name], env, arguments)?,
-        ("aiperf", _) => {
+        ("aiperf", command) if command.is_none_or(|word| word == "profile" || word.starts_with('-')) => {
             let first_line = |file: &str| surroundings.first_line(file);
             without_env(env, aiperf::translate(strip(arguments, "profile"), &first_line)?)
         }
@@ -193,6 +193,9 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
     keep(&around, &mut translation);
     Ok(translation)
 }
+
+/// Options of `main.py` of MLPerf's reference implementations, which no other `main.py` has.
+const REFERENCE: [&str; 5] = ["--user-conf", "--user_conf", "--mlperf-conf", "--mlperf_conf", "--total-sample-count"];
 
 /// Programs whose variables change nothing here, except for a key.
 fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Translation, TranslationError> {
@@ -243,7 +246,12 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
         ("triton", _) => triton_cli::translate(arguments),
         ("curl", _) => curl::translate(arguments),
         ("nvidia-smi", _) => nvidia_smi::translate(arguments),
-        _ => idle_command(name, ""),
+        ("main.py", _) if arguments.iter().any(|word| REFERENCE.contains(&word.as_str())) => {
+            idle_command("main.py --scenario", "")
+        }
+        // A command of a program, or the program.
+        (_, first) => idle(&format!("{name} {}", first.unwrap_or_default()), &format!("{name} *"))
+            .unwrap_or_else(|| idle_command(name, "")),
     }
 }
 

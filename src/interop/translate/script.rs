@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::command::{NOT_RUN, Surroundings, translate};
-use super::loops::{OPENING, array, end_of_loop, for_loop, function, waiting_loop};
+use super::loops::{OPENING, array, decided, end_of_loop, for_loop, function, waiting_loop};
 use super::stage_names::{unique, with_unique_names};
 use super::unknown_values::{with_every_value, with_variables_named};
 use crate::command_line::{
@@ -165,6 +165,17 @@ impl Script {
                 at += length + 1;
                 continue;
             }
+            let Self { variables, alternatives, .. } = self;
+            let condition = decided(&commands[at..], &mut |test| {
+                // A variable that an open condition sets has several values.
+                let is_used = |name: &String| ["$", "${"].iter().any(|sign| test.contains(&format!("{sign}{name}")));
+                (!alternatives.keys().any(is_used)).then(|| variables.expand(test))
+            });
+            if let Some((branch, length)) = condition.filter(|_| depth < DEEPEST) {
+                self.all(&commands[at..][branch], depth + 1);
+                at += length + 1;
+                continue;
+            }
             if let Some(length) = waiting_loop(&commands[at..]) {
                 self.count += 1;
                 let name = command.text.split_whitespace().next().unwrap_or_default();
@@ -181,7 +192,10 @@ impl Script {
     fn place(&self, command: &WrittenCommand) -> String {
         match &self.name {
             Some(name) => format!("{name}:{}", command.line),
-            None => command.text.split_whitespace().take(2).collect::<Vec<_>>().join(" "),
+            None => {
+                let words = command.text.split_whitespace().skip_while(|word| assignment(word).is_some());
+                words.take(2).collect::<Vec<_>>().join(" ")
+            }
         }
     }
 
@@ -195,6 +209,9 @@ impl Script {
             return self.problems(&place, TranslationError::new(ProblemKind::OpenQuote));
         };
         self.keywords(&place, &mut words);
+        if self.is_unknown_command(&words) {
+            return;
+        }
         if let Some((name, arguments)) = words.split_first()
             && self.functions.contains_key(name)
         {
@@ -376,38 +393,6 @@ impl Script {
     fn without_a_place(&self) -> Vec<UntranslatedOption> {
         let names = self.variables.for_programs().map(|(name, _)| name).filter(|name| !self.placed.contains(*name));
         names.map(|name| UntranslatedOption::new(format!("{name}=…"), NOT_RUN)).collect()
-    }
-
-    /// A program that is named only by a variable, `python3 ${FILL_TEMPLATE_SCRIPT}`, is the tool that the variable is
-    /// named after.
-    fn with_its_name(&mut self, mut words: Vec<String>) -> Vec<String> {
-        // It reads its words once more.
-        if words.len() > 1 && words[0] == "eval" {
-            words = ["bash", "-c", &words[1..].join(" ")].map(str::to_owned).to_vec();
-        }
-        let unknown = &self.variables.unknown;
-        let is_marker = |word: &String| unknown.iter().any(|value| value.marker() == *word);
-        // `$PROFILER vllm bench serve …`: nothing, or a program in front of the one that is known.
-        if words.len() > 1 && is_marker(&words[0]) && tools().any(|tool| tool == base(&words[1])) {
-            let written = as_written(&words.remove(0), unknown);
-            self.builder
-                .note(format!("`{written}` in front of `{}` has no value in the text: none is taken", words[0]));
-        }
-        let of_script = |written: &str| ["$@", "$*", "${@", "${*"].iter().any(|first| written.starts_with(first));
-        let count = words.len();
-        let is_argument = |word: &String| unknown.iter().any(|it| it.marker() == *word && of_script(&it.written));
-        words.retain(|word| !is_argument(word));
-        if words.len() < count {
-            self.builder.note("the script's own arguments, `$@`, are not in the text: the line is read without any");
-        }
-        let scripts = || tools().filter_map(|tool| Some((tool, tool.strip_suffix(".py")?)));
-        for word in words.iter_mut().take(2) {
-            let value = unknown.iter().find(|value| value.env.is_some() && *word == value.marker());
-            if let Some((tool, _)) = value.and_then(|value| scripts().find(|(_, stem)| value.name.contains(stem))) {
-                *word = tool.to_owned();
-            }
-        }
-        words
     }
 
     fn problems(&mut self, place: &str, error: TranslationError) {

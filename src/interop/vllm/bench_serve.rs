@@ -5,11 +5,11 @@
 use serde_json::{Map, Value, json};
 
 use super::SERVE;
-use super::dataset::{self, RangeRatio};
+use super::dataset;
 use crate::command_line::{
-    CHAT, COMPLETIONS, Env, GivenOption, NoMeaning, ParsedLine, ScriptBench, TranslatedLoad, TranslatedScript,
-    Translation, TranslationBuilder, TranslationError, TranslationKind, adapters, host_and_port, number, token_ids,
-    tool_table,
+    CHAT, COMPLETIONS, Env, GivenOption, NoMeaning, ParsedLine, RangeRatio, ScriptBench, TranslatedLoad,
+    TranslatedScript, Translation, TranslationBuilder, TranslationError, TranslationKind, adapters, host_and_port,
+    number, token_ids, tool_table,
 };
 use base::diag::ErrorText;
 use base::spec::Quantity;
@@ -95,7 +95,7 @@ pub(super) fn translate(
     }
     TABLE.apply(&line, &mut load);
     dataset::count_answers(&line, &mut load);
-    load.default_tokenizer();
+    load.default_tokenizer(line.value("--model"));
     load.finish(tool)
 }
 
@@ -123,9 +123,6 @@ fn measured(
     let is_random = line.value("--dataset-name").is_none_or(|name| name == "random") && !line.has("--dataset-path");
     if is_random && program.random_ignores_eos {
         load.flag("extra.ignore_eos");
-    }
-    if let Some(name) = line.value("--served-model-name").or(line.value("--model")) {
-        load.put("model", name);
     }
     if env.has("OPENAI_API_KEY") {
         load.put("api_key_env", "OPENAI_API_KEY");
@@ -163,7 +160,19 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeani
         || host_and_port(line.value("--host").unwrap_or("localhost"), line.value("--port").unwrap_or("8000")),
         str::to_owned,
     );
-    load.address(&base, path, usual);
+    match path.strip_prefix("/v2/models/").and_then(|rest| rest.split('/').next()) {
+        // There --model is for the tokenizer.
+        Some(model) if protocol == "generate" => {
+            load.put("model", model);
+            load.address(&base, usual, usual);
+        }
+        _ => {
+            if let Some(name) = line.value("--served-model-name").or(line.value("--model")) {
+                load.put("model", name);
+            }
+            load.address(&base, path, usual);
+        }
+    }
     Ok(())
 }
 
@@ -285,7 +294,7 @@ pub(super) fn throughput(env: &Env, words: &[String]) -> Result<Translation, Tra
             format!("cannot translate the line: it measures another engine, `{other}`; --backend vllm is imported"),
         );
     }
-    if let Err(why) = dataset::put(&line, dataset::RangeRatio::Around, &mut load) {
+    if let Err(why) = dataset::put(&line, RangeRatio::Around, &mut load) {
         return TranslationBuilder::nothing(TOOL, why);
     }
     load.put("scenario", "offline");

@@ -2,35 +2,10 @@
 
 use serde_json::json;
 
-use crate::command_line::{GivenOption, NoMeaning, OptionRow, ParsedLine, SHAREGPT_FILE, TranslatedLoad, share};
+use crate::command_line::{
+    GivenOption, NoMeaning, OptionRow, ParsedLine, RangeRatio, SHAREGPT_FILE, TranslatedLoad, share,
+};
 use base::spec::Quantity;
-
-/// What `--random-range-ratio` is to a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RangeRatio {
-    /// Lengths are up to this share below and above their mean.
-    Around,
-    /// Lengths are from this share of the longest up to it.
-    UpTo,
-    /// One of the two, by a program of which only the name is known. Today's `benchmark_serving.py` has the first.
-    Unknown,
-}
-
-impl RangeRatio {
-    /// The shortest and the longest length.
-    fn bounds(self, length: &Quantity<u32>, ratio: &Quantity<f64>) -> (Quantity<u32>, Quantity<u32>) {
-        let times = |one: f64, other: f64| one * other;
-        let share = |share: Quantity<f64>| length.clone().map(f64::from).combine("*", share, times);
-        let beside = |sign: &str, known: fn(f64, f64) -> f64| Quantity::Known(1.0).combine(sign, ratio.clone(), known);
-        match self {
-            Self::Around | Self::Unknown => (
-                share(beside("-", |one, ratio| one - ratio)).whole(),
-                share(beside("+", |one, ratio| one + ratio)).ceiling(),
-            ),
-            Self::UpTo => (share(ratio.clone()).whole(), length.clone()),
-        }
-    }
-}
 
 /// The name of a line's data set.
 pub(super) fn name(line: &ParsedLine) -> &str {
@@ -129,20 +104,21 @@ fn random(line: &ParsedLine, range_ratio: RangeRatio, load: &mut TranslatedLoad)
     let given = line.last("--random-range-ratio");
     let input = number(&["--input-len", "--random-input-len"]);
     let output = number(&["--output-len", "--random-output-len"]);
-    let ratio = given.and_then(share);
-    if let (Some(given), None) = (given, &ratio) {
+    let [ratio, of_output] = ["input", "output"].map(|side| given.and_then(|given| share(given, side)));
+    if let (Some(given), None) = (given, ratio.as_ref().and(of_output.as_ref())) {
         load.builder.push_untranslated_load(
             given.as_written(),
             "a ratio from 0 to 1 is read; lengths of other kinds are `input_tokens` and `output_tokens`",
         );
     }
     // Without one all have the same length, by either law.
-    let lengths = |length: &Quantity<u32>| match &ratio {
+    let lengths = |length: &Quantity<u32>, ratio: &Option<Quantity<f64>>| match ratio {
         Some(ratio) => range_ratio.bounds(length, ratio),
         None => (length.clone(), length.clone()),
     };
     let positive = |tokens: Quantity<u32>| tokens.map(|tokens| tokens.max(1));
-    for (key, (low, high)) in [("input_tokens", lengths(&input)), ("output_tokens", lengths(&output))] {
+    let bounds = [("input_tokens", lengths(&input, &ratio)), ("output_tokens", lengths(&output, &of_output))];
+    for (key, (low, high)) in bounds {
         load.length_between(key, &positive(low), &positive(high));
     }
     if let (RangeRatio::Unknown, Some(given), Some(ratio)) = (range_ratio, given, &ratio) {

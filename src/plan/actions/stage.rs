@@ -36,7 +36,7 @@ macro_rules! define_stage {
             /// Files it must leave in its output folder.
             pub outputs: Vec<String>,
             /// Environment variables, part of the key. The rest of the environment is passed on, but is not part of the
-            /// key.
+            /// key; `LC_ALL` is C.UTF-8 and `TZ` is UTC unless set here.
             pub env: IndexMap<String, String>,
             /// Environment variables that are passed on and never shown, logged or hashed.
             pub secrets: Vec<String>,

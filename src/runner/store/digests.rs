@@ -18,10 +18,14 @@ use walkdir::WalkDir;
 use super::durable::{PathError, WithPath as _, is_there};
 use super::folder_digest::{ContentChange, EntryKind, FileStamp, hash_file};
 use super::{StateFolder, sealed};
-use base::files::{Digest, Hasher, is_absence, open_regular};
+use base::files::{Digest, Hasher, is_absence, open_regular, read_text_up_to};
 
 /// Files and folders of one input: the largest data sets have some million, and each is kept in memory.
 const MOST_ENTRIES: usize = 10_000_000;
+
+/// How a pointer of Git LFS begins, and its length at most, by the specification.
+const POINTER: &str = "version https://git-lfs.github.com/spec/";
+const LARGEST_POINTER: u64 = 1024;
 
 /// Files that were not used lately are looked for only where there are more of them.
 const MOST_UNUSED: usize = 10_000;
@@ -62,6 +66,8 @@ pub enum InputError {
     Encloses { link: PathBuf, target: PathBuf },
     #[error("{} has more than {most} files and folders", folder.display())]
     TooMany { folder: PathBuf, most: usize },
+    #[error("{} is a pointer of Git LFS, and the file itself is not here", .0.display())]
+    LfsPointer(PathBuf),
     #[error("no file matches {0}")]
     NoMatch(String),
     #[error("{0} is not a pattern: {1}")]
@@ -160,6 +166,11 @@ impl Digests {
         let stamp = stamp_of_input(path)?;
         if !stamp.is_folder() {
             let (digest, stamp) = self.file(path)?;
+            if stamp.size <= LARGEST_POINTER
+                && read_text_up_to(path, LARGEST_POINTER).is_ok_and(|text| text.starts_with(POINTER))
+            {
+                return Err(InputError::LfsPointer(path.to_owned()));
+            }
             seen.push((path.to_owned(), stamp));
             // A stage sees whether it may execute the file, as it does of those in a folder.
             let of_program = || Hasher::new().field(&[stamp.kind as u8]).field(digest.bytes()).finish();
@@ -382,6 +393,19 @@ mod tests {
         assert!(digest_of(3).is_ok());
         let error = digest_of(2).unwrap_err().to_string();
         assert!(error.ends_with("has more than 2 files and folders"), "{error}");
+    }
+
+    #[test]
+    fn a_pointer_in_place_of_a_file_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";
+        fs::write(folder.path().join("data.jsonl"), pointer).unwrap();
+        for pattern in ["data.jsonl", "*.jsonl"] {
+            let error = Digests::default().input(folder.path(), &[pattern.to_owned()]).unwrap_err();
+            assert!(matches!(error, InputError::LfsPointer(_)), "{error}");
+        }
+        // A folder may have pointers to files that no stage reads.
+        assert!(Digests::default().input(folder.path(), &[".".to_owned()]).is_ok());
     }
 
     #[test]

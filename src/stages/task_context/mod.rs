@@ -18,6 +18,10 @@ use exec::process::{self, AttemptLog, ConfinementError, ExitKind, ProcessCommand
 use plan::manifest::model::{SlurmContainer, input_variable};
 use runner::{Lease, secret_values};
 
+/// How commands sort, print and read the time, whatever the session's language and zone are, which are not in the key.
+/// `env` of a stage overrides them.
+const LOCALE: [(&str, &str); 2] = [("LC_ALL", "C.UTF-8"), ("TZ", "UTC")];
+
 /// How many of the last lines a failure shows.
 const TAIL: usize = 20;
 
@@ -57,7 +61,9 @@ impl TaskContext {
         if !lease.gpus.is_empty() {
             shown.push(("CUDA_VISIBLE_DEVICES".to_owned(), Some(GpuId::list(&lease.gpus).into())));
         }
-        let mut env = shown.clone();
+        let mut env: Vec<_> = LOCALE.map(|(name, value)| (name.to_owned(), Some(value.into()))).into();
+        env.retain(|(name, _)| shown.iter().all(|(other, _)| other != name));
+        env.extend_from_slice(&shown);
         let task = format!("{run}/{}/{}", lease.task.id, lease.attempt);
         env.push((process::HOME.to_owned(), Some(home.into())));
         env.push((process::RUN.to_owned(), Some(run.as_str().into())));
@@ -265,7 +271,8 @@ pub fn signal_name(signal: i32) -> String {
 
 /// Names of the variables that a text reads and does not set, without those that every session or job has.
 fn undeclared_variables(text: &str) -> BTreeSet<&str> {
-    const USUAL: &str = " CUDA_VISIBLE_DEVICES HOME HOSTNAME LANG LOGNAME PATH PWD SHELL TERM TMPDIR UID USER ";
+    const USUAL: &str =
+        " CUDA_VISIBLE_DEVICES HOME HOSTNAME LANG LC_ALL LOGNAME PATH PWD SHELL TERM TMPDIR TZ UID USER ";
     let end = |rest: &str| rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
     let names = text.split('$').skip(1).map(|rest| rest.strip_prefix('{').unwrap_or(rest));
     let is_set = |name: &str| {

@@ -18,4 +18,4 @@ pub(crate) use split::{WrittenCommand, split};
 pub(crate) use terminal_prompt::{as_typed, without_prompts};
 pub use unknown::UnknownValue;
 pub(crate) use unknown::{as_written, parameters, unmentioned};
-pub(crate) use variables::{Variables, positional};
+pub(crate) use variables::{ELEMENT_BLANK, Variables, positional};

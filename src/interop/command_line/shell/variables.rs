@@ -11,6 +11,9 @@ use base::units::is_reserved_name;
 /// bound.
 const LONGEST_VALUE: usize = 64 * 1024;
 
+/// In place of a blank within a value of an array, between whose values blanks are.
+pub(crate) const ELEMENT_BLANK: &str = "\u{2420}";
+
 /// The variables of a text, while it is read from the top.
 #[derive(Debug, Default)]
 pub(crate) struct Variables {
@@ -334,7 +337,7 @@ enum Substituted {
 impl Substituted {
     fn text(self) -> String {
         match self {
-            Self::Value(text) | Self::List(text) => text,
+            Self::Value(text) | Self::List(text) => text.replace(ELEMENT_BLANK, " "),
         }
     }
 }
@@ -360,7 +363,7 @@ fn last_word(text: &str) -> &str {
 
 /// So that the value is that one text when the command is split: a blank in it separates only outside quotes.
 fn push_value(out: &mut String, value: &str, is_quoted: bool) {
-    for c in value.chars() {
+    for c in value.replace(ELEMENT_BLANK, " ").chars() {
         let is_special = if is_quoted { "\"\\$`".contains(c) } else { "\"'\\$`#".contains(c) };
         if is_special {
             out.push('\\');

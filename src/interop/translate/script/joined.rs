@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::{Script, read_commands};
 use crate::command_line::{
     Env, RunLine, RunSetting, Translation, TranslationError, UnknownValue, UntranslatedOption, as_written, base,
-    is_in_container, mounts, positional, read_outputs, replace_path,
+    is_in_container, mounts, positional, read_outputs, replace_path, tools,
 };
 use crate::translate::command::Surroundings;
 use crate::translate::stage_names::unique;
@@ -263,5 +263,50 @@ impl Script {
             self.places.push((stage.clone(), file.place));
             self.whole.stages = std::iter::once((stage, write)).chain(stages).collect::<Map<_, _>>();
         }
+    }
+}
+
+impl Script {
+    /// Whether a line is only a variable without a value, `$PROLOGUE`: nothing is read.
+    pub(super) fn is_unknown_command(&mut self, words: &[String]) -> bool {
+        let [word] = words else { return false };
+        let is_unknown = self.total > 1 && self.variables.unknown.iter().any(|value| value.marker() == *word);
+        if is_unknown {
+            let written = as_written(word, &self.variables.unknown);
+            self.builder.note(format!("`{written}`, a line of its own, has no value in the text: none is read"));
+        }
+        is_unknown
+    }
+
+    /// A program that is named only by a variable, `python3 ${FILL_TEMPLATE_SCRIPT}`, is the tool that the variable is
+    /// named after.
+    pub(super) fn with_its_name(&mut self, mut words: Vec<String>) -> Vec<String> {
+        // It reads its words once more.
+        if words.len() > 1 && words[0] == "eval" {
+            words = ["bash", "-c", &words[1..].join(" ")].map(str::to_owned).to_vec();
+        }
+        let unknown = &self.variables.unknown;
+        let is_marker = |word: &String| unknown.iter().any(|value| value.marker() == *word);
+        // `$PROFILER vllm bench serve …`: nothing, or a program in front of the one that is known.
+        if words.len() > 1 && is_marker(&words[0]) && tools().any(|tool| tool == base(&words[1])) {
+            let written = as_written(&words.remove(0), unknown);
+            self.builder
+                .note(format!("`{written}` in front of `{}` has no value in the text: none is taken", words[0]));
+        }
+        let of_script = |written: &str| ["$@", "$*", "${@", "${*"].iter().any(|first| written.starts_with(first));
+        let count = words.len();
+        let is_argument = |word: &String| unknown.iter().any(|it| it.marker() == *word && of_script(&it.written));
+        words.retain(|word| !is_argument(word));
+        if words.len() < count {
+            self.builder.note("the script's own arguments, `$@`, are not in the text: the line is read without any");
+        }
+        let scripts = || tools().filter_map(|tool| Some((tool, tool.strip_suffix(".py")?)));
+        for word in words.iter_mut().take(2) {
+            let value = unknown.iter().find(|value| value.env.is_some() && *word == value.marker());
+            if let Some((tool, _)) = value.and_then(|value| scripts().find(|(_, stem)| value.name.contains(stem))) {
+                *word = tool.to_owned();
+            }
+        }
+        words
     }
 }
