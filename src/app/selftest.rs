@@ -425,7 +425,7 @@ mod tests {
     fn a_machine_without_cores_to_spare_is_named_as_the_reason() {
         let reason = |severity, text: &str| Reason { severity, of: "1000 req/s".to_owned(), text: text.to_owned() };
         let reasons = vec![
-            reason(ReasonSeverity::InvalidClient, "lag: the client was late"),
+            reason(ReasonSeverity::InvalidClient, "lag: 9 of 90 requests were sent more than 5.00 ms late"),
             reason(ReasonSeverity::Warning, "core_wait: a load worker waited 31.0 % of the time for a core"),
         ];
         let report = SelftestReport {
@@ -440,7 +440,7 @@ mod tests {
         let text = report.document().terminal(Styler::OFF);
         for wanted in [
             "INVALID(client)",
-            "✗ 1000 req/s: lag: the client was late",
+            "✗ 1000 req/s: lag: 9 of 90 requests were sent more than 5.00 ms late",
             "! 1000 req/s: core_wait: ",
             "other processes needed 9.5 of 2 cores",
             "a debug build",

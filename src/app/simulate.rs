@@ -50,8 +50,7 @@ pub(super) fn serve(global: &Global, request: &SimulateRequest) -> Result<CliExi
         let ready = |at: Addresses| {
             print(&ready_line(&at));
             if let (None, Some(http)) = (&request.repository, at.http) {
-                let line = format!("regatta bench http://{http} -m ensemble");
-                print_error(&format!("OpenAI's interface: `{line}`; Ctrl-C ends the server\n"));
+                print_error(&format!("Measure it: `regatta bench http://{http}`; Ctrl-C ends the server\n"));
             }
         };
         sim::serve(options, stop, ready).await?;
@@ -118,24 +117,14 @@ fn ready_line(at: &Addresses) -> String {
 }
 
 /// The hidden `--fault NAME[=N]` options, for tests of clients and proxies.
-fn faults(given: &[(String, String)]) -> Result<Faults, CommandError> {
-    let mut faults = Faults::default();
-    for (name, value) in given {
-        let number = || {
-            value
-                .parse::<u64>()
-                .map_err(|_| CommandError::Usage(format!("--fault {name} needs a number, not `{value}`")))
-        };
-        match name.as_str() {
-            "die-after-requests" => faults.die_after_requests = Some(number()?),
-            "stall-after-tokens" => faults.stall_after_tokens = Some(number()?),
-            "error-on-request" => faults.error_on_request = Some(number()?),
-            "never-ready" => faults.never_ready = true,
-            "final-apart" => faults.final_apart = true,
-            _ => return Err(CommandError::Usage(format!("there is no fault `{name}`"))),
-        }
-    }
-    Ok(faults)
+fn faults(given: &[String]) -> Result<Faults, CommandError> {
+    let member = |text: &String| {
+        let (name, value) = text.split_once('=').unwrap_or((text, "true"));
+        (name.to_owned(), value.parse().unwrap_or_else(|_| serde_json::Value::from(value)))
+    };
+    let members = given.iter().map(member).collect();
+    serde_json::from_value(serde_json::Value::Object(members))
+        .map_err(|error| CommandError::Usage(format!("--fault: {error}")))
 }
 
 /// What a benchmark's servers are made of.

@@ -322,8 +322,9 @@ fn a_server_below_a_prefix_is_asked_for_its_models_there() {
     below.model = String::new();
     below.protocol = Transport::Http(Http { path, ..Http::new(Api::OpenaiChat) });
     // There is none, so the root is asked, too.
-    let refused = wait_for(run(&below, &Stop::new(), |_| {})).unwrap_err().to_string();
-    assert!(refused.contains("it has several models, ensemble, tensorrt_llm"), "{refused}");
+    let refused = wait_for(run(&below, &Stop::new(), |_| {})).map(|measured| measured.result.counts.failures);
+    let text = format!("{refused:?}");
+    assert!(text.contains("404 of POST /api/llm/v1/chat/completions"), "{text}");
 }
 
 #[test]
@@ -429,8 +430,8 @@ fn a_server_that_is_not_there_and_a_model_that_is_not_there_are_reported_before_
         assert!(refused.to_string().contains("gpt-9"), "{refused}");
     }
     let unnamed = BenchSpec { model: String::new(), ..spec(&address, Api::OpenaiChat, 1) };
-    let refused = wait_for(run(&unnamed, &stop, |_| {})).unwrap_err().to_string();
-    assert!(refused.contains("it has several models, ensemble, tensorrt_llm, tensorrt_llm_bls"), "{refused}");
+    let measured = wait_for(run(&unnamed, &stop, |_| {})).unwrap();
+    assert_eq!((measured.result.requested.model.as_str(), measured.result.counts.ok), ("ensemble", 1));
 }
 
 #[test]
@@ -446,6 +447,8 @@ fn the_only_model_of_a_server_and_the_key_that_it_needs_are_what_to_set() {
     assert!(one.ends_with("it has mini; set `model: mini`"), "{one}");
     let bare = refused("200 OK", r#"[{"id":"mini"}]"#, "tensorrt_llm");
     assert!(bare.ends_with("it has mini; set `model: mini`"), "{bare}");
+    let several = refused("200 OK", r#"{"data":[{"id":"mini"},{"id":"maxi"}]}"#, "");
+    assert!(several.ends_with("it has several models, mini, maxi: set `model`"), "{several}");
     let locked = refused("401 Unauthorized", "{}", "");
     assert!(locked.contains(" refuses access: /v1/models: HTTP status 401; the key is named"), "{locked}");
     assert!(!locked.contains("no model"), "{locked}");

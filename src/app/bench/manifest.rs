@@ -20,6 +20,8 @@ pub(super) const STAGE: &str = "bench";
 pub(super) const SIM: &str = "sim:";
 /// The stage that makes the repository of a simulated server.
 pub const REPOSITORY: &str = "repository";
+/// Engine, repository and server of the simulator.
+const SIMULATED: &str = include_str!("../../../templates/bench/simulated.yaml");
 const USUAL_GPU: &str = "h200";
 const USUAL_MODEL: &str = "llama2-70b";
 
@@ -167,40 +169,9 @@ fn simulator(
         widen("max_input_len", input);
         widen("max_seq_len", input + output);
     }
-    let streams = request.streaming() != Some(false);
-    stages.insert(
-        "engine".to_owned(),
-        json!({"engine": {
-            "backend": "simulator",
-            "model": "{{ model }}",
-            "system": "{{ machine }}",
-            "precision": "{{ precision }}",
-            "checkpoint_flags": {"kv_cache_dtype": "fp8"},
-            "build_flags": {
-                "max_batch_size": "{{ tuning.max_batch_size }}",
-                "max_num_tokens": "{{ tuning.max_num_tokens }}",
-                "max_input_len": "{{ tuning.max_input_len }}",
-                "max_seq_len": "{{ tuning.max_seq_len }}",
-                "tokens_per_block": "{{ tuning.tokens_per_block }}",
-            },
-        }}),
-    );
-    stages.insert(
-        REPOSITORY.to_owned(),
-        json!({"repository": {
-            "engine": "{{ stages.engine.out }}",
-            "streaming": streams,
-            "runtime_flags": {
-                "kvcache_free_gpu_mem_frac": "{{ tuning.kv_fraction }}",
-                "batch_scheduler_policy": "{{ tuning.scheduler }}",
-                "enable_chunked_context": true,
-            },
-        }}),
-    );
-    stages.insert(
-        "simulator".to_owned(),
-        json!({"serve": {"simulator": {"repository": "{{ stages.repository.out }}", "ready": {"timeout": "1m"}}}}),
-    );
+    let mut simulated: Value = serde_yaml::from_str(SIMULATED).map_err(anyhow::Error::from)?;
+    simulated[REPOSITORY]["repository"]["streaming"] = json!(request.streaming() != Some(false));
+    stages.extend(simulated.as_object().cloned().unwrap_or_default());
     Ok(())
 }
 

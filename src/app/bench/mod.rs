@@ -202,29 +202,19 @@ fn print_result(request: &BenchRequest, out: &Path, global: &Global) -> Result<b
     Ok(true)
 }
 
-/// Folders of a sweep's points, in their order.
-fn point_folders(out: &Path) -> Result<Vec<PathBuf>, CommandError> {
-    let path = out.join(SWEEP);
-    if !is_there(&path)? {
-        return Ok(Vec::new());
-    }
-    let report = SweepReport::read(&path).map_err(anyhow::Error::from)?;
-    Ok(report.points.iter().map(|point| out.join(&point.folder)).collect())
-}
-
 /// Copies what the run left into a folder, if there is a result. Whether there is one.
 fn copy_result(folder: &Path, ran: &RunEnd, out: &Path, manifest: &str) -> Result<bool, CommandError> {
-    if !is_there(&out.join(RESULT))? && !is_there(&out.join(SWEEP))? {
+    let (sweep, has_sweep) = (out.join(SWEEP), is_there(&out.join(SWEEP))?);
+    if !has_sweep && !is_there(&out.join(RESULT))? {
         return Ok(false);
     }
     let new = NewResult::begin(folder)?;
     let copy = |from: &Path, name: &Path| if is_there(from)? { new.copy(from, name) } else { Ok(()) };
     let mut runs = vec![out.to_owned()];
     runs.extend(repeat_folders(out)?);
-    for point in point_folders(out)? {
-        let repeats = repeat_folders(&point)?;
-        runs.push(point);
-        runs.extend(repeats);
+    let points = if has_sweep { SweepReport::read(&sweep).map_err(anyhow::Error::from)?.points } else { Vec::new() };
+    for folder in points.iter().map(|point| out.join(&point.folder)) {
+        runs.extend(repeat_folders(&folder)?.into_iter().chain([folder]));
     }
     for run in runs {
         let to = run.strip_prefix(out).unwrap_or(&run);
@@ -232,7 +222,7 @@ fn copy_result(folder: &Path, ran: &RunEnd, out: &Path, manifest: &str) -> Resul
             copy(&run.join(name), &to.join(name))?;
         }
     }
-    copy(&out.join(SWEEP), Path::new(SWEEP))?;
+    copy(&sweep, Path::new(SWEEP))?;
     if let Some(report) = &ran.report {
         copy(report, Path::new("report.html"))?;
     }

@@ -36,7 +36,8 @@ pub struct BenchArgs {
     #[arg(help_heading = WHERE, short, long, value_name = "URL", conflicts_with = "target")]
     #[arg(visible_aliases = ["base-url", "endpoint-url"], alias = "target")]
     pub url: Option<String>,
-    /// The model [default: that of the URL; the only one of an OpenAI server; Triton's `tensorrt_llm`].
+    /// The model [default: that of the URL; the only one of an OpenAI server, or its `ensemble`; Triton's
+    /// `tensorrt_llm`].
     #[arg(help_heading = WHERE, short, long, value_name = "NAME")]
     pub model: Option<String>,
     /// The protocol of requests.

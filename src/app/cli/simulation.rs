@@ -1,6 +1,5 @@
 //! The arguments of `regatta sim …` and `regatta what-if`.
 
-use std::convert::Infallible;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
@@ -48,15 +47,8 @@ pub struct SimulateRequest {
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = zero_or_more)]
     pub load_seconds: f64,
     /// Misbehave on purpose, for tests: `NAME` or `NAME=VALUE`. Repeatable.
-    #[arg(long = "fault", value_name = "NAME[=VALUE]", hide = true, value_parser = fault)]
-    pub faults: Vec<(String, String)>,
-}
-
-/// A fault's name and its value, empty where none is given.
-#[expect(clippy::unnecessary_wraps, reason = "as clap calls it")]
-fn fault(text: &str) -> Result<(String, String), Infallible> {
-    let (name, value) = text.split_once('=').unwrap_or((text, ""));
-    Ok((name.to_owned(), value.to_owned()))
+    #[arg(long = "fault", value_name = "NAME[=VALUE]", hide = true)]
+    pub faults: Vec<String>,
 }
 
 /// `regatta sim calibrate`.

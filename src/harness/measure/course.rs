@@ -18,9 +18,14 @@ use crate::measure::reasons::VerdictReasons;
 use crate::measure::steady::answered_in_order;
 use crate::{BenchSpec, RequestRecord, RequestRecords, VerdictCheck};
 use base::stats::{LatencyShift, Observation};
+use base::units::counted;
 
 /// Fewer slow requests at the beginning are an accident.
 pub(crate) const LEAST_SLOW: usize = 3;
+/// Unless they took as many times the longest of all later ones: then one is enough, of a run of so many requests. Users
+/// that all send at once make a beginning as many times as slow as they are.
+const FAR_SLOWER: f64 = 3.0;
+const LEAST_OF_RUN: usize = 20;
 /// In a closed loop, whose users all send at once at the beginning, unless more of them are slow than there are users.
 const LEAST_SLOW_OF_USERS: usize = 10;
 /// Of the beginning, that must be slower than 95 % of the second half.
@@ -97,9 +102,10 @@ impl CourseChange {
         let Self { metric, requests, at_s, before_ms, after_ms, p99_ms, after_p99_ms, .. } = self;
         if self.is_beginning {
             let text = format!(
-                "the first {requests} requests, until {at_s:.2} s, were slower than the rest: {metric} mean \
+                "the beginning ({}, until {at_s:.2} s) was slower than the rest: {metric} mean \
                  {before_ms:.1} ms, then {after_ms:.1} ms; p99 {p99_ms:.1} ms with them and {after_p99_ms:.1} ms \
                  without; {}",
+                counted(*requests, "request"),
                 VerdictCheck::ColdStart.cure()
             );
             return found.warn(VerdictCheck::ColdStart, text);
@@ -219,6 +225,14 @@ fn slow_beginning(series: &[Observation], users: usize) -> Option<usize> {
         if observation.value > bound && slow as f64 >= SLOW_SHARE * (before + 1) as f64 {
             longest = before + 1;
         }
+    }
+    let is_far_slower = |count: &usize| {
+        let (first, rest) = series.split_at(*count);
+        let longest = rest.iter().map(|observation| observation.value).fold(0.0, f64::max);
+        first.iter().all(|observation| observation.value > FAR_SLOWER * users.max(1) as f64 * longest)
+    };
+    if let few @ Some(_) = (1..LEAST_SLOW).filter(|_| series.len() >= LEAST_OF_RUN).find(is_far_slower) {
+        return few;
     }
     let least = if users == 0 { LEAST_SLOW } else { LEAST_SLOW_OF_USERS.min(users + 1).max(LEAST_SLOW) };
     (longest >= least && longest as f64 <= MOST_OF_RUN * series.len() as f64).then_some(longest)

@@ -22,18 +22,22 @@ impl CachedInput {
         let reported = records
             .ok()
             .filter_map(|record| record.usage.as_ref().and_then(|usage| Some((usage.prompt?, usage.cached?))));
-        let sum = reported.fold(Self::default(), |sum, (prompt, cached)| Self {
-            requests: sum.requests + 1,
-            prompt_tokens: sum.prompt_tokens.saturating_add(prompt),
-            tokens: sum.tokens.saturating_add(cached),
-        });
-        (sum.requests > 0).then_some(sum)
+        let (requests, prompt_tokens, tokens) = sums(reported)?;
+        Some(Self { requests, prompt_tokens, tokens })
     }
 
     /// Of the prompt tokens, that were not computed.
     pub(crate) fn share(self) -> f64 {
         self.tokens as f64 / self.prompt_tokens.max(1) as f64
     }
+}
+
+/// How many requests there are, and the sums of their two counts; `None`: there are none.
+fn sums(counts: impl Iterator<Item = (u64, u64)>) -> Option<(u64, u64, u64)> {
+    let add = |(requests, first, second): (u64, u64, u64), (one, other)| {
+        (requests + 1, first.saturating_add(one), second.saturating_add(other))
+    };
+    Some(counts.fold((0, 0, 0), add)).filter(|(requests, ..)| *requests > 0)
 }
 
 /// Of the tokens that were sent, where a tokenizer counted them. What a server adds (a template, special tokens) makes
@@ -68,12 +72,8 @@ impl CutInput {
             let most = counted.saturating_add(usage.cached.unwrap_or(0));
             (most as f64 + SLACK < share * sent as f64).then_some((sent, counted))
         });
-        let sum = cut.fold(Self::default(), |sum, (sent, counted)| Self {
-            requests: sum.requests + 1,
-            sent: sum.sent + sent,
-            counted: sum.counted + counted,
-        });
-        (sum.requests > 0).then_some(sum)
+        let (requests, sent, counted) = sums(cut)?;
+        Some(Self { requests, sent, counted })
     }
 }
 

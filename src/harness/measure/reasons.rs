@@ -13,7 +13,7 @@ use crate::measure::latency::{COALESCED, NEGLIGIBLE};
 use crate::measure::occupancy::{BUSY, FULL_SHARE};
 use crate::measure::subsets::{LEAST_OF_SERVER, SLOWER, SLOWER_ERRORS};
 use crate::verdict::lateness::{LAG, LAG_HARD, LATE_SHARE};
-use crate::verdict::servers::COUNTED;
+use crate::verdict::servers::{COUNTED, OF_A_TEMPLATE, OF_A_WORD};
 use crate::verdict::{BACKLOG_MS, CACHED, CORE_WAIT, CPU, RATE, RATE_IN_TIME, REPEATED};
 use base::event::Verdict;
 use base::stats::{SHIFT_ERRORS, SHIFT_SHARE};
@@ -240,8 +240,8 @@ verdict_reasons! {
         [Warning];
         "a longer warm-up; check clocks and caches".
     Lengths "lengths":
-        "answers are longer or shorter than requested";
-        ("0");
+        "answers are longer or shorter than requested, or drawn prompts longer";
+        ("0; prompts: {OF_A_WORD} tokens a word and {OF_A_TEMPLATE}");
         [Warning];
         "let the server ignore end tokens, or compare rates of tokens and not of requests".
     Unary "unary":

@@ -250,14 +250,18 @@ const REFUSALS: [&str; 10] = [
 ];
 
 /// Parts of the reason of a failure, and what to do.
-const CURES: [(&str, &str); 6] = [
+const CURES: [(&str, &str); 9] = [
     ("HTTP status 401", NAME_THE_KEY),
     ("HTTP status 403", NAME_THE_KEY),
     ("HTTP status 404 of", NAME_THE_PATH),
     ("HTTP status 405", NAME_THE_PATH),
     ("which is not followed", "name the server that it leads to, or its path with `endpoint`"),
+    ("Connection refused", "the server takes no more connections: read its log"),
+    ("context length", LOWER_LENGTHS),
+    ("context size", LOWER_LENGTHS),
     ("the answer has no token", "if the model ends it at once, set `extra: { ignore_eos: true }`"),
 ];
+const LOWER_LENGTHS: &str = "lower `input_tokens` or `output_tokens`, or raise the server's limit";
 const NAME_THE_PATH: &str = "where the server has no such path, `endpoint` names another";
 
 /// What to do against failures for this reason. Of fields that the server refuses: what leaves them out.
@@ -325,6 +329,9 @@ mod tests {
             ("HTTP status 401: No credentials", &["`api_key_env`", "`request.headers`"]),
             ("HTTP status 404 of POST /v1/chat/completions: Not Found", &["`endpoint`"]),
             ("HTTP status 308, a redirect to /v1/, which is not followed", &["`endpoint`"]),
+            ("Connection refused (os error 111)", &["read its log"]),
+            ("HTTP status 400: This model's maximum context length is 4096 tokens", &["`input_tokens`"]),
+            ("HTTP status 400: the request exceeds the available context size", &["`output_tokens`"]),
             ("the answer has no token", &["`extra: { ignore_eos: true }`"]),
         ] {
             let hint = failure_cure(why).unwrap();
@@ -332,7 +339,6 @@ mod tests {
         }
         for why in [
             "HTTP status 400: max_tokens is too large: 9000. This model supports at most 4096 completion tokens",
-            "HTTP status 400: This model's maximum context length is 4096 tokens",
             "HTTP status 404: unknown model",
         ] {
             assert_eq!(failure_cure(why), None, "{why}");

@@ -80,7 +80,7 @@ impl LagFinding {
             let by_count = count_text(late, requests, limit.request.at(ttft_p50));
             let by_share = || share_text(&latency.ttft, &latency.ttft_sent, limit);
             let text = by_count.or_else(by_share)?;
-            Some(Self { is_hard, text: format!("the client was late: {text}") })
+            Some(Self { is_hard, text })
         })
     }
 }
@@ -89,7 +89,7 @@ impl LagFinding {
 pub(super) fn count_text(late: u64, requests: u64, bound_ms: f64) -> Option<String> {
     is_beyond_chance(late, requests).then(|| {
         let requests = counted(requests, "request");
-        format!("{late} of {requests} were sent more than {bound_ms:.2} ms behind schedule")
+        format!("{late} of {requests} were sent more than {bound_ms:.2} ms late")
     })
 }
 
@@ -106,7 +106,7 @@ fn share_text(ttft: &Metric, sent: &Metric, limit: &LagLimit) -> Option<String> 
         let lag = whole - sent;
         (lag > bound.at(whole)).then(|| {
             let share = lag / whole * 100.0;
-            format!("{lag:.2} ms ({share:.0} %) of the TTFT {name} of {whole:.2} ms are its own lateness")
+            format!("{lag:.2} ms ({share:.0} %) of the TTFT {name} of {whole:.2} ms are lateness of the client")
         })
     })
 }
@@ -134,7 +134,7 @@ mod tests {
         // One of 15 requests, 5 and 500 ms late.
         assert_eq!(hard(metric(15, 30.3, 35.0), metric(15, 30.0, 30.0)), None);
         let text = hard(metric(15, 63.3, 530.0), metric(15, 30.0, 30.0)).unwrap();
-        assert_eq!(text, "33.30 ms (53 %) of the TTFT mean of 63.30 ms are its own lateness");
+        assert_eq!(text, "33.30 ms (53 %) of the TTFT mean of 63.30 ms are lateness of the client");
         // Two of 150, 60 ms late: not in the mean, but in the p99.
         let text = hard(metric(150, 30.8, 90.0), metric(150, 30.0, 30.0)).unwrap();
         assert!(text.starts_with("60.00 ms (67 %) of the TTFT p99"), "{text}");

@@ -76,7 +76,8 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons)
             .filter_map(|class| Some(format!("{} {}", counts.failed_by_class.get(class)?, class.as_str())))
             .collect();
         let first = counts.failures.first().map_or("", |failed| failed.why.as_str());
-        let cure = failure_cure(first).map_or_else(String::new, |cure| format!("; {cure}"));
+        let cure = counts.failures.iter().find_map(|failed| failure_cure(&failed.why));
+        let cure = cure.map_or_else(String::new, |cure| format!("; {cure}"));
         let share = counts.failed as f64 / counts.issued.max(1) as f64;
         let budget = spec.limits.failure_budget();
         let is_within = budget.is_some_and(|budget| share <= budget);
@@ -146,10 +147,10 @@ fn load(spec: &BenchSpec, result: &RunResult, evidence: &Evidence, found: &mut V
     // A stop while no user is at work cancels nothing, and ends the load all the same.
     if evidence.was_stopped || counts.cancelled + counts.not_sent > 0 {
         let text = format!(
-            "interrupted: stopped before the end: {} cancelled, {} of {} never sent",
-            counted(counts.cancelled, "request"),
+            "interrupted: {} of {} not sent, {} cancelled",
             counts.not_sent,
-            counts.scheduled
+            counted(counts.scheduled, "request"),
+            counts.cancelled
         );
         found.add(VerdictCheck::Stopped, ReasonSeverity::InvalidClient, text);
     }
@@ -311,6 +312,7 @@ fn goodput(limit: GoodputLimit, result: &RunResult, found: &mut VerdictReasons) 
 /// shared prefixes are meant to be cached. LoadGen sends each sample again and again by its own rules.
 fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     servers::cut_prompts(result, found);
+    servers::longer_prompts(spec, result, found);
     let (repeated, scheduled) = (result.load.prompts_repeated, result.counts.scheduled);
     let is_wanted = spec.content.sessions.is_some() || spec.content.prefixes.is_some();
     let cached = result.tokens.input_cached.filter(|_| !is_wanted);

@@ -243,7 +243,7 @@ impl PreflightResult {
             .into_iter()
             .find_map(|(severity, late, bound)| Some((severity, count_text(late, self.requests, bound)?)));
         if let Some((severity, text)) = late {
-            add(severity, format!("{before} this machine was late: {text}"));
+            add(severity, format!("{before} {text}"));
         }
         if self.cpu_share_max > CPU {
             // A closed loop sends as fast as it can, also against a real server.
@@ -396,20 +396,14 @@ mod tests {
     #[test]
     fn machine_findings_include_numbers() {
         assert_eq!(found(&preflight_result(0.9, 0.4, 0.4)), []);
-        let late = "before the measurement, at 200 req/s against a server that does no work, this machine was late:";
+        let late = "before the measurement, at 200 req/s against a server that does no work,";
         assert_eq!(
             found(&preflight_result(1.5, 0.4, 0.4)),
-            [(
-                ReasonSeverity::Warning,
-                format!("{late} 12 of 240 requests were sent more than 1.00 ms behind schedule")
-            )]
+            [(ReasonSeverity::Warning, format!("{late} 12 of 240 requests were sent more than 1.00 ms late"))]
         );
         assert_eq!(
             found(&preflight_result(6.0, 0.4, 0.4)),
-            [(
-                ReasonSeverity::InvalidClient,
-                format!("{late} 12 of 240 requests were sent more than 5.00 ms behind schedule")
-            )]
+            [(ReasonSeverity::InvalidClient, format!("{late} 12 of 240 requests were sent more than 5.00 ms late"))]
         );
         let once = LateRequests { late: 1, very_late: 1 };
         let few = PreflightResult { requests: 15, late: once, ..preflight_result(9.0, 0.4, 0.4) };

@@ -6,7 +6,7 @@ use crate::measure::latency::NEGLIGIBLE;
 use crate::measure::prompt_tokens::CountedPrompts;
 use crate::measure::reasons::VerdictReasons;
 use crate::verdict::unjudged_run::Evidence;
-use crate::{LoadgenResult, ReasonSeverity, ReportingDelay, RunResult, VerdictCheck};
+use crate::{BenchSpec, LoadgenResult, ReasonSeverity, ReportingDelay, RunResult, VerdictCheck};
 use base::units::counted;
 
 /// Requests that the server may count beyond those that were sent.
@@ -62,6 +62,24 @@ pub(super) fn cut_prompts(result: &RunResult, found: &mut VerdictReasons) {
         VerdictCheck::CutPrompts.cure()
     );
     found.warn(VerdictCheck::CutPrompts, text);
+}
+
+/// How many tokens a server counts in drawn prompts: so many for each word, and so many of a chat's template.
+pub(crate) const OF_A_WORD: f64 = 1.5;
+pub(crate) const OF_A_TEMPLATE: f64 = 100.0;
+
+/// Drawn prompts have the requested length in words, which most vocabularies have as one token each.
+pub(super) fn longer_prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
+    let (tokens, ok) = (&result.tokens, result.counts.ok);
+    let is_drawn = spec.content.data.is_none() && spec.content.tokenizer.is_none() && spec.content.sessions.is_none();
+    let bound = OF_A_WORD * tokens.input as f64 + OF_A_TEMPLATE * ok as f64;
+    let Some(counted) = tokens.input_server.filter(|counted| is_drawn && *counted as f64 > bound) else { return };
+    let text = format!(
+        "prompts are longer than requested: the server counts {counted} tokens in {} {}: its tokenizer cuts words, or it \
+         adds a prompt of its own; with a `tokenizer` prompts have the requested length",
+        tokens.input, tokens.input_source
+    );
+    found.warn(VerdictCheck::Lengths, text);
 }
 
 /// A share of prompt tokens above `most` that the engine did not compute, as vLLM counts it in its `/metrics`. Also

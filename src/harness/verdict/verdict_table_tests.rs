@@ -211,6 +211,18 @@ fn bad() -> Vec<Case> {
             answered_after(300, |index| if index < 4 { 430 } else { 30 + index % 3 }),
             |_| (),
         ),
+        case(
+            "1 cold request of 120",
+            120,
+            answered_after(120, |index| if index < 1 { 430 } else { 30 + index % 3 }),
+            |_| (),
+        ),
+        case(
+            "1 request of 120 that is twice as slow",
+            120,
+            answered_after(120, |index| 60 - index.min(1) * 30),
+            |_| (),
+        ),
         case("TTFT rises by 25 % over the run", 300, answered_after(300, |index| 100 + index / 12), |_| ()),
         case(
             "TTFT is three times as long in the last fifth",
@@ -304,6 +316,7 @@ fn bad() -> Vec<Case> {
     cases.push(Case { name, result: at_four_servers(&visits).judge().result });
     cases.push(other_load());
     cases.push(cached_prompts());
+    cases.push(longer_prompts());
     cases.extend(super::answer_findings_tests::cases());
     cases
 }
@@ -318,6 +331,14 @@ fn other_load() -> Case {
     };
     measured.server_counted(ServerMetrics { metrics: vec![counted], ..ServerMetrics::default() }, Scrape::default());
     Case { name: "another client on the same server", result: measured.judge().result }
+}
+
+fn longer_prompts() -> Case {
+    let spec = spec(300);
+    let mut result = summarize_with(&spec, answered_after(300, |_| 30), |_| ()).judge().result;
+    result.tokens.input_server = Some(2 * result.tokens.input + 100 * 300);
+    let result = UnjudgedRun::elsewhere(spec, result, std::time::Instant::now()).judge().result;
+    Case { name: "a server that counts two tokens for each word of a prompt", result }
 }
 
 fn cached_prompts() -> Case {

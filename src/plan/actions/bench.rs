@@ -25,7 +25,7 @@ pub struct Bench {
     /// The protocol of requests. [default: that of the target's URL, else `kserve`]
     pub protocol: Option<Protocol>,
     /// The model. Triton's `tensorrt_llm` takes token ids, `ensemble` and `tensorrt_llm_bls` take text. For OpenAI the
-    /// default is "", the only one that the server lists.
+    /// default is "": the only one that the server lists, adapters aside, or Triton's `ensemble`.
     #[serde(default = "super::tensorrt_llm")]
     pub model: String,
     /// Over HTTP: the path, if not the protocol's usual one.

@@ -307,26 +307,28 @@ impl StageChecker<'_> {
             let hint = Some(format!("remove it, or set `scenario: {scenario}`"));
             self.at_key(&["bench", key], "has no effect", reason, hint);
         }
-        self.late_cancel(bench, written);
+        self.beyond_length(bench, written);
     }
 
-    /// An answer that ends before the tokens have come is never cancelled.
-    fn late_cancel(&mut self, bench: &Bench, written: &Node) {
-        let Some(cancel) = &bench.request.cancel else { return };
-        // Then a server may answer with more.
-        if sets_length(&bench.extra) || bench.extra.contains_key("n") {
-            return;
-        }
+    /// An answer that ends before the tokens have come is never cancelled; servers refuse a minimum above the maximum.
+    fn beyond_length(&mut self, bench: &Bench, written: &Node) {
+        let (request, extra, longest) = (&bench.request, &bench.extra, bench.output_tokens.longest());
         let is_swept = matches!(bench.sweep, Some(BenchSweep::OutputTokens(_)));
-        let answers = bench.request.sequences().saturating_mul(bench.request.batch.unwrap_or(1));
-        let longest = bench.output_tokens.longest().saturating_mul(answers);
-        if bench.output_tokens.is_given() || is_swept || cancel.after_tokens <= longest {
+        // With these a server may answer with more.
+        let is_open = bench.output_tokens.is_given() || is_swept || sets_length(extra) || extra.contains_key("n");
+        if is_open || !are_written_together(written, "output_tokens", "request") {
             return;
         }
-        if are_written_together(written, "output_tokens", "request") {
-            let label = format!("no request has more than {longest} tokens in its answer");
-            self.fault(&["bench", "request", "cancel", "after_tokens"], "has no effect", &label)
-                .hint("lower it, or raise `output_tokens`");
+        let all = longest.saturating_mul(request.sequences()).saturating_mul(request.batch.unwrap_or(1));
+        let mut beyond = |key: &[&str], problem: &str, tokens: u32| {
+            let label = format!("no request has more than {tokens} tokens in its answer");
+            self.fault(key, problem, &label).hint("lower it, or raise `output_tokens`");
+        };
+        if request.cancel.as_ref().is_some_and(|cancel| cancel.after_tokens > all) {
+            beyond(&["bench", "request", "cancel", "after_tokens"], "has no effect", all);
+        }
+        if request.min_length.is_some_and(|least| i64::from(least) > i64::from(longest)) {
+            beyond(&["bench", "request", "min_length"], "is more than `output_tokens`", longest);
         }
     }
 

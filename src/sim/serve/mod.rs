@@ -81,7 +81,8 @@ impl SimOptions {
 }
 
 /// Faults to inject.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Faults {
     /// [`serve`] fails at once after this many answered requests.
     pub die_after_requests: Option<u64>,

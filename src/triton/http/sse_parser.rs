@@ -1,8 +1,10 @@
 //! Server-sent events, for the client of `generate_stream` and for the load harness: cuts a body into events, wherever
 //! its pieces were cut. Whole events are slices of what was read.
 
-use memchr::memchr2;
+use memchr::{memchr, memchr2};
 
+/// The limit of the text that is kept of lines that are no fields.
+const LONGEST_STRAY: usize = 2 << 10;
 /// A body may begin with it; the first line is what follows.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -21,6 +23,7 @@ pub struct SseParser {
     data: Vec<u8>,
     has_data: bool,
     is_error: bool,
+    stray: Vec<u8>,
     /// The first line has come.
     has_begun: bool,
     /// The last byte was `\r`: a `\n` that follows belongs to it.
@@ -76,6 +79,11 @@ impl SseParser {
         self.line.len() + self.data.len()
     }
 
+    /// Lines that are neither fields nor comments: a server that fails in the middle of a stream may write its error so.
+    pub fn stray(&self) -> &[u8] {
+        self.stray.trim_ascii()
+    }
+
     /// The body has ended: an event without the empty line after it counts too.
     pub fn finish<E>(&mut self, mut emit: impl FnMut(SseEvent<'_>) -> Result<(), E>) -> Result<(), E> {
         self.feed(b"\n\n", &mut emit)
@@ -111,15 +119,19 @@ impl SseParser {
         let value = |text: &'l [u8]| text.strip_prefix(b" ").unwrap_or(text);
         let is_later = std::mem::replace(&mut self.has_begun, true);
         let line = if is_later { line } else { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line) };
-        if let Some(text) = line.strip_prefix(b"data:") {
-            return Some(value(text));
+        let (name, text) = line.split_at(memchr(b':', line).unwrap_or(line.len()));
+        match (name, text.strip_prefix(b":").map(value)) {
+            (b"data", Some(text)) => return Some(text),
+            (b"event", Some(text)) => self.is_error = text == b"error",
+            (b"error", Some(text)) => {
+                self.is_error = true;
+                return Some(text);
+            }
+            (b"" | b"id" | b"retry" | b"data" | b"event", _) => {}
+            _ if self.stray.len() + line.len() > LONGEST_STRAY => {}
+            _ => self.stray.extend(line.iter().chain(b"\n")),
         }
-        if let Some(text) = line.strip_prefix(b"event:") {
-            self.is_error = value(text) == b"error";
-        }
-        let error = line.strip_prefix(b"error:")?;
-        self.is_error = true;
-        Some(value(error))
+        None
     }
 }
 
@@ -217,6 +229,17 @@ mod tests {
             read(&[b"error: {\"code\":500}\n\ndata: x\n\n"]),
             [("{\"code\":500}".to_owned(), true), ("x".to_owned(), false)]
         );
+    }
+
+    #[test]
+    fn text_that_is_no_field_is_kept_apart() {
+        let mut parser = SseParser::default();
+        let mut emit = |_: SseEvent<'_>| Ok::<_, Infallible>(());
+        parser
+            .feed(b"data: x\n\n: a comment\nid: 1\nretry: 5\nevent: e\ndata\n{\n  \"error\": 1\n}", &mut emit)
+            .unwrap();
+        parser.finish(&mut emit).unwrap();
+        assert_eq!(parser.stray(), b"{\n  \"error\": 1\n}");
     }
 
     #[test]

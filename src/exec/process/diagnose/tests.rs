@@ -21,7 +21,7 @@ fn the_special_goes_before_the_general() {
     assert_eq!(cause("sh: 1: foo: not found", ExitKind::Code(127)), Some("a command was not found".to_owned()));
     assert_eq!(
         cause("cat: data.txt: No such file or directory", ExitKind::Code(1)),
-        Some("a file is not there".to_owned())
+        Some("a file does not exist".to_owned())
     );
 }
 

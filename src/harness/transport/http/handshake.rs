@@ -123,19 +123,31 @@ async fn openai(asker: &HandshakeClient<'_>, spec: &BenchSpec, http: &Http) -> R
         return Err(HandshakeError::Access { path, status, cause });
     }
     // Some gateways send the list alone.
-    let models = list["data"].as_array().or(list.as_array());
-    let names: Vec<&str> = models.into_iter().flatten().filter_map(|model| model["id"].as_str()).collect();
-    let model = match names.as_slice() {
+    let models = list["data"].as_array().or(list.as_array()).map_or(&[][..], Vec::as_slice);
+    let names: Vec<&str> = models.iter().filter_map(|model| model["id"].as_str()).collect();
+    let usual = usual_model(models).filter(|_| spec.model.is_empty());
+    let model = match (names.as_slice(), usual) {
         _ if is_offered(&names, &spec.model) => spec.model.clone(),
-        [only] if spec.model.is_empty() => (*only).to_owned(),
-        [] if matches!(status, 500 | 502..=504) => return Err(HandshakeError::HealthStatus { path, status }),
-        [] => return Err(HandshakeError::NoModelNamed { path, status, is_page: status == 200 && list.is_null() }),
+        (_, Some(usual)) => usual.to_owned(),
+        ([], _) if matches!(status, 500 | 502..=504) => return Err(HandshakeError::HealthStatus { path, status }),
+        ([], _) => return Err(HandshakeError::NoModelNamed { path, status, is_page: status == 200 && list.is_null() }),
         _ => {
             let names = names.into_iter().map(str::to_owned).collect();
             return Err(HandshakeError::OtherModels { names, requested: spec.model.clone() });
         }
     };
     Ok(ServerModelInfo { model, inputs: None })
+}
+
+/// What is measured where no model is named: the only model of the list, LoRA adapters aside, which name their model; of
+/// Triton's models for TensorRT-LLM the one that takes text.
+fn usual_model(models: &[Value]) -> Option<&str> {
+    let bases = models.iter().filter(|model| !model["parent"].is_string());
+    let names: Vec<&str> = bases.filter_map(|model| model["id"].as_str()).collect();
+    match names.as_slice() {
+        [only] => Some(*only),
+        _ => Some("ensemble").filter(|text| names.contains(text) && names.contains(&"tensorrt_llm")),
+    }
 }
 
 /// Whether a server that lists these names may have a model of this name. Gateways list patterns, and several servers
@@ -164,6 +176,23 @@ async fn triton(asker: &HandshakeClient<'_>, spec: &BenchSpec) -> Result<ServerM
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn adapters_and_the_parts_of_an_ensemble_leave_one_model_to_measure() {
+        let listed = |ids: &[&str]| ids.iter().map(|id| serde_json::json!({ "id": id })).collect::<Vec<Value>>();
+        let mut adapted = listed(&["base", "sql"]);
+        adapted[1]["parent"] = "base".into();
+        for (models, usual) in [
+            (adapted, Some("base")),
+            (listed(&["ensemble", "postprocessing", "preprocessing", "tensorrt_llm"]), Some("ensemble")),
+            (listed(&["m"]), Some("m")),
+            (listed(&["ensemble", "m"]), None),
+            (listed(&["m", "n"]), None),
+            (Vec::new(), None),
+        ] {
+            assert_eq!(usual_model(&models), usual, "{models:?}");
+        }
+    }
 
     #[test]
     fn a_listed_pattern_and_a_variant_of_a_listed_name_are_offered() {

@@ -186,9 +186,11 @@ impl<'h> HttpResponseReader<'h> {
         };
         if !has_ended {
             self.unless_refused()?;
-            let tokens = self.tokens();
-            let reason = format!("the stream ended after {tokens} tokens without a finish_reason and without [DONE]");
-            return Err((FailureClass::Short, reason));
+            let ended = format!("the stream ended after {}", counted(self.tokens(), "token"));
+            if !events.stray().is_empty() {
+                return Err((FailureClass::Server, format!("{ended}: {}", error_text(events.stray()))));
+            }
+            return Err((FailureClass::Short, format!("{ended} without a finish_reason and without [DONE]")));
         }
         if !self.outcome.account.has_ended() {
             let message = "the stream ended without [DONE]".to_owned();
@@ -237,6 +239,9 @@ impl<'h> HttpResponseReader<'h> {
 
     fn whole_answer(&mut self, whole: &[u8], t_read: u64) -> Result<(), HttpFault> {
         self.outcome.account.is_whole = true;
+        if whole.trim_ascii().is_empty() {
+            return Err((FailureClass::Short, format!("the answer is empty (HTTP status {})", self.status)));
+        }
         self.keep_event(whole);
         self.held.set(whole.len() + self.kept_bytes(), &self.expected.limits)?;
         let seen = self.scan(whole)?;

@@ -119,6 +119,20 @@ fn an_answer_in_a_protocol_that_is_not_measured_is_named() {
     assert_eq!(error_text(b"\r\n<html><body><h1>Bad Gateway</h1></body></html>"), "an HTML page");
     let error = "{\"type\":\"message\",\"error\":{\"message\":\"no room\"}}";
     assert_eq!(whole(error), "no room");
+    assert_eq!(whole(""), "the answer is empty (HTTP status 200)");
+}
+
+#[test]
+fn an_error_that_is_no_event_is_the_reason_of_an_answer_that_breaks_off() {
+    let token = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n";
+    for (end, reason) in [
+        ("{\n  \"error\": {\n    \"code\": 503,\n    \"message\": \"no room\"\n  }\n}\n", "after 1 token: no room"),
+        ("Internal Server Error", "after 1 token: Internal Server Error"),
+        (": a comment\n\n", "after 1 token without a finish_reason and without [DONE]"),
+    ] {
+        let why = listen(Api::OpenaiChat, &[token, end]).1.unwrap_err().1;
+        assert_eq!(why, format!("the stream ended {reason}"));
+    }
 }
 
 #[test]
