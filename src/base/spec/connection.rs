@@ -145,7 +145,7 @@ pub fn requests_token_ids(extra: &Map<String, Value>) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Tls {
-    /// Authorities to trust, or the server's certificate, in place of this machine's.
+    /// CA certificates, or the server's own, to trust instead of this machine's.
     pub ca: Option<PathBuf>,
     /// Accept any certificate: requests and keys may be read in transit.
     #[serde(default)]

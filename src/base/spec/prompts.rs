@@ -48,8 +48,8 @@ pub struct Prefixes {
     pub zipf: Option<f64>,
 }
 
-/// Conversations: the next turn follows the answer before it and a pause (`turn_delay` or `think_time`). Over
-/// `openai-chat` earlier turns are messages of `user` and `assistant`; elsewhere one text.
+/// Conversations: each turn follows the previous answer and a pause (`turn_delay` or `think_time`). Over `openai-chat`
+/// earlier turns are messages of `user` and `assistant`; elsewhere one text.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Sessions {

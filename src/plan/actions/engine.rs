@@ -115,13 +115,13 @@ pub struct ModelShape {
     pub name: String,
     /// As in `config.json`: `LlamaForCausalLM`.
     pub architecture: String,
-    /// Weights in units of one parameter, e.g. 68976648192.
+    /// The number of parameters, e.g. 68976648192.
     #[schemars(range(max = MOST_PARAMETERS))]
     pub parameters: u64,
-    /// Parameters that one token uses, of a mixture of experts.
+    /// Mixture of experts: parameters that one token uses.
     #[schemars(range(max = MOST_PARAMETERS))]
     pub active_parameters: Option<u64>,
-    /// Mixture of experts: experts of each layer. The simulator reads the weights that a batch uses.
+    /// Mixture of experts: experts of each layer. The simulator reads only the weights that a batch uses.
     #[schemars(range(max = LARGEST_SHAPE))]
     pub num_experts: Option<u32>,
     /// Mixture of experts: experts that one token uses.
@@ -185,9 +185,9 @@ pub struct SpeculativeConfig {
     /// Tokens drafted for each request in each step.
     #[schemars(range(max = 64))]
     pub num_speculative_tokens: Option<u32>,
-    /// Share of drafts that the model accepts: measure it for model, drafter and texts. One number: the probability
-    /// that a draft is accepted if those before it are. A list: the share of steps that accept each position, as
-    /// servers count it.
+    /// Share of drafts that the model accepts; it depends on model, drafter and texts. One number: the probability that
+    /// a draft is accepted if those before it are. A list: the share of steps that accept each position, as servers
+    /// count it.
     pub acceptance_rate: AcceptanceRate,
     /// The drafting model of `Draft_Target` and `draft_model`, with the model's precision and GPUs.
     pub draft_model: Option<ModelShape>,
