@@ -143,9 +143,7 @@ impl ManifestKey {
                 if action.keys.is_empty() {
                     let _ = writeln!(page.out, "\nType: {}.", action.type_text());
                 }
-                if let Some(example) = action.example() {
-                    let _ = writeln!(page.out, "\n```yaml\n{}\n```", example.trim_end());
-                }
+                let _ = writeln!(page.out, "\n[Example: {0}.yaml](examples/{0}.yaml)", action.name());
             }
         }
         page.out

@@ -32,7 +32,7 @@ impl Basis {
         match self {
             Self::Throughput => "fitted",
             Self::Tpot => "TPOT fitted",
-            Self::Nothing => "held out",
+            Self::Nothing => "",
         }
     }
 }
@@ -114,8 +114,8 @@ fn grouped(value: f64) -> String {
     regatta::units::grouped(value, 0)
 }
 
-const HEAD: &str = "| workload | system | scenario | results | published tok/s, median | simulated | error | step times | |\n\
-    |---|---|---|---|---|---|---|---|---|\n";
+const HEAD: &str = "| system, scenario | results | published tok/s, median | simulated | error, % | step times | |\n\
+    |---|---|---|---|---|---|---|\n";
 const CLASSES: &str = "| step times | held-out results | median error | worst | within the band | systems held out by their hash | \
     of them in a fit | median error | worst |\n|---|---|---|---|---|---|---|---|---|\n";
 
@@ -206,10 +206,14 @@ fn published_throughput_beside_the_simulators() {
     let mut classes: BTreeMap<String, HeldOut> = BTreeMap::new();
     let published = published();
     let rows: Vec<Benchmark> = published.keys().copied().collect();
+    let mut last = "";
     for ((of, results), (answer, bare)) in published.iter().zip(all_answers(&rows)) {
         let Benchmark { workload, system, scenario } = of;
         let median = results[results.len() / 2];
-        let _ = write!(table, "| {workload} | {system} | {scenario} | {} | {} ", results.len(), grouped(median));
+        if *workload != std::mem::replace(&mut last, *workload) {
+            let _ = writeln!(table, "| **{workload}** | | | | | | |");
+        }
+        let _ = write!(table, "| {system} {scenario} | {} | {} ", results.len(), grouped(median));
         let Some(simulated) = answer["tokens_per_second"].as_f64() else {
             let _ = writeln!(table, "| refused | | | {} |", answer["error"].as_str().unwrap());
             continue;
@@ -218,7 +222,7 @@ fn published_throughput_beside_the_simulators() {
         let fit = FITTED.iter().find(|(row, _)| row == of).map_or(Basis::Nothing, |(_, basis)| *basis);
         let error = (simulated / median - 1.0) * 100.0;
         let label = fit.label();
-        let _ = writeln!(table, "| {} | {error:+.1} % | {class} | {label} |", grouped(simulated));
+        let _ = writeln!(table, "| {} | {error:+.1} | {class} | {label} |", grouped(simulated));
         let is_fitted = fit != Basis::Nothing;
         classes.entry(class.to_owned()).or_default().add(system, results, &answer, is_fitted);
         if is_fitted {
@@ -271,7 +275,7 @@ const LATENCIES: [LatencyRow; 10] = [
 #[test]
 fn published_latencies_beside_the_simulators() {
     let mut table = String::from(
-        "| workload | system | scenario | req/s | TTFT p50 published | simulated | error | TPOT p50 published | simulated | error | |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
+        "| workload, system, scenario | req/s | TTFT p50, ms | simulated | error, % | TPOT p50, ms | simulated | error, % | |\n|---|---|---|---|---|---|---|---|---|\n",
     );
     let mut errors = Vec::new();
     for LatencyRow { of, rate, ttft, tpot, basis, note } in &LATENCIES {
@@ -280,10 +284,9 @@ fn published_latencies_beside_the_simulators() {
         let (own_ttft, own_tpot) = (median("ttft_ms"), median("tpot_ms"));
         let percent = |own: f64, published: f64| 100.0 * (own / published - 1.0);
         let Benchmark { workload, system, scenario } = of;
-        let colon = if note.is_empty() { "" } else { ": " };
         let _ = writeln!(
             table,
-            "| {workload} | {system} | {scenario} | {rate} | {ttft:.0} ms | {own_ttft:.0} ms | {:+.0} % | {tpot:.1} ms | {own_tpot:.1} ms | {:+.0} % | {}{colon}{note} |",
+            "| {workload} {system} {scenario} | {rate} | {ttft:.0} | {own_ttft:.0} | {:+.0} | {tpot:.1} | {own_tpot:.1} | {:+.0} | {}{note} |",
             percent(own_ttft, *ttft),
             percent(own_tpot, *tpot),
             basis.label(),
