@@ -173,14 +173,14 @@ impl Tls {
 
 // Which streams requests share.
 
-/// How the requests of one connection share its streams, over KServe.
+/// How requests share the streams of a connection, over KServe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StreamMode {
     /// A `ModelStreamInfer` for each.
     #[default]
     PerRequest,
-    /// One for all, as in NVIDIA's harness and tritonclient. Needs a decoupled model; when it breaks, all its requests
+    /// One for all, as in NVIDIA's harness and tritonclient. Needs a decoupled model; if it breaks, all its requests
     /// fail.
     Shared,
 }
@@ -207,9 +207,9 @@ pub struct Retries {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RetryOn {
-    /// There was no connection, or it broke before any answer.
+    /// No connection, or it broke before any answer.
     Connect,
-    /// The server rejected it: UNAVAILABLE, RESOURCE_EXHAUSTED, HTTP 429 and 503.
+    /// Rejected: UNAVAILABLE, RESOURCE_EXHAUSTED, HTTP 429 and 503.
     Refused,
 }
 

@@ -164,7 +164,7 @@ pub enum ServerMode {
     Plain,
     /// tp × pp ranks, one model; rank 0 answers.
     Leader,
-    /// One process that answers, and a worker for every rank of every model.
+    /// One process answers, with a worker for every rank of every model.
     Orchestrator,
 }
 

@@ -135,7 +135,7 @@ pub enum CancelBy {
     /// The gRPC call is cancelled.
     #[default]
     Rpc,
-    /// A second request with the same id and `stop` = true; the first is read to its end.
+    /// A second request with the same id and `stop` = true; the first one is read to its end.
     Stop,
 }
 

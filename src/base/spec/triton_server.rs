@@ -33,8 +33,8 @@ pub struct TritonServer {
     /// Arguments of every server process.
     pub args: Vec<String>,
 
-    /// How the processes of a server share the work. [default: plain for one GPU, leader for tp × pp > 1, orchestrator
-    /// for several models or copies]
+    /// How processes share the work. [default: plain for one GPU, leader for tp × pp > 1, orchestrator for several
+    /// models or copies]
     pub mode: Option<ServerMode>,
     /// MPI ranks of one server. [default: leader tp × pp; plain and spawning orchestrator 1; other orchestrator 1 + all
     /// ranks]

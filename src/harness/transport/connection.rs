@@ -335,8 +335,7 @@ fn client_cure(error: &io::Error) -> Option<&'static str> {
 }
 
 /// What to set for a server that refuses access.
-pub(crate) const NAME_THE_KEY: &str =
-    "the key is named with `api_key_env`, one of another header with `request.headers`";
+pub(crate) const NAME_THE_KEY: &str = "name the variable with `api_key_env`, for another header with `request.headers`";
 pub(super) const A_PAGE: &str = "is a web page, not JSON: another server answered, or a proxy that requires a login";
 
 /// Why a server, or its model, cannot be used. Reads after the endpoint.

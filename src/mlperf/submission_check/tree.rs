@@ -300,7 +300,7 @@ pub(super) fn root(to: &mut SubmissionFindings, root: &Path, layout: SubmissionL
     let others = others.map(|name| (Review, PathBuf::from(name), "it is not a division"));
     for (weight, below, finding) in above.chain(others).chain(in_divisions) {
         finding!(to; weight, StrayFile, &root.join(below), finding,
-            "beside closed/, open/ and network/ there are texts (.md, .pdf) at most", "take it out");
+            "next to closed/, open/ and network/ only texts (.md, .pdf) are allowed", "take it out");
     }
 }
 

@@ -37,14 +37,14 @@ pub struct Bench {
     pub api_key_env: Option<String>,
     /// TLS settings for `https://`, where the defaults do not fit.
     pub tls: Option<Tls>,
-    /// Wait this long until every server is ready. [default: none; a stage that starts servers waits itself]
+    /// Wait at most this long for all servers. [default: no wait; `serve` stages have their own]
     pub ready_timeout: Option<TimeSpan>,
     /// How requests arrive. [default: `concurrency` where that key or its sweep is set, else `server`]
     #[serde(default = "super::server")]
     pub scenario: Scenario,
     /// Server: mean arrivals per second; of sessions, where there are any.
     pub rate: Option<f64>,
-    /// Server, in place of `rate`: find the highest rate within all `limits`. Each probe has the arrivals of `stop`.
+    /// Server, instead of `rate`: find the highest rate within all `limits`. Each probe has the arrivals of `stop`.
     pub search: Option<RateSearch>,
     /// Measure at several levels: `points/` has each result, `sweep.json` the curve. An interrupted sweep continues
     /// with the missing points.
@@ -132,7 +132,7 @@ pub struct Bench {
     /// the load. Not for a `search`.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub preflight: Preflight,
-    /// What happens to the stage when this machine was too busy for the load.
+    /// What happens if this machine is too busy for the load.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub when_busy: WhenBusy,
     /// Vocabulary for synthetic prompts.

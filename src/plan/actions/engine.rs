@@ -44,7 +44,7 @@ pub struct Engine {
     pub python: Option<String>,
     /// What to make. [default: an engine and the checkpoint it needs]
     pub only: Option<EngineOnly>,
-    /// TensorRT-LLM checkpoint, the output of `only: checkpoint`: nothing is converted.
+    /// An existing TensorRT-LLM checkpoint, such as the output of `only: checkpoint`.
     pub trtllm_checkpoint: Option<String>,
     /// Flags of quantize.py / convert_checkpoint.py, e.g. `kv_cache_dtype: fp8`.
     #[serde(default)]
@@ -55,11 +55,11 @@ pub struct Engine {
     /// Speculative decoding of a simulated engine. For a real one set the build flags `speculative_decoding_mode` and
     /// `max_draft_len`.
     pub speculative_config: Option<Box<SpeculativeConfig>>,
-    /// LoRA adapters of a simulated engine, which requests name (`request.lora_task_id`). For a real one set the build
-    /// flags `lora_plugin` and `max_lora_rank`.
+    /// LoRA adapters of a simulated engine (`request.lora_task_id`). For a real one set the build flags `lora_plugin`
+    /// and `max_lora_rank`.
     pub lora_config: Option<LoraConfig>,
-    /// Largest step with a CUDA graph, tokens, of a simulated vLLM; 0 is `enforce_eager`. [default: twice the tokens of
-    /// a decode step of `max_batch_size` requests, at most the calibration's `cuda_graph_tokens`]
+    /// Largest step with a CUDA graph, tokens, of a simulated vLLM; 0 is `enforce_eager`. [default: twice a decode step
+    /// of `max_batch_size` requests, at most the calibration's `cuda_graph_tokens`]
     #[schemars(range(max = LONGEST_LENGTH))]
     pub max_cudagraph_capture_size: Option<u32>,
 }
@@ -196,14 +196,14 @@ pub struct SpeculativeConfig {
 /// TensorRT-LLM's `decoding_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum DecodingType {
-    /// A layer on the states of the model.
+    /// A layer on the model's states.
     Eagle,
-    /// A layer on the states of the model.
+    /// A layer on the model's states.
     Eagle3,
-    /// The layers for further tokens that a model was trained with.
+    /// The model's own multi-token layers.
     #[serde(rename = "MTP")]
     Mtp,
-    /// What followed the same words before. It takes no time of the GPU.
+    /// What followed the same words before; no GPU time.
     NGram,
     /// A smaller model.
     #[serde(rename = "Draft_Target")]
@@ -214,13 +214,13 @@ pub enum DecodingType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SpeculativeMethod {
-    /// A layer on the states of the model.
+    /// A layer on the model's states.
     Eagle,
-    /// A layer on the states of the model.
+    /// A layer on the model's states.
     Eagle3,
-    /// The layers for further tokens that a model was trained with.
+    /// The model's own multi-token layers.
     Mtp,
-    /// What followed the same words before. It takes no time of the GPU.
+    /// What followed the same words before; no GPU time.
     Ngram,
     /// A smaller model.
     DraftModel,

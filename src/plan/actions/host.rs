@@ -311,7 +311,7 @@ impl StageChecker<'_> {
                     self.fault(
                         &["serve", "triton", "mpi", "hosts"],
                         "cannot be combined with several hosts",
-                        "each host starts a whole server of its own",
+                        "each host starts its own server",
                     )
                     .hint("take one of them away");
                 }

@@ -137,7 +137,7 @@ pub struct Loadgen {
     pub target_qps: Option<f64>,
     /// Other settings of user.conf, without model and scenario: `min_duration: 600000`.
     pub user_conf: IndexMap<String, serde_json::Value>,
-    /// All rules but the durations; the results cannot be submitted.
+    /// All rules except durations. Results cannot be submitted.
     #[serde(default)]
     pub rehearse: bool,
     /// Measures power during the performance run. LoadGen runs twice, `ranging` and `testing`.

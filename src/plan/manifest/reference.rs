@@ -167,7 +167,8 @@ const PAGE_OPENING: &str = "\
 # Reference of the manifest language
 
 `regatta explain stages.bench.target` prints one key. Names that you choose (of stages, parameters, variables) are left
-out of paths. `= x` is a default. Under `stages` an expression (`{{ … }}`) can replace a value or a part of a text.
+out of paths. `= x` is a default; a key without a type is a text, or a map of the keys below it. Under `stages` an
+expression (`{{ … }}`) can replace a value or a part of a text.
 ";
 
 /// The page while it is written.
@@ -236,7 +237,8 @@ impl<'a> KeyPage<'a> {
         if let Some(same) = same {
             let _ = write!(about, " Keys: those of `{}`.", same.short_path());
         }
-        let types = if key.type_text() == "map" { String::new() } else { key.type_text() } + &default;
+        let is_plain = ["map", "text"].contains(&key.type_text().as_str());
+        let types = if is_plain { String::new() } else { key.type_text() } + &default;
         [name, types.trim_start_matches([',', ' ']).to_owned(), about.trim_start().to_owned()]
     }
 }
