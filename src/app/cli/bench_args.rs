@@ -119,8 +119,8 @@ pub struct BenchArgs {
     /// All requests at once.
     #[arg(help_heading = LOAD, long, group = "load")]
     pub offline: bool,
-    /// Each record of --data at its time stamp, SPEED times as fast [default: 1; the load of a trace if no other is
-    /// given].
+    /// Send each record of --data at its time stamp, SPEED times as fast [default: 1; the load of a trace if no other
+    /// is given].
     #[arg(help_heading = LOAD, long, visible_alias = "fixed-schedule", value_name = "SPEED", num_args = 0..=1)]
     #[arg(require_equals = true, default_missing_value = "1", requires = "data", group = "load")]
     pub trace: Option<f64>,

@@ -228,8 +228,7 @@ verdict_reasons! {
     Endpoint "endpoint":
         "one of several servers answered more slowly than the others";
         (
-            "{} times the median of the others and their quickest tenth, with {} answers of each and {} standard \
-             errors",
+            "{} times the others' median and their fastest tenth; {} answers of each; {} standard errors",
             SLOWER, LEAST_OF_SERVER, SLOWER_ERRORS
         );
         [Warning];

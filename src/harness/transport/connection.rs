@@ -352,7 +352,7 @@ pub(crate) enum HandshakeError {
     Late { what: String, patience: Duration },
     #[error("the answer to {method} is not understood: {source}")]
     Undecodable { method: &'static str, source: prost::DecodeError },
-    #[error("it is live and not ready")]
+    #[error("it is live but not ready")]
     ServerNotReady,
     #[error("it is not ready ({path}: HTTP status {status})")]
     HealthStatus { path: String, status: u16 },

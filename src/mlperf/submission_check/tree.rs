@@ -327,7 +327,7 @@ pub(super) fn submitter(to: &mut SubmissionFindings, submitter: &Submitter, roun
     let uncalibrated = if templates.is_empty() {
         "there is no calibration.md, here or in the submitter's folder"
     } else {
-        "calibration.md is the template that packing writes, with lines to be filled in"
+        "calibration.md is the template that packing writes, with lines to fill in"
     };
     findings! { to;
         Refused, Source, &source,

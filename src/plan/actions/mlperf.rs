@@ -60,7 +60,7 @@ pub struct MlperfDataset {
     pub benchmark: String,
     /// The processed data set in the form it is published in.
     pub from: Option<String>,
-    /// Synthetic, with its shape and lengths, for rehearsals: results cannot be submitted.
+    /// A synthetic data set of the same shape and lengths, for rehearsals: results cannot be submitted.
     pub synthetic: Option<Synthetic>,
 }
 
@@ -132,8 +132,8 @@ pub struct Loadgen {
     pub division: Division,
     #[serde(default)]
     pub mode: TestMode,
-    /// Queries per second: the rate of Server and Interactive; of Offline the expected one, which decides the number of
-    /// samples.
+    /// Queries per second: the rate of Server and Interactive; for Offline the expected rate, which decides the number
+    /// of samples.
     pub target_qps: Option<f64>,
     /// Other settings of user.conf, without model and scenario: `min_duration: 600000`.
     pub user_conf: IndexMap<String, serde_json::Value>,

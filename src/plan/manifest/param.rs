@@ -262,7 +262,7 @@ impl ParamResolver<'_> {
         if self.catalog.is_empty() {
             let message = format!("there is no file in `{folder}`, or no such folder");
             return Err(ParamError::new(message)
-                .hint("the folder is relative to the manifest; its `NAME.yaml` are the choices"));
+                .hint("the folder is relative to the manifest; its files `NAME.yaml` are the choices"));
         }
         let wrong = ParamError::new(format!("there is no `{text}` in `{folder}`"));
         Err(wrong.maybe_hint(did_you_mean(text, names())))

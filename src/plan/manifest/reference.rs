@@ -237,8 +237,15 @@ impl<'a> KeyPage<'a> {
         if let Some(same) = same {
             let _ = write!(about, " Keys: those of `{}`.", same.short_path());
         }
-        let is_plain = ["map", "text"].contains(&key.type_text().as_str());
-        let types = if is_plain { String::new() } else { key.type_text() } + &default;
+        let types = key
+            .type_text()
+            .replace("of NAME to anything", "")
+            .replace("of NAME to", "of")
+            .replace("list of text", "texts");
+        // Bounds in the thousands are those of the security page.
+        let is_shown = |word: &&str| word.rsplit_once('–').is_none_or(|(_, most)| most.len() < 4 || most.contains('.'));
+        let types: String = types.split_whitespace().filter(is_shown).collect::<Vec<_>>().join(" ");
+        let types = if ["map", "text"].contains(&types.as_str()) { default } else { types + &default };
         [name, types.trim_start_matches([',', ' ']).to_owned(), about.trim_start().to_owned()]
     }
 }
