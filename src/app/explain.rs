@@ -93,7 +93,7 @@ const TERMS: [(&str, &str); 21] = [
     ("knee", KNEE_DEFINITION),
     ("pareto", "no valid point has both more tokens per second for a user and more for the server (◆)"),
     ("simulated", "the server was Regatta's simulator: the numbers are not those of a GPU"),
-    ("not judged", "another tool measured, so there is no verdict; of a comparison: a side has one run"),
+    ("not judged", "measured by another tool, so without a verdict; of a comparison: one side has a single run"),
     ("better", "shown at 95 % over the rows of a family together, and at least the smallest effect that matters"),
     ("worse", "shown at 95 % over the rows of a family together, and at least the smallest effect that matters"),
     ("equivalent", "the difference is shown to be smaller than the smallest effect that matters"),

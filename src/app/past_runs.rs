@@ -297,7 +297,7 @@ fn show(home: &StateFolder, run: &RunId, log: &Path, follow: bool) -> Result<Cli
 /// It leads to the log of a job, which the job makes when it begins.
 fn no_log_yet(log: &Path) -> CommandError {
     CommandError::hinted(
-        format!("{} is not there: the job of its task has not begun, or ended before it began", log.display()),
+        format!("{} does not exist: the job of its task has not started, or ended before it started", log.display()),
         "`regatta status` shows what became of the task",
     )
 }

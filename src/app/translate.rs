@@ -349,7 +349,7 @@ fn print_command(translation: &Translation, same: &[String], text: &str) -> Resu
     if !load.is_empty() {
         return Err(CommandError::hinted(
             format!("what is printed sends another load than the line, without {}", load.join(", ")),
-            "the comment at the top has the reason; the line without it is imported whole",
+            "the comment at the top has the reason; without it the line is imported in full",
         ));
     }
     if !untranslated.is_empty() {

@@ -101,7 +101,7 @@ const FURTHER: [ExplainedNumber; 16] = numbers! {
     }
     requests_full = "rates.requests_full" {
         title: "requests per second",
-        about: "What was answered over the whole run, ramp and tail included.",
+        about: "Answers over the whole run, including ramp and tail.",
         formula: "successful requests / (end of the last successful request − schedule start)",
         concept: Some(MetricConcept::Requests),
         unit: "/s",

@@ -11,11 +11,7 @@ use std::path::Path;
 pub const MEASUREMENT_FIELDS: [(&str, &str, &str); 5] = [
     ("input_data_types", "type of the token ids that go in", "int32"),
     ("retraining", "whether the model was trained further", "No"),
-    (
-        "starting_weights_filename",
-        "which weights were started from, and where they are from",
-        "meta-llama/Llama-2-70b-chat-hf",
-    ),
+    ("starting_weights_filename", "the starting weights and their origin", "meta-llama/Llama-2-70b-chat-hf"),
     ("weight_data_types", "types of the weights as they are served", "fp8"),
     ("weight_transformations", "what was done to the weights", "quantization"),
 ];

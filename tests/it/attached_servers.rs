@@ -91,7 +91,7 @@ fn everything_that_is_wrong_with_any_server_is_said_at_once() {
     ended.shows("3 of 4 servers cannot be used");
     ended.shows(&format!("{}: its `tensorrt_llm` is not that of {}", smaller.address, fine.address));
     ended.shows("max_batch_size is 16, there 512").shows("batch_scheduler_policy is `max_utilization`");
-    ended.shows(&format!("{}: it is live and not ready", loading.address));
+    ended.shows(&format!("{}: it is live but not ready", loading.address));
     ended.shows(&format!("127.0.0.1:{nothing}: no connection"));
     let refused = ended.stdout.matches("Connection refused (os error 111)").count();
     assert_eq!(refused, 1, "each cause is printed once: {}", ended.stdout);

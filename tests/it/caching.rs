@@ -65,7 +65,7 @@ fn a_kept_measurement_says_its_age_and_its_servers_and_ends_with_them() {
     assert!(kept.ran().is_empty(), "{}", kept.stdout);
     kept.shows("measure: measured ").shows(" ago in run ").shows(&format!(" on {address} (")).shows("tensorrt_llm)");
     // A plan queries no server, so it takes this one to be as it was.
-    let condition = format!("if {address} is still the same server, which only a run queries");
+    let condition = format!("if {address} is still the same server (a run checks this)");
     world.good(&["plan", "m"]).shows(&format!(" on {address} (")).shows(&condition);
 
     drop(server);

@@ -1,4 +1,4 @@
-//! The help page of the manual is what `--help` prints, each section once. `UPDATE=1` writes it anew.
+//! The help page of the manual has the options that `--help` prints, each once. `UPDATE=1` writes it anew.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 51] = [
+const COMMANDS: [&str; 50] = [
     "",
     "run",
     "serve",
@@ -63,8 +63,8 @@ const COMMANDS: [&str; 51] = [
 const OPENING: &str = "\
 # Help
 
-The help of every command. Left out: `--help` itself, and options, arguments, exit codes and examples that an earlier command
-has in the same words.
+The arguments and options of every command. An option is described once, under the first command that has it. Every command
+also has `-h`, `--help`, which prints examples and exit codes ([all exit codes](exit-codes.md)).
 ";
 
 fn help(command: &str) -> String {
@@ -72,39 +72,68 @@ fn help(command: &str) -> String {
     cli::parse(words).expect_err("help is printed, nothing is done").to_string()
 }
 
-/// A help text without `--help` and without paragraphs that were printed before. Below a heading, a line at the left
-/// edge that ends with `:`, each paragraph is an option, an argument or a list.
-fn new_parts(help: &str, printed: &mut BTreeSet<String>) -> String {
-    let (mut parts, mut heading) = (Vec::new(), None);
-    for paragraph in help.split("\n\n").map(str::trim_end) {
-        let is_heading = |line: &str| !line.starts_with(' ') && line.ends_with(':');
-        let (head, text) = match paragraph.split_once('\n') {
-            Some((head, text)) if is_heading(head) => (Some(head), text),
-            _ => (None, paragraph),
-        };
-        heading = head.or(heading);
-        let is_help = text.trim_start().starts_with("-h, --help");
-        if heading.is_none() {
-            parts.push(text.to_owned());
-        } else if !is_help && printed.insert(text.to_owned()) {
-            let is_first = parts.iter().all(|part| part.lines().next() != heading);
-            parts.push(match heading {
-                Some(heading) if is_first => format!("{heading}\n{text}"),
-                _ => text.to_owned(),
-            });
+/// A heading of a help text: a line at the left edge that ends with `:`.
+fn heading(paragraph: &str) -> Option<&str> {
+    let line = paragraph.lines().next()?;
+    if line.starts_with(' ') { None } else { line.strip_suffix(':') }
+}
+
+/// An option or argument with its text, as one item of a list.
+fn item(paragraph: &str) -> String {
+    let lines = paragraph.lines().skip(usize::from(heading(paragraph).is_some())).map(str::trim);
+    let mut lines = lines.filter(|line| !line.is_empty() && *line != "Possible values:");
+    let name = lines.next().unwrap_or_default();
+    let text =
+        lines.map(|line| line.strip_prefix("- ").map_or_else(|| line.to_owned(), |value| format!("<br>{value}")));
+    let text = text.collect::<Vec<_>>().join(" ").replace("[possible values: ", "[");
+    format!("- `{name}`: {}\n", text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// The section of a command: its usage, what it does, and the options that no earlier command has.
+fn section(command: &str, printed: &mut BTreeSet<String>) -> String {
+    // Text of an option that follows an empty line.
+    let help = help(command).replace("\n\n          ", "\n          ");
+    let paragraphs: Vec<&str> = help.split("\n\n").map(str::trim_end).collect();
+    let usage = paragraphs.iter().find_map(|text| text.strip_prefix("Usage: ")).expect("a usage");
+    let usage = usage.split_whitespace().filter(|word| *word != "[OPTIONS]").collect::<Vec<_>>().join(" ");
+    let about = paragraphs[0].split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut text = format!("\n### `{usage}`\n\n{about}.\n\n");
+    let mut group = None;
+    let mut titled = None;
+    for paragraph in paragraphs[1..].iter().take_while(|text| !text.starts_with("Examples:")) {
+        group = heading(paragraph).or(group);
+        if group.is_none() || paragraph.contains("-h, --help") || !printed.insert(item(paragraph)) {
+            continue;
         }
+        if command == "bench" && group != titled && group != Some("Arguments") {
+            let _ = write!(text, "\n{}:\n\n", group.unwrap_or_default());
+            titled = group;
+        }
+        text.push_str(&item(paragraph));
     }
-    parts.join("\n\n")
+    text.trim_end().to_owned() + "\n"
 }
 
 #[test]
 fn the_manual_has_the_help_of_every_command() {
-    let mut page = OPENING.to_owned();
+    let top = help("");
+    let (commands, options) = top.split_once("\nOptions:\n").expect("options");
+    let mut page = format!("{OPENING}\n## Options of every command\n\n");
     let mut printed = BTreeSet::new();
-    for command in COMMANDS {
-        let line = ["regatta", command, "--help"].join(" ").replace("  ", " ");
-        let parts = new_parts(&help(command), &mut printed);
-        let _ = write!(page, "\n```console\n$ {line}\n{parts}\n```\n");
+    for paragraph in options.split("\n\n").take_while(|text| text.starts_with(' ')) {
+        if paragraph.contains("-h, --help") {
+            continue;
+        }
+        page.push_str(&item(paragraph));
+        printed.insert(item(paragraph));
+    }
+    let groups = commands.split("\n\n").filter_map(|text| Some((heading(text)?, text)));
+    for (title, group) in groups {
+        let _ = write!(page, "\n## {title}\n");
+        let names = group.lines().filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next());
+        for command in names.flat_map(|name| COMMANDS.iter().filter(move |it| it.split(' ').next() == Some(name))) {
+            page.push_str(&section(command, &mut printed));
+        }
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manual/reference/help.md");
     if std::env::var_os("UPDATE").is_some() {

@@ -263,7 +263,7 @@ fn everything_that_is_wrong_with_any_host_is_said_at_once() {
     ended.shows("refusing: nothing listens on its ssh port");
     ended.shows("strange: its host key is not known here").shows("once by hand shows the key");
     ended.shows("closed: ssh is not let in").shows("must do without a question");
-    ended.shows("unknown: no such host name is known");
+    ended.shows("unknown: the host name is unknown");
     ended.shows("bare: there is no program ").shows("nowhere/regatta");
     ended.shows(&format!(
         "{}: there is no folder {}",

@@ -179,10 +179,7 @@ impl LlmbCluster {
             }
             settings.push(KeyValueArg { key: "dtype".to_owned(), value: job.dtype });
             for extra in job.extras {
-                notes.insert(format!(
-                    "`{extra}` of {}_{} is left out: there is no such thing here",
-                    job.workload, job.size
-                ));
+                notes.insert(format!("`{extra}` of {}_{} is left out: it has no counterpart", job.workload, job.size));
             }
             let item = BulkRun { manifest, settings, list_keys: BTreeSet::new(), env: job.env, repeat: 1 };
             items.extend(item.repeated(job.repeats));
@@ -420,7 +417,7 @@ inference_llama3.3_70b:
         MAX_BATCH_SIZE=1 NUM_REQUESTS=100 regatta run llama3.3-70b system=gb200-x2 dtype=fp8
         MAX_BATCH_SIZE=2 NUM_REQUESTS=100 regatta run llama3.3-70b system=gb200-x2 dtype=fp8
         ");
-        assert_eq!(read.notes, ["`profile` of inference_llama3.3_70b is left out: there is no such thing here"]);
+        assert_eq!(read.notes, ["`profile` of inference_llama3.3_70b is left out: it has no counterpart"]);
     }
 
     #[test]

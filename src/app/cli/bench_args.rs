@@ -32,7 +32,7 @@ pub struct BenchArgs {
     /// decides), `HOST:PORT` or `grpc://HOST:PORT` (Triton over gRPC), `sim:` or `sim:h100/llama2-70b` (simulated).
     #[arg(value_name = "TARGET", value_hint = ValueHint::Url)]
     pub target: Option<String>,
-    /// The same as TARGET; without a scheme the other options select the protocol.
+    /// TARGET as an option. Without a scheme, other options select the protocol.
     #[arg(help_heading = WHERE, short, long, value_name = "URL", conflicts_with = "target")]
     #[arg(visible_aliases = ["base-url", "endpoint-url"], alias = "target")]
     pub url: Option<String>,
@@ -46,17 +46,17 @@ pub struct BenchArgs {
     /// The path of requests over HTTP, in place of the usual one.
     #[arg(help_heading = WHERE, long, value_name = "PATH")]
     pub endpoint: Option<String>,
-    /// The environment variable that holds the server's key; the key is sent and never shown.
+    /// Environment variable with the server's API key. The key is never shown.
     #[arg(help_heading = WHERE, long, value_name = "VARIABLE")]
     pub api_key_env: Option<String>,
-    /// A header of every request, `NAME:VALUE`; over gRPC it is metadata. `${VARIABLE}` is read from the environment.
-    /// Values of keys, such as api-key, are never shown or stored. Repeatable.
+    /// A header of every request; over gRPC, metadata. `${VARIABLE}` is read from the environment. Values of secret
+    /// headers, such as api-key, are never shown or stored. Repeatable.
     #[arg(help_heading = WHERE, short = 'H', long, value_name = "NAME:VALUE")]
     pub header: Vec<String>,
     /// Wait this long for a server that is loading: `10m` [default: not at all].
     #[arg(help_heading = WHERE, long, value_name = "TIME")]
     pub ready_timeout: Option<String>,
-    /// For `https://`: authorities to trust, or the server's certificate, in place of this machine's.
+    /// For `https://`: CA certificates, or the server's own, to trust instead of this machine's.
     #[arg(help_heading = WHERE, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     #[arg(value_parser = utf8_path())]
     pub cacert: Option<String>,
@@ -75,24 +75,24 @@ pub struct BenchArgs {
     #[arg(help_heading = WHERE, long, value_name = "N", default_value = "1")]
     #[arg(value_parser = whole(value_parser!(u32).range(1..)))]
     pub connections: Quantity<u32>,
-    /// Over gRPC: a stream for each request, or one for all of a connection, as in NVIDIA's harness and tritonclient.
+    /// Over gRPC: one stream per request, or one per connection, as in NVIDIA's harness and tritonclient.
     #[arg(help_heading = WHERE, long, value_name = "MODE", default_value = "per-request")]
     pub stream: StreamWord,
 
-    /// Start a server for the measurement. TARGET is then the model: a name at Hugging Face, or a folder. Arguments
-    /// after `--` go to the server.
+    /// Start a server for the measurement. TARGET is then the model: a Hugging Face name or a folder. Arguments after
+    /// `--` go to the server.
     #[arg(help_heading = SERVED, long, value_name = "ENGINE", requires = "target", conflicts_with = "url")]
     pub serve: Option<ServedWord>,
-    /// GPUs of a server, which share every layer.
+    /// GPUs per server: tensor parallelism.
     #[arg(help_heading = SERVED, long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..), requires = "serve")]
     pub tp: u32,
-    /// Servers, each with its own GPUs.
+    /// Number of servers, each with its own GPUs.
     #[arg(help_heading = SERVED, long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..), requires = "serve")]
     pub copies: u32,
-    /// What starts it: `"python3 -m vllm.entrypoints.openai.api_server"` [default: `vllm serve`, `python3 -m
-    /// sglang.launch_server`, `trtllm-serve` or `llama-server`].
+    /// The command that starts it: `"python3 -m vllm.entrypoints.openai.api_server"` [default: `vllm serve`, `python3
+    /// -m sglang.launch_server`, `trtllm-serve` or `llama-server`].
     #[arg(help_heading = SERVED, long, value_name = "COMMAND", requires = "serve")]
     pub program: Option<String>,
     /// GPUs to lease: a count (`0`: none), or ids with commas (`0,2`; `0,` is GPU 0 alone) [default: all].
@@ -102,26 +102,26 @@ pub struct BenchArgs {
     #[arg(last = true, value_name = "ARGUMENT", requires = "serve")]
     pub server_args: Vec<String>,
 
-    /// Closed loop: N users, each sends its next request when its last one is answered [default: 1]. A sweep:
-    /// `1,2,4,8`, `1..64` (doubling), `1..64:5` (5 levels with equal ratios).
+    /// Closed loop: N users, each of whom waits for an answer before the next request [default: 1]. A sweep: `1,2,4,8`,
+    /// `1..64` (doubling), `1..64:5` (5 levels with equal ratios).
     #[arg(help_heading = LOAD, short, long, value_name = "N|LEVELS", value_parser = whole(SweepLevels::from_str))]
     #[arg(group = "load", visible_alias = "max-concurrency", alias = "users")]
     pub concurrency: Option<Quantity<SweepLevels>>,
-    /// Open loop: N requests per second, however fast the answers are; latency counts from the intended time. -1: all
-    /// at once. Several levels: a sweep.
+    /// Open loop: N requests per second, whether or not earlier ones are answered; latency counts from the scheduled
+    /// time. -1: all at once. Several levels make a sweep.
     #[arg(help_heading = LOAD, long, visible_aliases = ["request-rate", "rps", "qps"], value_name = "N|LEVELS")]
     #[arg(allow_hyphen_values = true, value_parser = any(SweepLevels::from_str), group = "load")]
     pub rate: Option<Quantity<SweepLevels>>,
-    /// A curve from one user to the highest throughput: one user, then users until the throughput stops growing, then N
-    /// rates between the two [default: 8].
+    /// A curve from idle to saturated: one user, then more until throughput stops growing, then N rates in between
+    /// [default: 8].
     #[arg(help_heading = LOAD, long, value_name = "N", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "8", value_parser = value_parser!(u32).range(1..=200), group = "load")]
     pub sweep: Option<u32>,
     /// All requests at once.
     #[arg(help_heading = LOAD, long, group = "load")]
     pub offline: bool,
-    /// Each record of --data at its time stamp, SPEED times as fast [default: 1; the load of a trace if no other is
-    /// given].
+    /// Send each record of --data at its time stamp, SPEED times as fast [default: 1; the load of a trace if no other
+    /// is given].
     #[arg(help_heading = LOAD, long, visible_alias = "fixed-schedule", value_name = "SPEED", num_args = 0..=1)]
     #[arg(require_equals = true, default_missing_value = "1", requires = "data", group = "load")]
     pub trace: Option<f64>,
@@ -132,11 +132,11 @@ pub struct BenchArgs {
     #[arg(help_heading = LOAD, short = 'n', long, visible_aliases = ["request-count", "num-requests", "max-requests"])]
     #[arg(value_name = "N", value_parser = whole(value_parser!(u64).range(1..)))]
     pub requests: Option<Quantity<u64>>,
-    /// How long requests arrive: `30s`, `5m`. With --requests, whichever is longer [default for each level of a sweep:
+    /// How long to send requests: `30s`, `5m`. With --requests, whichever is longer [default for each level of a sweep:
     /// 30s].
     #[arg(help_heading = LOAD, long, value_name = "TIME")]
     pub duration: Option<String>,
-    /// For how long requests arrive, in milliseconds.
+    /// How long to send requests, in milliseconds.
     #[arg(help_heading = LOAD, short = 'p', long, value_name = "MS", conflicts_with = "duration")]
     #[arg(value_parser = whole(value_parser!(u64).range(1..)))]
     pub measurement_interval: Option<Quantity<u64>>,
@@ -145,7 +145,7 @@ pub struct BenchArgs {
     #[arg(help_heading = LOAD, long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
-    /// Requests before the measured ones, under the same load.
+    /// Number of warm-up requests, sent under the same load.
     #[arg(help_heading = LOAD, long, visible_alias = "warmup-request-count", value_name = "N", default_value = "1")]
     #[arg(aliases = ["warmup-requests", "num-warmups"])]
     #[arg(value_parser = whole(value_parser!(u32)))]
@@ -156,53 +156,53 @@ pub struct BenchArgs {
     #[arg(alias = "dataset-path")]
     #[arg(value_hint = ValueHint::FilePath)]
     pub data: Option<PathBuf>,
-    /// The format of the file, where its name does not show it.
+    /// The format of the file, if its name does not show it.
     #[arg(help_heading = WHAT, long, value_name = "KIND", requires = "data")]
     pub data_kind: Option<DataWord>,
-    /// Begin again at the end of the data. Otherwise data that end before --requests or --duration are an error.
+    /// Start over at the end of the data. Otherwise it is an error if the data end before --requests or --duration.
     #[arg(help_heading = WHAT, long, requires = "data")]
     pub repeat_data: bool,
-    /// A tokenizer.json, or its folder: prompts get exactly the requested length, and answers are counted where the
-    /// server does not.
+    /// A tokenizer.json or its folder: prompts get exactly the requested length, and answers are counted if the server
+    /// does not count them.
     #[arg(help_heading = WHAT, long, visible_alias = "tokenizer-dir", value_name = "PATH")]
     #[arg(value_hint = ValueHint::AnyPath)]
     pub tokenizer: Option<String>,
-    /// Mean number of tokens of a synthetic prompt [default: 550].
+    /// Mean length of synthetic prompts, in tokens [default: 550].
     #[arg(help_heading = WHAT, long, visible_aliases = ["synthetic-input-tokens-mean", "isl", "input-mean"])]
     #[arg(aliases = ["input-len", "random-input-len", "prompt-tokens"])]
     #[arg(value_name = "N", value_parser = whole(value_parser!(u32).range(1..)))]
     pub input_tokens: Option<Quantity<u32>>,
-    /// Their standard deviation; 0 makes all prompts equally long.
+    /// Standard deviation of prompt lengths.
     #[arg(help_heading = WHAT, long, visible_aliases = ["synthetic-input-tokens-stddev", "isl-stddev", "input-stdev"])]
     #[arg(value_name = "N", default_value = "0", value_parser = any(f64::from_str))]
     pub input_tokens_stddev: Quantity<f64>,
     /// Maximum prompt length; longer prompts of --data are left out. Without a tokenizer words are counted.
     #[arg(help_heading = WHAT, long, value_name = "N", value_parser = whole(value_parser!(u32).range(1..)))]
     pub max_input_len: Option<Quantity<u32>>,
-    /// Mean number of tokens of an answer [default: 128, or as in the data].
+    /// Mean length of answers, in tokens [default: 128, or as in the data].
     #[arg(help_heading = WHAT, long, visible_aliases = ["output-tokens-mean", "osl", "output-mean"], value_name = "N")]
     #[arg(aliases = ["output-len", "random-output-len", "max-tokens", "max-output-tokens"])]
     #[arg(value_parser = whole(value_parser!(u32).range(1..)))]
     pub output_tokens: Option<Quantity<u32>>,
-    /// Their standard deviation.
+    /// Standard deviation of answer lengths.
     #[arg(help_heading = WHAT, long, visible_aliases = ["osl-stddev", "output-stdev"], value_name = "N")]
     #[arg(default_value = "0", value_parser = any(f64::from_str))]
     pub output_tokens_stddev: Quantity<f64>,
-    /// Over openai-chat: the field that has the length of an answer [default: max_tokens].
+    /// Over openai-chat: the field for the length of the answer [default: max_tokens].
     #[arg(help_heading = WHAT, long, value_name = "NAME", value_parser = length_field())]
     pub length_field: Option<LengthField>,
-    /// Answers have exactly the requested length: the end token does not end them.
+    /// Ignore the end token, so that answers have exactly the requested length.
     #[arg(help_heading = WHAT, long, visible_alias = "output-tokens-mean-deterministic")]
     pub ignore_eos: bool,
     #[command(flatten)]
     pub fields: RequestOptions,
-    /// One chunk for each token: the default where the model can.
+    /// Stream the answer, one chunk per token: the default where the model can.
     #[arg(help_heading = WHAT, long, conflicts_with = "no_streaming")]
     pub streaming: bool,
-    /// The whole answer in one response.
+    /// Get the whole answer in one response.
     #[arg(help_heading = WHAT, long)]
     pub no_streaming: bool,
-    /// A field of every request: `NAME:VALUE`, or a JSON object. Repeatable.
+    /// An additional field of every request: `NAME:VALUE`, or a JSON object. Repeatable.
     #[arg(help_heading = WHAT, long, visible_alias = "extra-inputs", value_name = "NAME:VALUE")]
     pub extra: Vec<String>,
     /// Seed of arrivals, lengths and prompts: the same seed gives the same requests at the same times.
@@ -217,10 +217,10 @@ pub struct BenchArgs {
     #[arg(value_parser = clap::value_parser!(u32).range(10..))]
     pub vocab_size: u32,
 
-    /// The 99th percentile of TTFT must be below: `450ms`. Else the run is LIMIT MISSED.
+    /// Limit for the 99th percentile of TTFT: `450ms`. Above it the run is LIMIT MISSED.
     #[arg(help_heading = JUDGE, long, value_name = "TIME")]
     pub ttft_p99: Option<String>,
-    /// The 99th percentile of TPOT must be below.
+    /// Limit for the 99th percentile of TPOT.
     #[arg(help_heading = JUDGE, long, value_name = "TIME")]
     pub tpot_p99: Option<String>,
     /// Any limit of a manifest's `limits`: `e2e_p95=9s`, `itl_p99=60ms`, `failures=0.5%`, `goodput=95%`. Repeatable.
@@ -234,7 +234,7 @@ pub struct BenchArgs {
     #[arg(help_heading = JUDGE, long, visible_alias = "stream-timeout", value_name = "TIME", default_value = "60s")]
     pub stall_timeout: String,
 
-    /// Copy result.json, requests.jsonl, report.html and the manifest of this run into a folder; only files of the same
+    /// Copy result.json, requests.jsonl, report.html and the manifest of this run to DIR. Only files of the same
     /// benchmark are replaced.
     #[arg(help_heading = OUT, short, long, visible_aliases = ["artifact-dir", "output-dir"], value_name = "DIR")]
     #[arg(value_hint = ValueHint::DirPath)]
@@ -248,7 +248,7 @@ pub struct BenchArgs {
     /// Also write JUnit XML: a failure where the benchmark is not valid.
     #[arg(help_heading = OUT, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub junit: Option<PathBuf>,
-    /// Answer `GET /metrics` here while it measures, in OpenMetrics' format. With port 0, a free one.
+    /// Serve OpenMetrics at `/metrics` here during the run; port 0 takes a free one.
     #[arg(help_heading = OUT, long, value_name = "HOST:PORT", value_parser = host_and_port)]
     pub metrics_listen: Option<String>,
     /// Print the result as JSON on stdout, and nothing else there.
@@ -258,25 +258,25 @@ pub struct BenchArgs {
     #[arg(help_heading = OUT, long)]
     pub dry_run: bool,
 
-    /// `triton` or `openai`.
+    /// The kind of server.
     #[arg(help_heading = OTHERS, long, value_name = "KIND")]
     pub service_kind: Option<ServiceWord>,
-    /// `tensorrtllm` or `vllm`: what the Triton model runs on.
+    /// The backend of the Triton model.
     #[arg(help_heading = OTHERS, long, value_name = "NAME")]
     pub backend: Option<BackendWord>,
-    /// `kserve`, `generate`, `chat` or `completions`.
+    /// The interface of the server.
     #[arg(help_heading = OTHERS, long, value_name = "TYPE")]
     pub endpoint_type: Option<EndpointWord>,
-    /// Each request has a prompt of its own here, so this is not needed.
+    /// Not needed: each request has its own prompt.
     #[arg(help_heading = OTHERS, long, alias = "num-dataset-entries", value_name = "N")]
     pub num_prompts: Option<u64>,
-    /// The run ends with its requests or its duration here, so this is not needed.
+    /// Not needed: a run ends after its requests or its duration.
     #[arg(help_heading = OTHERS, short = 's', long, value_name = "PERCENT", action = ArgAction::Set)]
     pub stability_percentage: Option<f64>,
-    /// `synthetic` is the only source.
+    /// The source of prompts.
     #[arg(help_heading = OTHERS, long, value_name = "SOURCE")]
     pub prompt_source: Option<PromptWord>,
-    /// Whether the model is decoupled is read from the server.
+    /// Not needed: the server reports whether the model is decoupled.
     #[arg(help_heading = OTHERS, long)]
     pub decoupled: bool,
 }

@@ -89,7 +89,7 @@ pub(super) struct RunArgs {
     pub subject: Subject,
     #[command(flatten)]
     pub select: SelectArgs,
-    /// Keep going after a failure, with the stages that do not depend on the failed one.
+    /// Continue after a failure with the stages that do not depend on the failed one.
     #[arg(help_heading = HOW, short, long)]
     pub keep_going: bool,
     #[command(flatten)]
@@ -383,7 +383,7 @@ pub struct BulkRequest {
     /// cluster_config.yaml here].
     #[arg(long, value_name = "NAME", env = "GPU_TYPE", hide_env_values = true, help_heading = HOW)]
     pub gpu_type: Option<String>,
-    /// How many tasks of a run may run at once [default: the number of cores].
+    /// Maximum number of tasks that run at the same time [default: the number of cores].
     #[arg(help_heading = HOW, short, long, value_name = "N", value_parser = count_above_zero)]
     pub jobs: Option<NonZeroUsize>,
     /// GPUs to lease: a count (`0`: none), or ids with commas (`0,2`; `0,` is GPU 0 alone) [default: all].

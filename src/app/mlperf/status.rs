@@ -204,7 +204,7 @@ fn performance(folder: &Path, benchmark: &str, scenario: rules::MlperfScenario) 
     // measured.
     let path = folder.join(harness::RESULT);
     let is_unknown = path.exists() && harness::read_result(&path).is_err();
-    let note = if is_unknown { " result.json cannot be read: SIMULATED or not is unknown" } else { "" };
+    let note = if is_unknown { " result.json cannot be read, so whether it is SIMULATED is unknown" } else { "" };
     Some(format!("{value} {validity}{note}"))
 }
 

@@ -20,7 +20,7 @@ pub struct Endpoint {
 /// Why a text names no endpoints.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
-    #[error("there is no server in it")]
+    #[error("it names no server")]
     NoServer,
     #[error("there is nothing next to a `|`{list}")]
     Empty { list: InList },

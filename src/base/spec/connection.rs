@@ -145,7 +145,7 @@ pub fn requests_token_ids(extra: &Map<String, Value>) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Tls {
-    /// Authorities to trust, or the server's certificate, in place of this machine's.
+    /// CA certificates, or the server's own, to trust instead of this machine's.
     pub ca: Option<PathBuf>,
     /// Accept any certificate: requests and keys may be read in transit.
     #[serde(default)]
@@ -173,14 +173,14 @@ impl Tls {
 
 // Which streams requests share.
 
-/// How the requests of one connection share its streams, over KServe.
+/// How requests share the streams of a connection, over KServe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StreamMode {
     /// A `ModelStreamInfer` for each.
     #[default]
     PerRequest,
-    /// One for all, as in NVIDIA's harness and tritonclient. Needs a decoupled model; when it breaks, all its requests
+    /// One for all, as in NVIDIA's harness and tritonclient. Needs a decoupled model; if it breaks, all its requests
     /// fail.
     Shared,
 }
@@ -207,9 +207,9 @@ pub struct Retries {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RetryOn {
-    /// There was no connection, or it broke before any answer.
+    /// No connection, or it broke before any answer.
     Connect,
-    /// The server rejected it: UNAVAILABLE, RESOURCE_EXHAUSTED, HTTP 429 and 503.
+    /// Rejected: UNAVAILABLE, RESOURCE_EXHAUSTED, HTTP 429 and 503.
     Refused,
 }
 

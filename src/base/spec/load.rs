@@ -110,9 +110,9 @@ pub enum Scenario {
     Offline,
     /// Arrivals at a rate; latency from the intended time.
     Server,
-    /// Arrivals at the time stamps of `data`, later turns after the answer before; latency from the intended time.
+    /// Arrivals at the time stamps of `data`, later turns after the previous answer; latency from the intended time.
     Trace,
-    /// N users, each sends its next request when its previous one has ended; latency from then.
+    /// N users, each of whom waits for an answer before the next request; latency from then.
     Concurrency,
     /// With `loadgen`: Server with the round's tighter limits.
     Interactive,

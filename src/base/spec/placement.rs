@@ -164,7 +164,7 @@ pub enum ServerMode {
     Plain,
     /// tp × pp ranks, one model; rank 0 answers.
     Leader,
-    /// One process that answers, and a worker for every rank of every model.
+    /// One process answers, with a worker for every rank of every model.
     Orchestrator,
 }
 
@@ -183,8 +183,7 @@ impl fmt::Display for ServerMode {
 /// What `nvidia-smi --lock-gpu-clocks` sets.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub struct GpuClocks {
-    /// Least and greatest graphics clock, MHz: `[1410, 1410]`. `nvidia-smi -q -d SUPPORTED_CLOCKS` lists the possible
-    /// ones.
+    /// Minimum and maximum graphics clock, MHz: `[1410, 1410]`. `nvidia-smi -q -d SUPPORTED_CLOCKS` lists the choices.
     pub graphics: [u32; 2],
     /// Call `sudo -n nvidia-smi`: only root may lock clocks.
     #[serde(default)]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::load::ThinkTime;
 use super::schema_format::MOST_USERS;
 
-/// The order in which the records of a file are taken.
+/// The order of records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordOrder {
@@ -17,19 +17,18 @@ pub enum RecordOrder {
     Given,
     /// Each once, in an order drawn with the seed.
     Shuffled,
-    /// Any of them, drawn with the seed each time.
+    /// Any record, drawn with the seed each time.
     Random,
 }
 
-/// Which pause the `delay` of a record is.
+/// What the `delay` of a record means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DelayPlace {
-    /// Before its own turn, as in AIPerf's files.
+    /// A pause before its turn, as in AIPerf's files.
     #[default]
     BeforeTurn,
-    /// After its answer, before the next turn of its session, as in GenAI-Perf's files. It is always so in
-    /// perf_analyzer's.
+    /// A pause after its answer, as in GenAI-Perf's files, and always in perf_analyzer's.
     AfterAnswer,
 }
 
@@ -48,8 +47,8 @@ pub struct Prefixes {
     pub zipf: Option<f64>,
 }
 
-/// Conversations: the next turn follows the answer before it and a pause (`turn_delay` or `think_time`). Over
-/// `openai-chat` earlier turns are messages of `user` and `assistant`; elsewhere one text.
+/// Conversations: each turn follows the previous answer and a pause (`turn_delay` or `think_time`). Over `openai-chat`
+/// earlier turns are messages of `user` and `assistant`; elsewhere one text.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct Sessions {
@@ -57,21 +56,21 @@ pub struct Sessions {
     pub turns: Length,
     #[serde(default)]
     pub history: History,
-    /// Pause before each turn but the first; `think_time` is then only the pause before a session.
+    /// Pause before each turn but the first; `think_time` then applies only before a session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_delay: Option<ThinkTime>,
 }
 
-/// What stands in front of a later turn's own prompt.
+/// What precedes a later turn's own prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum History {
     /// Nothing.
     None,
-    /// The turns before with answers as planned: those in the data, or synthetic ones of the requested length.
+    /// Earlier turns with answers from the data, or synthetic ones of the requested length.
     #[default]
     Planned,
-    /// The turns before with the answers that came.
+    /// Earlier turns with the received answers.
     Answers,
 }
 
@@ -100,9 +99,9 @@ pub enum Length {
     Fixed(u32),
     /// Uniformly from min to max, both included.
     Uniform { min: u32, max: u32 },
-    /// Normal, rounded and kept within min and max.
+    /// Normal, rounded and clipped to min and max.
     Normal { mean: f64, stddev: f64, min: u32, max: u32 },
-    /// Log-normal, rounded and kept within min and max; mean and stddev are those of the lengths.
+    /// Log-normal, rounded and clipped to min and max; mean and stddev are those of the lengths.
     Lognormal { mean: f64, stddev: f64, min: u32, max: u32 },
     /// Observed lengths with their weights: `[{ tokens: 128, weight: 3 }]`.
     Empirical(Vec<Weighted>),

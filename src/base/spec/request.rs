@@ -50,8 +50,8 @@ pub struct Request {
     pub end_id: Option<i32>,
     /// The padding token; by default the end token.
     pub pad_id: Option<i32>,
-    /// LoRA adapters with weights: `{ sql: 3, chat: 1 }`. Each request names one in place of the model, drawn with the
-    /// seed; a record's `model` wins.
+    /// LoRA adapters with weights: `{ sql: 3, chat: 1 }`. Each request names one as its model, drawn with the seed; a
+    /// record's `model` overrides it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub adapters: BTreeMap<String, f64>,
     /// Adapters, taken in turn.
@@ -68,15 +68,14 @@ pub struct Request {
     pub exclude_input_in_output: Option<bool>,
     /// Over openai-chat: the field with the length of the answer.
     pub length_field: Option<LengthField>,
-    /// Headers of every request: `{ api-key: "${AZURE_KEY}" }`. `${VARIABLE}` is read when requests are sent, and never
-    /// shown or stored. `authorization` replaces `api_key_env`. Over gRPC they are metadata.
+    /// Headers of every request, over gRPC metadata: `{ api-key: "${AZURE_KEY}" }`. `${VARIABLE}` is read when requests
+    /// are sent, and never shown or stored. `authorization` replaces `api_key_env`.
     #[serde(skip_serializing_if = "RequestHeaders::is_empty")]
     pub headers: RequestHeaders,
     /// Prompts in one message; each is measured as a request. Above 1 needs a decoupled model.
     pub batch: Option<u32>,
     pub cancel: Option<CancelPolicy>,
-    /// A request that has not finished this long after it was sent fails with the class `deadline`: `5s`. [default: see
-    /// `stall_timeout`]
+    /// A request that takes longer than this fails with the class `deadline`: `5s`. [default: see `stall_timeout`]
     pub deadline: Option<TimeSpan>,
     /// Largest answers, bytes. Beyond a limit the request fails with the class `too_large`.
     pub response_limits: Option<ResponseSizeLimits>,
@@ -111,11 +110,11 @@ pub enum WordList {
     Texts(Vec<String>),
 }
 
-/// Cancel some requests before they finish. They count as cancelled early, neither ok nor failed. Needs streaming.
+/// Cancel some requests before they finish. They count as cancelled, neither ok nor failed. Needs streaming.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 pub struct CancelPolicy {
-    /// When this many tokens have come.
+    /// After this many tokens.
     #[schemars(range(min = 1, max = LONGEST_LENGTH))]
     pub after_tokens: u32,
     /// Share of the requests, drawn with the bench's seed.
@@ -136,7 +135,7 @@ pub enum CancelBy {
     /// The gRPC call is cancelled.
     #[default]
     Rpc,
-    /// A second request with the same id and `stop` = true; the first is read to its end.
+    /// A second request with the same id and `stop` = true; the first one is read to its end.
     Stop,
 }
 

@@ -10,10 +10,10 @@ use super::prompts::LONGEST_LENGTH;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SimScheduler {
-    /// The model repository sets the policy; the KV cache takes a share of the memory left by the weights.
+    /// Policy from the model repository; the KV cache takes a share of the memory that weights leave.
     #[default]
     TensorrtLlm,
-    /// Running requests first, prompts in pieces, preemption by recomputing; weights and KV cache share a part of the
+    /// Running requests first, chunked prompts, preemption by recomputing; weights and KV cache share a part of the
     /// memory.
     Vllm,
 }
@@ -28,7 +28,7 @@ pub struct SimCalibration {
     /// The GPU of the same generation that it was fitted to, if not this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub carried_from: Option<String>,
-    /// Whose scheduler and KV cache rules the engine follows.
+    /// The scheduler and KV cache rules to simulate.
     pub scheduler: SimScheduler,
     /// Share of the memory bandwidth for reading weights.
     #[schemars(range(min = 0.01, max = 1.5))]
@@ -83,8 +83,7 @@ pub struct SimCalibration {
     /// From a request's arrival to the scheduler, ms.
     #[schemars(range(min = 0))]
     pub frontend_ms: f64,
-    /// Each chunk of a streamed answer, µs: the HTTP server sends them one after another during the next steps. Virtual
-    /// time only. [default: nothing]
+    /// Each chunk of a streamed answer, µs, in the HTTP server. Virtual time only. [default: nothing]
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chunk_us: Option<f64>,

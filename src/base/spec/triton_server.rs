@@ -25,22 +25,22 @@ pub struct TritonServer {
     /// The server program.
     #[serde(default = "tritonserver")]
     pub program: String,
-    /// The whole command line of the one server, in place of these keys. `{repository}` is `repository`. Set the port
-    /// keys to the ports that it opens. [default ports then: 8001, 8000 and 8002]
+    /// The whole command line of one server, instead of these keys. `{repository}` is `repository`. Set the port keys
+    /// to the ports that it opens. [default ports then: 8001, 8000 and 8002]
     pub words: Vec<String>,
     /// Written before the command, inside its container: `[numactl, --cpunodebind=0]`, `[nsys, profile, -o, trace]`.
     pub prefix: Vec<String>,
     /// Arguments of every server process.
     pub args: Vec<String>,
 
-    /// How the processes of a server share the work. [default: plain for one GPU, leader for tp × pp > 1, orchestrator
-    /// for several models or copies]
+    /// How processes share the work. [default: plain for one GPU, leader for tp × pp > 1, orchestrator for several
+    /// models or copies]
     pub mode: Option<ServerMode>,
     /// MPI ranks of one server. [default: leader tp × pp; plain and spawning orchestrator 1; other orchestrator 1 + all
     /// ranks]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub world_size: Option<u32>,
-    /// Orchestrator: true spawns its workers through MPI; false takes ranks that were started with it, and each model
+    /// Orchestrator: true spawns its workers through MPI; false uses ranks that were started with it, and each model
     /// needs `participant_ids`. [default: true]
     pub spawn_processes: Option<bool>,
     /// What starts the ranks. [default: mpi; none in mode plain]
@@ -228,9 +228,9 @@ pub struct ReadyWhen {
     /// Give up after this long. [default: 30m; for running servers 2m]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<TimeSpan>,
-    /// For `command`: `detect` takes ServerReady over gRPC or `GET /v1/models` over HTTP, whichever the port speaks,
-    /// and benchmarks use the same; `kserve` calls ServerReady; `port` only connects; `health` sends `GET /health`, and
-    /// benchmarks use HTTP.
+    /// For `command`: `detect` uses ServerReady over gRPC or `GET /v1/models` over HTTP, whichever the port speaks, as
+    /// do benchmarks; `kserve` calls ServerReady; `port` only connects; `health` sends `GET /health`, and benchmarks
+    /// use HTTP.
     #[serde(default = "detect")]
     pub by: String,
 }

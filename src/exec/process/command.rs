@@ -212,7 +212,7 @@ impl SpawnError {
         let program = program.display().to_string();
         match source.kind() {
             io::ErrorKind::NotFound if Path::new(&program).exists() => Self::Other {
-                source: io::Error::new(source.kind(), "the interpreter that it names is not there"),
+                source: io::Error::new(source.kind(), "the interpreter that it names does not exist"),
                 program,
             },
             io::ErrorKind::NotFound => Self::NotFound { program },

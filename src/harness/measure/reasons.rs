@@ -114,17 +114,17 @@ verdict_reasons! {
         "scheduled, sent and ended requests do not add up";
         ("exact");
         [InvalidClient];
-        "report it as an error of Regatta".
+        "report it as a bug in Regatta".
     InFlight "in_flight":
         "requests were in flight at the end";
         ("0");
         [InvalidClient];
-        "report it as an error of Regatta".
+        "report it as a bug in Regatta".
     SelfCheck "self_check":
         "totals that Regatta computes in two different ways do not match";
         ("equal");
         [InvalidClient];
-        "report it as an error of Regatta".
+        "report it as a bug in Regatta".
     Protocol "protocol":
         "answers violate their protocol";
         ("0");
@@ -141,13 +141,13 @@ verdict_reasons! {
         [Warning];
         "raise `max_in_flight`, or lower `rate`".
     Rate "rate":
-        "requests were not issued at the rate of their schedule (`offered` and `admitted`)";
+        "requests were not sent at the scheduled rate (`offered` and `admitted`)";
         ("{}; {} for LoadGen with a client in time", percent(RATE), percent(RATE_IN_TIME));
         [InvalidClient, Overloaded "where `max_in_flight` held arrivals back",
             LimitMissed "where LoadGen's own load is the cause"];
         "measure from a machine with free cores, or lower `rate`".
     Ks "ks":
-        "arrivals do not follow the law that they were drawn from (distance of Kolmogorov and Smirnov)";
+        "arrivals deviate from their intended distribution (Kolmogorov-Smirnov distance)";
         ("the critical distance at 0.1 %");
         [Warning];
         "measure from a machine with free cores".
@@ -163,7 +163,7 @@ verdict_reasons! {
         "a load worker was busy for most of the time (`cpu_share_max`)";
         ("{} of a core", percent(CPU));
         [InvalidClient, Warning "offline, in closed loops, and where LoadGen's latency limits are met"];
-        "more connections or cores are needed".
+        "use more connections or cores".
     CoreWait "core_wait":
         "a load worker waited for a core (`cpu_share_max` is the time it had one)";
         ("{} of the time", percent(CORE_WAIT));
@@ -183,9 +183,9 @@ verdict_reasons! {
         "connections were lost";
         ("0");
         [Warning];
-        "read the server's log, and that of the proxy in front of it".
+        "read the logs of the server and its proxies".
     Limits "limits":
-        "a limit of the stage was missed, or there is no number to check against it";
+        "a limit was missed, or has no number to check";
         ("as given");
         [LimitMissed];
         "lower the load, or raise the limit".
@@ -200,10 +200,10 @@ verdict_reasons! {
         [Overloaded];
         "lower `rate`".
     Filling "filling":
-        "arrivals ended before the server had filled, so whether it keeps up was not seen";
+        "arrivals ended before the server was full, so it is unknown whether it keeps up";
         ("4 times as long as a request takes"); [Warning]; "let requests arrive for longer (`stop`)".
     ColdStart "cold_start":
-        "the beginning was slower than the rest and is part of the headline";
+        "the beginning was slower than the rest, and headline numbers include it";
         ("{LEAST_SLOW} requests; {} of the mean, {} of p99", percent(MEAN_ABOVE - 1.0), percent(P99_ABOVE - 1.0));
         [Warning];
         "warm up longer (`warmup`, `warmup_time`)".
@@ -216,7 +216,7 @@ verdict_reasons! {
         [Warning];
         "check the server's log for that period".
     Concurrency "concurrency":
-        "the users were not all busy for most of the window";
+        "not all users were busy for most of the window";
         ("at least as many requests as users, and all of them busy for {} of the window", percent(BUSY));
         [InvalidClient, Warning "by the window"];
         "raise `stop.requests`".
@@ -226,16 +226,15 @@ verdict_reasons! {
         [Warning];
         "raise `stop`".
     Endpoint "endpoint":
-        "one of several servers answered more slowly than the others, so the figures are a mixture";
+        "one of several servers answered more slowly than the others";
         (
-            "{} times the median of the others and their quickest tenth, with {} answers of each and {} standard \
-             errors",
+            "{} times the others' median and their fastest tenth; {} answers of each; {} standard errors",
             SLOWER, LEAST_OF_SERVER, SLOWER_ERRORS
         );
         [Warning];
-        "compare its settings and its machine with the others', or measure it alone".
+        "compare its settings and machine with the others, or measure it alone".
     Drift "drift":
-        "TTFT, TPOT or the longest stall rose or fell during the run, which the load does not explain";
+        "TTFT, TPOT or the longest stall drifted during the run, which the load does not explain";
         ("{}, of stalls {STALL_MS} ms, too, and {SHIFT_ERRORS} standard errors", percent(SHIFT_SHARE));
         [Warning];
         "a longer warm-up; check clocks and caches".
@@ -243,14 +242,14 @@ verdict_reasons! {
         "answers are longer or shorter than requested, or drawn prompts longer";
         ("0; prompts: {OF_A_WORD} tokens a word and {OF_A_TEMPLATE}");
         [Warning];
-        "let the server ignore end tokens, or compare rates of tokens and not of requests".
+        "let the server ignore end tokens, or compare token rates".
     Unary "unary":
         "answers did not stream, so TTFT is the time of the whole answer";
         ("0");
         [Warning];
-        "request streams from a server that has them".
+        "request streams, if the server has them".
     Tokens "tokens":
-        "output tokens were not counted, or how many each chunk has is not known";
+        "output tokens, or tokens of each chunk, are not counted";
         ("0");
         [Warning];
         "let the server report `usage`, or name a `tokenizer`".
@@ -260,20 +259,19 @@ verdict_reasons! {
         [Warning];
         "let the server and proxies write each chunk at once".
     Outputs "outputs":
-        "requested outputs were not received, or do not fit their request";
+        "requested outputs are missing, or do not match their request";
         ("0");
         [Warning];
         "check the model's configuration".
     RepeatedPrompts "repeated_prompts":
-        "prompt tokens came from the server's prefix cache (`cached_tokens` of OpenAI's `usage`, or metrics of vLLM \
-         and SGLang), which has the prompts of earlier runs, too; where nothing reports that, prompts that had been \
-         sent before may have";
+        "prompt tokens came from the server's prefix cache, which also has prompts of earlier runs (by `cached_tokens` \
+         of OpenAI's `usage` or metrics of vLLM and SGLang; without these, prompts were sent twice)";
         ("{}; {} by the servers' metrics", percent(REPEATED), percent(CACHED));
         [Warning];
         "send more different prompts; give each run another `seed`, or start the server anew".
     CutPrompts "cut_prompts":
         "`usage.prompt_tokens` is far below what was sent (0.95 of the tokens with a tokenizer, else half of the \
-         words): the server cuts prompts, or another tokenizer counted what was sent";
+         words): the server cuts prompts, or uses another tokenizer";
         ("{} of the answers", percent(NEGLIGIBLE));
         [Warning];
         "raise the server's context length, send shorter prompts, or give the tokenizer of the server's model".
@@ -298,12 +296,12 @@ verdict_reasons! {
         [InvalidServer, Warning "where only its start time differs"];
         "keep the server as it is".
     Speed "speed":
-        "the time of the simulator does not run with the clock";
+        "simulated time runs faster or slower than real time";
         ("1");
         [InvalidServer, Warning "of LoadGen's rehearsals"];
         "run the simulator at speed 1".
     Preflight "preflight":
-        "before the measurement this machine could hardly generate the load";
+        "in the test before the measurement this machine barely generated the load";
         ("those of `lag` and `cpu`");
         [Warning, InvalidClient "far beyond"];
         "close other programs on this machine, or measure from another one".

@@ -130,7 +130,7 @@ impl FurtherLimits {
 pub struct RequestedRetries {
     /// At most this many times for one request.
     pub times: u32,
-    /// There was no connection, or it broke before any answer.
+    /// No connection, or it broke before any answer.
     pub connect: bool,
     /// The server would not take it.
     pub refused: bool,

@@ -333,8 +333,7 @@ fn client_cure(error: &io::Error) -> Option<&'static str> {
 }
 
 /// What to set for a server that refuses access.
-pub(crate) const NAME_THE_KEY: &str =
-    "the key is named with `api_key_env`, one of another header with `request.headers`";
+pub(crate) const NAME_THE_KEY: &str = "name the variable with `api_key_env`, for another header with `request.headers`";
 pub(super) const A_PAGE: &str = "is a web page, not JSON: another server answered, or a proxy that requires a login";
 
 /// Why a server, or its model, cannot be used. Reads after the endpoint.
@@ -351,7 +350,7 @@ pub(crate) enum HandshakeError {
     Late { what: String, patience: Duration },
     #[error("the answer to {method} is not understood: {source}")]
     Undecodable { method: &'static str, source: prost::DecodeError },
-    #[error("it is live and not ready")]
+    #[error("it is live but not ready")]
     ServerNotReady,
     #[error("it is not ready ({path}: HTTP status {status})")]
     HealthStatus { path: String, status: u16 },

@@ -106,7 +106,7 @@ fn share_text(ttft: &Metric, sent: &Metric, limit: &LagLimit) -> Option<String> 
         let lag = whole - sent;
         (lag > bound.at(whole)).then(|| {
             let share = lag / whole * 100.0;
-            format!("{lag:.2} ms ({share:.0} %) of the TTFT {name} of {whole:.2} ms are lateness of the client")
+            format!("{lag:.2} ms ({share:.0} %) of the TTFT {name} of {whole:.2} ms come from late sending")
         })
     })
 }
@@ -134,7 +134,7 @@ mod tests {
         // One of 15 requests, 5 and 500 ms late.
         assert_eq!(hard(metric(15, 30.3, 35.0), metric(15, 30.0, 30.0)), None);
         let text = hard(metric(15, 63.3, 530.0), metric(15, 30.0, 30.0)).unwrap();
-        assert_eq!(text, "33.30 ms (53 %) of the TTFT mean of 63.30 ms are lateness of the client");
+        assert_eq!(text, "33.30 ms (53 %) of the TTFT mean of 63.30 ms come from late sending");
         // Two of 150, 60 ms late: not in the mean, but in the p99.
         let text = hard(metric(150, 30.8, 90.0), metric(150, 30.0, 30.0)).unwrap();
         assert!(text.starts_with("60.00 ms (67 %) of the TTFT p99"), "{text}");

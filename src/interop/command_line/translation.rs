@@ -420,7 +420,7 @@ impl<K: Into<ProblemKind>> From<K> for TranslationProblem {
 pub enum ProblemKind {
     #[error("a quote in the line is not closed")]
     OpenQuote,
-    #[error("there is no command in the line")]
+    #[error("the line has no command")]
     NoCommand,
     #[error("there is no script after python")]
     NoScript,
@@ -430,7 +430,7 @@ pub enum ProblemKind {
     TooManyCommands { commands: usize, most: usize },
     #[error("its loops expand to more than {most} commands")]
     TooManyInLoops { most: usize },
-    #[error("commands stand in each other more than {deepest} deep")]
+    #[error("commands are nested more than {deepest} deep")]
     TooDeep { deepest: usize },
     /// `hint` is the nearest program that is known, or nothing.
     #[error("command lines of `{name}` cannot be imported; {hint}")]

@@ -116,7 +116,7 @@ fn duration_s(run: &MeasuredRun, tool: Tool) -> Option<f64> {
 fn note_other_counts(run: &MeasuredRun, out: &mut Exported) {
     if ok(run).any(|trace| trace.retokenized.is_none()) {
         let source = Some(run.result.token_source()).filter(|source| !source.is_empty()).unwrap_or("the server");
-        out.without(format!("counts by a client's tokenizer: output tokens are from {source}"));
+        out.without(format!("counts of a client's tokenizer; output tokens come from {source}"));
     }
 }
 

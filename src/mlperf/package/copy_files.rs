@@ -220,7 +220,7 @@ fn accuracy(to: &SubmitterFolder, entry: &PackageEntry, folder: &Path) -> Result
         hashes if hashes.iter().all(|found| *found == hash) => {}
         _ => {
             let (scores, run) = (from.display(), entry.accuracy.display());
-            let message = format!("{scores} is not of the accuracy run {run}: its hash is another");
+            let message = format!("{scores} is not from the accuracy run {run}: the hashes differ");
             return Err(Unpacked::Incomplete { problems: vec![message], snippet: None });
         }
     }

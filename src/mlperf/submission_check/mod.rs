@@ -267,7 +267,7 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
         if not_examined.iter().any(|folder| !folder.is_of_endpoints()) {
             return SubmissionReport { round: round.name.clone(), results, not_examined, findings: Vec::new() };
         }
-        finding!(to; Refused, Empty, root, "there is no result in it that could be examined",
+        finding!(to; Refused, Empty, root, "it contains no result to check",
         "a submission has closed/ or open/, then <submitter>/results/<system>/<benchmark>/<scenario>/",
         match tree::above_division(root) {
             Some(above) => format!("check {}, which holds the divisions", above.display()),

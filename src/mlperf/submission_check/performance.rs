@@ -194,7 +194,7 @@ fn key_rules(to: &mut SubmissionFindings, at: &Path, run: &Run) {
         Refused, LatencyLimits, at,
             table.target_latency_ms.filter(|_| run.scenario.loadgen() == "Server")
                 .and_then(|most| run.most("effective_target_latency_ns", most * 1e6)),
-            "early stopping goes by the round's latency of a query, or a shorter one",
+            "early stopping uses the round's latency of a query, or a shorter one",
             "take `target_latency` out of user.conf; run again";
     }
 }

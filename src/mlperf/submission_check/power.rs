@@ -132,7 +132,7 @@ fn average(
     findings! { to;
         Review, Power, &at, impossible.clone().filter(|_| meter == Meter::FindsItsRange),
             "a meter that changes its range has no value; published results have such samples in their ranging run",
-            "measure again, if it is none of these";
+            "otherwise measure again";
         Refused, Power, &at, impossible.clone().filter(|_| meter == Meter::Measures),
             "no system draws less than nothing, or an unknown power", "measure again";
         Refused, Power, &at, (!is_there).then_some("it has no sample between the run's power_begin and power_end"),

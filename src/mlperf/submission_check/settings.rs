@@ -116,7 +116,7 @@ pub(super) fn one_model(to: &mut SubmissionFindings, entries: &[ResultEntry]) {
 fn measurements(to: &mut SubmissionFindings, entry: &ResultEntry, folder: &Path) {
     let Some(at) = measurements_file(entry) else {
         let at = folder.join(entry.layout.measurements_file(entry.system, entry.scenario));
-        finding!(to; Refused, MissingFile, &at, "there is no measurements' JSON",
+        finding!(to; Refused, MissingFile, &at, "the measurements JSON is missing",
             match entry.layout {
                 SubmissionLayout::Single => "since v6.0 it is in the result's folder",
                 SubmissionLayout::Split => "until v5.1 it is under measurements/, named after the system",

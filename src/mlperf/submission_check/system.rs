@@ -35,7 +35,7 @@ pub(super) fn check(
             let near = near.map(|near| format!("; there is {near}.json")).unwrap_or_default();
             finding!(to; Refused, SystemName, &at, format!("the system is described by no file{near}"),
                 "a folder under results/ and its JSON under systems/ have one name, letter by letter",
-                "rename one of them, and `system_json` in the manifest with it");
+                "rename one of them, also in `system_json` of the manifest");
             continue;
         }
         let traits = check_description(to, &at, submitter, layout).unwrap_or_default();
@@ -60,7 +60,7 @@ pub(super) fn check(
         let at = folder.join(format!("{name}.json"));
         let weight = FindingWeight::of_older_checker(layout);
         finding!(to; weight, SystemName, &at, "no result is of this system",
-            "a described system has results", "take it out");
+            "every described system has results", "take it out");
     }
     traits_by_system
 }

@@ -300,7 +300,7 @@ pub(super) fn root(to: &mut SubmissionFindings, root: &Path, layout: SubmissionL
     let others = others.map(|name| (Review, PathBuf::from(name), "it is not a division"));
     for (weight, below, finding) in above.chain(others).chain(in_divisions) {
         finding!(to; weight, StrayFile, &root.join(below), finding,
-            "beside closed/, open/ and network/ there are texts (.md, .pdf) at most", "take it out");
+            "next to closed/, open/ and network/ only texts (.md, .pdf) are allowed", "take it out");
     }
 }
 
@@ -327,7 +327,7 @@ pub(super) fn submitter(to: &mut SubmissionFindings, submitter: &Submitter, roun
     let uncalibrated = if templates.is_empty() {
         "there is no calibration.md, here or in the submitter's folder"
     } else {
-        "calibration.md is the template that packing writes, with lines to be filled in"
+        "calibration.md is the template that packing writes, with lines to fill in"
     };
     findings! { to;
         Refused, Source, &source,

@@ -37,14 +37,14 @@ pub struct Bench {
     pub api_key_env: Option<String>,
     /// TLS settings for `https://`, where the defaults do not fit.
     pub tls: Option<Tls>,
-    /// Wait this long until every server is ready. [default: none; a stage that starts servers waits itself]
+    /// Wait at most this long for all servers. [default: no wait; `serve` stages have their own]
     pub ready_timeout: Option<TimeSpan>,
     /// How requests arrive. [default: `concurrency` where that key or its sweep is set, else `server`]
     #[serde(default = "super::server")]
     pub scenario: Scenario,
     /// Server: mean arrivals per second; of sessions, where there are any.
     pub rate: Option<f64>,
-    /// Server, in place of `rate`: find the highest rate within all `limits`. Each probe has the arrivals of `stop`.
+    /// Server, instead of `rate`: find the highest rate within all `limits`. Each probe has the arrivals of `stop`.
     pub search: Option<RateSearch>,
     /// Measure at several levels: `points/` has each result, `sweep.json` the curve. An interrupted sweep continues
     /// with the missing points.
@@ -60,11 +60,11 @@ pub struct Bench {
     pub arrivals: Arrivals,
     /// Pause between an answer and the user's next request, and between turns without a `turn_delay`.
     pub think_time: Option<ThinkTime>,
-    /// Server and Trace: arrivals beyond this many requests in flight wait in the client, and their latency counts the
-    /// wait. With LoadGen over HTTP: any scenario.
+    /// Server and Trace: beyond this many requests in flight arrivals wait in the client, and the wait counts as
+    /// latency. With LoadGen over HTTP: any scenario.
     #[schemars(range(min = 1, max = MOST_USERS))]
     pub max_in_flight: Option<u32>,
-    /// Not needed with `data`: then each record is sent once.
+    /// When to stop. Optional with `data`: each record is then sent once.
     #[serde(default, skip_serializing_if = "StopAfter::is_open")]
     pub stop: StopAfter,
     /// Prompt length, tokens. With `data`: of records without one.
@@ -84,8 +84,8 @@ pub struct Bench {
     /// Seed of arrivals, lengths and tokens. The same seed gives the same plan.
     #[serde(default)]
     pub seed: u64,
-    /// Runs of this measurement (of each point of a `sweep`) with consecutive seeds from `seed` on. `repeats/` has
-    /// each, result.json means and intervals; `compare` judges by their spread.
+    /// Runs of this measurement (of each point of a `sweep`), with consecutive seeds from `seed`. `repeats/` has each
+    /// run, result.json means and intervals; `compare` judges by their spread.
     #[serde(default = "super::one", skip_serializing_if = "is_one")]
     #[schemars(range(min = 1, max = 1000))]
     pub repeat: u32,
@@ -99,8 +99,8 @@ pub struct Bench {
     pub warmup: u32,
     /// Warm up for at least this long.
     pub warmup_time: Option<TimeSpan>,
-    /// Connections to each server are `frontends × clients`. Over HTTP each is a pool: every request in flight has its
-    /// own connection.
+    /// Connections to each server: `frontends × clients`. Over HTTP each is a pool, with a connection for each request
+    /// in flight.
     #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub triton_num_frontends_per_model: u32,
@@ -113,10 +113,10 @@ pub struct Bench {
     /// Send failed requests again. [default: no]
     pub retries: Option<Retries>,
     /// A request fails when no token arrives for this long, and with the class `deadline` when its answer takes longer
-    /// than ten times this after its first token and a sixth of this for each requested token (at least a minute each).
+    /// after its first token than 10 × this and a sixth of this for each requested token (each at least a minute).
     #[serde(default = "super::a_minute")]
     pub stall_timeout: TimeSpan,
-    /// What must hold for the run to be VALID.
+    /// Limits that a VALID run meets.
     pub limits: Option<Box<Limits>>,
     /// MLPerf's rules: its LoadGen schedules the requests.
     pub loadgen: Option<Box<Loadgen>>,
@@ -128,11 +128,11 @@ pub struct Bench {
     /// The source of GPU readings: power, energy, utilization, memory, clocks.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub telemetry: Telemetry,
-    /// Test first that this machine can generate the load, for a second or two against a built-in server that does no
-    /// work. Not for a `search`.
+    /// Test first, for a second or two against a built-in server that does no work, whether this machine can generate
+    /// the load. Not for a `search`.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub preflight: Preflight,
-    /// What happens to the stage when this machine was too busy for the load.
+    /// What happens if this machine is too busy for the load.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub when_busy: WhenBusy,
     /// Vocabulary for synthetic prompts.
@@ -268,7 +268,7 @@ pub struct RateSearch {
     pub high: f64,
     /// First rate, near the expected result, which saves probes. Not with `loadgen`. [default: `low`]
     pub start: Option<f64>,
-    /// In place of `start`: the `search.json` of an earlier search with the same model and limits, or its folder. Its
+    /// Instead of `start`: the `search.json`, or its folder, of an earlier search with the same model and limits. Its
     /// probes do not count. Not with `loadgen`.
     pub start_from: Option<String>,
     /// Stop when the interval is narrower than this share of the rate.
@@ -282,12 +282,12 @@ pub struct RateSearch {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Data {
-    /// One JSON object a line, a JSON list, a file of OpenAI's Batch API, or perf_analyzer's `{"data": […]}`: the
-    /// prompt, its length, its time, and fields of the request (`reference/prompts`).
+    /// JSON lines, a JSON list, a file of OpenAI's Batch API, or perf_analyzer's `{"data": […]}`. `regatta manual
+    /// prompts` lists the keys of a record.
     pub jsonl: Option<String>,
-    /// Conversations as in ShareGPT_V3_unfiltered_cleaned_split.json: a list, or one a line.
+    /// Conversations as in ShareGPT_V3_unfiltered_cleaned_split.json: a JSON list or JSON lines.
     pub sharegpt: Option<String>,
-    /// A trace, one JSON object a line: `input_length` and `hash_ids` (equal ids are equal tokens), or `text_input`;
+    /// A trace as JSON lines: `input_length` and `hash_ids` (equal ids are equal tokens), or `text_input`;
     /// `output_length`, `timestamp` (ms).
     pub mooncake: Option<String>,
     /// Token ids: rows of a `.npy` (see `lengths`), or a list a line in a `.jsonl`.

@@ -44,7 +44,7 @@ pub struct Engine {
     pub python: Option<String>,
     /// What to make. [default: an engine and the checkpoint it needs]
     pub only: Option<EngineOnly>,
-    /// TensorRT-LLM checkpoint, the output of `only: checkpoint`: nothing is converted.
+    /// An existing TensorRT-LLM checkpoint, such as the output of `only: checkpoint`.
     pub trtllm_checkpoint: Option<String>,
     /// Flags of quantize.py / convert_checkpoint.py, e.g. `kv_cache_dtype: fp8`.
     #[serde(default)]
@@ -55,11 +55,11 @@ pub struct Engine {
     /// Speculative decoding of a simulated engine. For a real one set the build flags `speculative_decoding_mode` and
     /// `max_draft_len`.
     pub speculative_config: Option<Box<SpeculativeConfig>>,
-    /// LoRA adapters of a simulated engine, which requests name (`request.lora_task_id`). For a real one set the build
-    /// flags `lora_plugin` and `max_lora_rank`.
+    /// LoRA adapters of a simulated engine (`request.lora_task_id`). For a real one set the build flags `lora_plugin`
+    /// and `max_lora_rank`.
     pub lora_config: Option<LoraConfig>,
-    /// Largest step with a CUDA graph, tokens, of a simulated vLLM; 0 is `enforce_eager`. [default: twice the tokens of
-    /// a decode step of `max_batch_size` requests, at most the calibration's `cuda_graph_tokens`]
+    /// Largest step with a CUDA graph, tokens, of a simulated vLLM; 0 is `enforce_eager`. [default: twice a decode step
+    /// of `max_batch_size` requests, at most the calibration's `cuda_graph_tokens`]
     #[schemars(range(max = LONGEST_LENGTH))]
     pub max_cudagraph_capture_size: Option<u32>,
 }
@@ -115,13 +115,13 @@ pub struct ModelShape {
     pub name: String,
     /// As in `config.json`: `LlamaForCausalLM`.
     pub architecture: String,
-    /// Weights in units of one parameter, e.g. 68976648192.
+    /// The number of parameters, e.g. 68976648192.
     #[schemars(range(max = MOST_PARAMETERS))]
     pub parameters: u64,
-    /// Parameters that one token uses, of a mixture of experts.
+    /// Mixture of experts: parameters that one token uses.
     #[schemars(range(max = MOST_PARAMETERS))]
     pub active_parameters: Option<u64>,
-    /// Mixture of experts: experts of each layer. The simulator reads the weights that a batch uses.
+    /// Mixture of experts: experts of each layer. The simulator reads only the weights that a batch uses.
     #[schemars(range(max = LARGEST_SHAPE))]
     pub num_experts: Option<u32>,
     /// Mixture of experts: experts that one token uses.
@@ -185,9 +185,9 @@ pub struct SpeculativeConfig {
     /// Tokens drafted for each request in each step.
     #[schemars(range(max = 64))]
     pub num_speculative_tokens: Option<u32>,
-    /// Share of drafts that the model accepts: measure it for model, drafter and texts. One number: the probability
-    /// that a draft is accepted if those before it are. A list: the share of steps that accept each position, as
-    /// servers count it.
+    /// Share of drafts that the model accepts; it depends on model, drafter and texts. One number: the probability that
+    /// a draft is accepted if those before it are. A list: the share of steps that accept each position, as servers
+    /// count it.
     pub acceptance_rate: AcceptanceRate,
     /// The drafting model of `Draft_Target` and `draft_model`, with the model's precision and GPUs.
     pub draft_model: Option<ModelShape>,
@@ -196,14 +196,14 @@ pub struct SpeculativeConfig {
 /// TensorRT-LLM's `decoding_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum DecodingType {
-    /// A layer on the states of the model.
+    /// A layer on the model's states.
     Eagle,
-    /// A layer on the states of the model.
+    /// A layer on the model's states.
     Eagle3,
-    /// The layers for further tokens that a model was trained with.
+    /// The model's own multi-token layers.
     #[serde(rename = "MTP")]
     Mtp,
-    /// What followed the same words before. It takes no time of the GPU.
+    /// What followed the same words before; no GPU time.
     NGram,
     /// A smaller model.
     #[serde(rename = "Draft_Target")]
@@ -214,13 +214,13 @@ pub enum DecodingType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SpeculativeMethod {
-    /// A layer on the states of the model.
+    /// A layer on the model's states.
     Eagle,
-    /// A layer on the states of the model.
+    /// A layer on the model's states.
     Eagle3,
-    /// The layers for further tokens that a model was trained with.
+    /// The model's own multi-token layers.
     Mtp,
-    /// What followed the same words before. It takes no time of the GPU.
+    /// What followed the same words before; no GPU time.
     Ngram,
     /// A smaller model.
     DraftModel,

@@ -35,10 +35,10 @@ pub enum HostWord {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HostOn {
-    /// A job of its own. Its nodes need the project folder under the same path.
+    /// A job of its own. Nodes need the project folder at the same path.
     Slurm(Box<Slurm>),
-    /// For `serve`: each machine starts the servers, and requests are spread over all. They need the project folder
-    /// under the same path.
+    /// For `serve`: each machine starts the servers, and requests are spread over all. They need the project folder at
+    /// the same path.
     Ssh(Vec<SshHost>),
 }
 
@@ -68,7 +68,7 @@ pub struct Slurm {
     pub reservation: Option<String>,
     /// Time limit: `90m`, `2h`, or Slurm's `1-12:00:00`. The stage's `timeout` counts from the job's start.
     pub time: Option<JobTimeLimit>,
-    /// The command runs on the first; `srun` in it reaches all.
+    /// The command runs on the first one; its `srun` reaches all.
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub nodes: Option<u32>,
     /// `sbatch --ntasks-per-node`.
@@ -80,7 +80,7 @@ pub struct Slurm {
     /// [default: the stage's `gpus`, divided by the nodes]
     #[schemars(range(max = MOST_PARTS))]
     pub gpus_per_node: Option<u32>,
-    /// In place of `gpus_per_node`, where a cluster requires it: `gpu:h100:8`.
+    /// Instead of `gpus_per_node`, if the cluster requires it: `gpu:h100:8`.
     pub gres: Option<String>,
     /// Memory of a node: `200G`; `0` is all of it.
     pub mem: Option<String>,
@@ -100,7 +100,7 @@ pub struct Slurm {
     pub args: Vec<String>,
     /// Run the commands in a container through pyxis.
     pub container: Option<SlurmContainer>,
-    /// Only these environment variables reach the job, besides PATH, HOME and similar, and the stage's own. [default:
+    /// Only these environment variables reach the job, besides the stage's own and PATH, HOME and similar. [default:
     /// all but those of Slurm, MPI and this session]
     pub export: Option<Vec<String>>,
     /// Path of Regatta on the nodes, if it differs. [default: the running one]
@@ -116,7 +116,7 @@ pub struct Slurm {
     pub warn: TimeSpan,
     /// Interval of queue polls.
     pub poll: TimeSpan,
-    /// How often a job that lost its node or was preempted is submitted again, with a new output folder.
+    /// How often a job that lost its node or was preempted is resubmitted, with a new output folder.
     #[schemars(range(max = MOST_USERS))]
     pub resubmit: u32,
 }
@@ -213,7 +213,7 @@ pub struct SshMachine {
     pub port: Option<u16>,
     /// Arguments for `ssh`, before all others: `[-i, keys/bench]`.
     pub args: Vec<String>,
-    /// Address of its servers, such as in another network. [default: the host name that ssh connects to]
+    /// Address of its servers, for example in another network. [default: the host name that ssh uses]
     pub address: Option<String>,
     /// Path of Regatta there, if it differs. [default: the running one]
     pub program: Option<String>,
@@ -311,7 +311,7 @@ impl StageChecker<'_> {
                     self.fault(
                         &["serve", "triton", "mpi", "hosts"],
                         "cannot be combined with several hosts",
-                        "each host starts a whole server of its own",
+                        "each host starts its own server",
                     )
                     .hint("take one of them away");
                 }

@@ -195,7 +195,7 @@ impl StageChecker<'_> {
     fn is_none(&mut self, key: &str) -> bool {
         let Some(entry) = self.written.get("bench").and_then(|bench| bench.node.get(key)) else { return false };
         let message = format!("{} is `none` here", self.key_name(&["bench", key]));
-        let hint = "an expression that gives `none` is as if the key were not there".to_owned();
+        let hint = "a key whose expression is `none` counts as not given".to_owned();
         self.found
             .push(Diagnostic::error(message).at(entry.node.span.first_line(), "this scenario needs it").hint(hint));
         true

@@ -25,7 +25,7 @@ pub enum Mlperf {
     Loadgen(LoadgenLibrary),
     /// The data set of a benchmark, as the harness reads it.
     Dataset(MlperfDataset),
-    /// The scores of an accuracy run: `accuracy.txt`.
+    /// Score an accuracy run: `accuracy.txt`.
     Score(MlperfScore),
     /// The result of an audit test: `verify_accuracy.txt` and similar files.
     Verify(MlperfVerify),
@@ -60,7 +60,7 @@ pub struct MlperfDataset {
     pub benchmark: String,
     /// The processed data set in the form it is published in.
     pub from: Option<String>,
-    /// Synthetic, with its shape and lengths, for rehearsals: results cannot be submitted.
+    /// A synthetic data set of the same shape and lengths, for rehearsals: results cannot be submitted.
     pub synthetic: Option<Synthetic>,
 }
 
@@ -91,7 +91,7 @@ pub struct MlperfScore {
     pub tokenizer: Option<String>,
     /// NLTK's `punkt_tab/english`, for ROUGE-Lsum and lengths of texts.
     pub sentences: Option<String>,
-    /// The output of the reference's evaluator for this accuracy log. Scores that are not computed here, such as the
+    /// The output of the reference's evaluator for this accuracy log. Scores that Regatta does not compute, such as the
     /// exact match of programs, are taken from it; `accuracy.txt` includes it.
     pub official: Option<String>,
 }
@@ -132,15 +132,15 @@ pub struct Loadgen {
     pub division: Division,
     #[serde(default)]
     pub mode: TestMode,
-    /// Queries per second: the rate of Server and Interactive; of Offline the expected one, which decides the number of
-    /// samples.
+    /// Queries per second: the rate of Server and Interactive; for Offline the expected rate, which decides the number
+    /// of samples.
     pub target_qps: Option<f64>,
     /// Other settings of user.conf, without model and scenario: `min_duration: 600000`.
     pub user_conf: IndexMap<String, serde_json::Value>,
-    /// All rules but the durations; the results cannot be submitted.
+    /// All rules except durations. Results cannot be submitted.
     #[serde(default)]
     pub rehearse: bool,
-    /// Of the performance run: measures power meanwhile. LoadGen runs twice, `ranging` and `testing`.
+    /// Measures power during the performance run. LoadGen runs twice, `ranging` and `testing`.
     pub power: Option<PowerMeter>,
 }
 
@@ -148,9 +148,9 @@ pub struct Loadgen {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PowerMeter {
-    /// The machine with the meter, where power-dev's server runs: `HOST`, or `HOST:PORT` if its port is not 4950.
+    /// The machine with the meter and power-dev's server: `HOST`, or `HOST:PORT` if the port is not 4950.
     pub server: String,
-    /// The NTP server by which this machine and that one set their clocks.
+    /// The NTP server of both machines.
     pub ntp: String,
     /// power-dev's client: a program on PATH, or the path of its `client.py`.
     #[serde(default = "power_client")]
@@ -201,7 +201,7 @@ pub struct MlperfPackage {
     pub submitter: String,
     /// The name of the system: of its file, and of its folder under `results`.
     pub system: String,
-    /// Fields of the system's JSON. Facts that Regatta can detect need not be given.
+    /// Fields of the system's JSON, except those that Regatta detects.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub system_json: serde_json::Map<String, serde_json::Value>,
     /// Fields of every `measurements.json`.
@@ -223,7 +223,7 @@ pub struct MlperfPackage {
     /// Pack results for 99.9 % also for 99 %. The round must have both.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub also_99: bool,
-    /// Pack a rehearsal; everything that makes it one is reported and marked.
+    /// Pack a rehearsal. It is marked as one, with the reasons.
     #[serde(default)]
     pub rehearse: bool,
 }

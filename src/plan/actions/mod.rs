@@ -78,8 +78,8 @@ defaults! {
 macro_rules! for_each_action {
     ($callback:ident) => {
         $callback! {
-            /// Run a command: a text for `sh -eu -c` (with `pipefail` where the shell has it), or a list of arguments.
-            /// It runs in its (empty) output folder, `$OUT`.
+            /// Run a command: a text for `sh -eu -c` (with `pipefail` if the shell has it), or a list of arguments. It
+            /// starts in its empty output folder, `$OUT`.
             shell: Shell($crate::actions::shell::ShellScript),
             /// Clone a repository at a revision.
             git: Git($crate::actions::git::Git),

@@ -133,7 +133,7 @@ pub struct Vllm {
     #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub pipeline_parallel_size: u32,
-    /// Engines behind one port of a server; `servers` makes copies with a port each.
+    /// Engines behind one port of a server; `servers` starts copies with a port each.
     #[serde(default = "super::one")]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub data_parallel_size: u32,
@@ -146,7 +146,7 @@ pub struct Vllm {
     /// Tokens in one step.
     #[schemars(range(min = 1, max = LONGEST_LENGTH))]
     pub max_num_batched_tokens: Option<u32>,
-    /// The share of each GPU's memory that vLLM may take, weights and KV cache together.
+    /// Share of each GPU's memory for weights and KV cache together.
     #[schemars(range(min = 0.01, max = 1.0))]
     pub gpu_memory_utilization: Option<f64>,
     /// `fp8`, … [vLLM's default: that of the model]
@@ -157,9 +157,9 @@ pub struct Vllm {
     pub enable_prefix_caching: Option<bool>,
     /// Share a step between pieces of long prompts and running answers. [vLLM's default: true]
     pub enable_chunked_prefill: Option<bool>,
-    /// Log each step as JSON lines beside the server's log (`….steps.jsonl`): requests, tokens of prefill and decode,
-    /// and `wait_ms` for the result; a step takes longer than `wait_ms` with asynchronous scheduling, vLLM's default.
-    /// vLLM 0.24 or newer.
+    /// Log each step as a line of JSON next to the server's log (`….steps.jsonl`): requests, prefill and decode tokens,
+    /// and `wait_ms` for the result (with asynchronous scheduling, vLLM's default, a step takes longer). vLLM 0.24 or
+    /// newer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub step_log: bool,
     /// Other options of vLLM by name, without dashes: text, number, list, true (`--name`), false (`--no-name`), or a

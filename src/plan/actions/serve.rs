@@ -171,8 +171,8 @@ fn command_server<'de, D: Deserializer<'de>>(from: D) -> Result<CommandServer, D
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommandServer {
-    /// The program and its arguments. `{port}` is a free port, `{name}` a unique name: use `docker run --name {name}`
-    /// so that the container is stopped. With `mpirun` all ranks are stopped.
+    /// The program and its arguments. `{port}` is a free port, `{name}` a unique name; `docker run --name {name}` lets
+    /// Regatta stop the container. With `mpirun` all ranks are stopped.
     #[serde(deserialize_with = "command_words")]
     #[schemars(with = "CommandLine")]
     pub words: Vec<String>,

@@ -27,13 +27,14 @@ macro_rules! define_stage {
             pub foreach: IndexMap<String, serde_json::Value>,
             /// Skip the stage when this is false.
             pub when: Option<bool>,
-            /// Stages that must end before this one although no data flows. References are dependencies already.
+            /// Stages that must end first although this one uses none of their outputs. References are dependencies
+            /// already.
             pub needs: Vec<String>,
-            /// Files and folders it reads: a path, a glob or a list, relative to the current folder. `{{ inputs.NAME
-            /// }}` is the absolute path. Spaces separate several, `:` in the variable `INPUT_NAME`; for paths with such
-            /// characters name the folder.
+            /// Files and folders that it reads: a path, a glob or a list, relative to the current folder. `{{
+            /// inputs.NAME }}` has the absolute paths, separated by spaces, `$INPUT_NAME` by `:`; for paths with these
+            /// name the folder.
             pub inputs: IndexMap<String, OneOrMany<String>>,
-            /// Files it must leave in its output folder.
+            /// Files that it must write to its output folder.
             pub outputs: Vec<String>,
             /// Environment variables, part of the key. The rest of the environment is passed on, but is not part of the
             /// key; `LC_ALL` is C.UTF-8 and `TZ` is UTC unless set here.
@@ -55,21 +56,20 @@ macro_rules! define_stage {
             pub timeout: Option<TimeSpan>,
             /// Retry when it fails.
             pub retry: Option<Retry>,
-            /// false: always run. true: cache also measurements of servers that the run does not start, as long as
-            /// version, model and start time are the same. [default: true, for such measurements false]
+            /// false: always run. true: also cache measurements of servers that the run does not start, while their
+            /// version, model and start time stay the same. [default: true; false for such measurements]
             pub cache: Option<bool>,
             /// false: never send its output to a shared store (`--store`).
             #[serde(default = "super::yes")]
             pub share: bool,
-            /// Keep unfinished work: the next attempt continues in the same folder.
+            /// The next attempt continues in the folder of an unfinished one.
             #[serde(default)]
             pub resume: bool,
             /// false: a `shell` text runs without `-e`, `-u` and `pipefail`: only its last command decides.
             #[serde(default = "super::yes")]
             pub strict: bool,
-            /// true: a `shell` command reads only its inputs, outputs of stages that it refers to, and system folders,
-            /// and writes only its output folder. `HOME` and `TMPDIR` are an empty folder. Needs Linux 5.13 with
-            /// Landlock.
+            /// true: a `shell` command reads only its inputs, the outputs that it refers to, and system folders, and
+            /// writes only its output folder. `HOME` and `TMPDIR` are an empty folder. Needs Linux 5.13 with Landlock.
             #[serde(default)]
             pub confine: bool,
             /// Run its programs in a container: for `shell`, `engine`, `trtllm_bench`, `serve` of a program and
@@ -115,11 +115,11 @@ pub struct Retry {
     /// After which failures: `any`, or `oom` when memory ran out.
     #[serde(default, skip_serializing_if = "RetryAfter::is_any")]
     pub on: RetryAfter,
-    /// With `on: oom`: the number to lower before each attempt: of an `engine` a build flag (`max_num_tokens`), of
-    /// `serve` a parameter of its engine models (`kv_cache_free_gpu_mem_fraction`, `max_batch_size`, `max_num_tokens`),
-    /// of a command an option. The lowered number is part of the key and shown in results.
+    /// With `on: oom`: the number to lower before each attempt: a build flag of `engine` (`max_num_tokens`), a
+    /// parameter of the engine models of `serve` (`kv_cache_free_gpu_mem_fraction`, `max_batch_size`,
+    /// `max_num_tokens`), or an option of a command. The lowered number is part of the key and shown in results.
     pub lower: Option<String>,
-    /// By how much each time.
+    /// The step.
     pub by: Option<f64>,
     /// Never below this. [default: half of the first value]
     pub to: Option<f64>,

@@ -22,7 +22,7 @@ pub struct Weights {
     pub revision: String,
     /// Globs of the files to take. [default: all]
     pub include: Vec<String>,
-    /// Globs of files to leave.
+    /// Globs of files to skip.
     pub exclude: Vec<String>,
     /// A folder that exists already; the output folder links to its files.
     pub path: Option<String>,

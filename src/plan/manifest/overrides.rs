@@ -81,7 +81,7 @@ fn apply_override(root: &mut Node, key: &str, word: &SourceText) -> Result<Overr
         let fault =
             fault.at(place.clone(), "given here").related(before.span.first_line(), format!("this is `{text}`"));
         if places.is_empty() {
-            return fault.hint("replace the whole of it, or what it is made from");
+            return fault.hint("replace it entirely, or the values that it is computed from");
         }
         let value = word.text().get(key.len()..).unwrap_or_default();
         let places: Vec<String> = places.into_iter().map(|place| format!("{place}{value}")).collect();

@@ -262,7 +262,7 @@ impl ParamResolver<'_> {
         if self.catalog.is_empty() {
             let message = format!("there is no file in `{folder}`, or no such folder");
             return Err(ParamError::new(message)
-                .hint("the folder is relative to the manifest; its `NAME.yaml` are the choices"));
+                .hint("the folder is relative to the manifest; its files `NAME.yaml` are the choices"));
         }
         let wrong = ParamError::new(format!("there is no `{text}` in `{folder}`"));
         Err(wrong.maybe_hint(did_you_mean(text, names())))
@@ -412,7 +412,7 @@ pub struct Param {
     /// The default; null leaves it unset. Required otherwise, except for `path: optional`, `list` (`[]`) and `switch`
     /// (false).
     pub default: Option<Value>,
-    /// An environment variable that sets it when the command line does not; spaces separate the values of a list.
+    /// An environment variable that sets it if the command line does not; spaces separate the values of a list.
     pub env: Option<String>,
     /// One of these values.
     pub choice: Option<Vec<Value>>,
@@ -452,9 +452,9 @@ pub enum ListRule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PathNeed {
-    /// Must be given and exist.
+    /// It must exist.
     Required,
-    /// Empty when not given; must exist when given.
+    /// Empty if not given; otherwise it must exist.
     Optional,
 }
 

@@ -137,15 +137,13 @@ impl ManifestKey {
         }
         if let Some(stages) = self.child("stages") {
             let common = stages.keys.iter().filter(|key| !key.is_action());
-            page.section("Every stage", COMMON, &common.flat_map(Self::all).collect::<Vec<_>>());
+            page.section("Every stage", "", &common.flat_map(Self::all).collect::<Vec<_>>());
             for action in Action::KEYS.iter().filter_map(|name| stages.child(name)) {
                 page.section(&format!("`{}`", action.name()), &action.about, &action.all()[1..]);
                 if action.keys.is_empty() {
                     let _ = writeln!(page.out, "\nType: {}.", action.type_text());
                 }
-                if let Some(example) = action.example() {
-                    let _ = writeln!(page.out, "\n```yaml\n{}\n```", example.trim_end());
-                }
+                let _ = writeln!(page.out, "\n[Example: {0}.yaml](examples/{0}.yaml)", action.name());
             }
         }
         page.out
@@ -168,12 +166,10 @@ impl ManifestKey {
 const PAGE_OPENING: &str = "\
 # Reference of the manifest language
 
-Generated from the types; `regatta explain stages.bench.target` prints one key. Paths leave out the names that you
-choose, of stages, parameters and variables. Keys in one line share its text; `= x` is a default. Inside `stages`, an
-expression (`{{ … }}`) can replace any value or a part of any text. Each action ends with a whole, tested manifest.
+`regatta explain stages.bench.target` prints one key. Names that you choose (of stages, parameters, variables) are left
+out of paths. `= x` is a default; a key without a type is a text, or a map of the keys below it. Under `stages` an
+expression (`{{ … }}`) can replace a value or a part of a text.
 ";
-
-const COMMON: &str = "Keys that a stage can have beside its action.";
 
 /// The page while it is written.
 struct KeyPage<'a> {
@@ -188,10 +184,9 @@ impl<'a> KeyPage<'a> {
         if !about.is_empty() {
             let _ = writeln!(self.out, "\n{about}");
         }
-        if keys.is_empty() {
-            return;
+        if !keys.is_empty() {
+            self.out.push('\n');
         }
-        self.out.push('\n');
         let mut listed_before = None;
         let mut rows: Vec<(&str, [String; 3])> = Vec::new();
         for key in keys.iter().copied() {
@@ -213,12 +208,17 @@ impl<'a> KeyPage<'a> {
             }
         }
         for (_, [names, types, about]) in rows {
-            let colon = if about.is_empty() { "" } else { ": " };
-            let _ = writeln!(self.out, "- {names} ({types}){colon}{about}");
+            let types = if types.is_empty() { types } else { format!(" ({types})") };
+            let about = if about.is_empty() { about } else { format!(": {about}") };
+            let _ = writeln!(self.out, "- {names}{types}{about}");
         }
     }
 
     fn cells(&self, key: &ManifestKey, same: Option<&ManifestKey>) -> [String; 3] {
+        let name = format!("`{}`", key.short_path());
+        if let Some(same) = same.filter(|same| same.name() == key.name() && same.about == key.about) {
+            return [name, String::new(), format!("as `{}`.", same.short_path())];
+        }
         let default = match (key.required, key.default_text()) {
             (true, _) => ", required".to_owned(),
             (false, Some(default)) => format!(" = `{default}`"),
@@ -237,7 +237,16 @@ impl<'a> KeyPage<'a> {
         if let Some(same) = same {
             let _ = write!(about, " Keys: those of `{}`.", same.short_path());
         }
-        [format!("`{}`", key.short_path()), format!("{}{default}", key.type_text()), about.trim_start().to_owned()]
+        let types = key
+            .type_text()
+            .replace("of NAME to anything", "")
+            .replace("of NAME to", "of")
+            .replace("list of text", "texts");
+        // Bounds in the thousands are those of the security page.
+        let is_shown = |word: &&str| word.rsplit_once('–').is_none_or(|(_, most)| most.len() < 4 || most.contains('.'));
+        let types: String = types.split_whitespace().filter(is_shown).collect::<Vec<_>>().join(" ");
+        let types = if ["map", "text"].contains(&types.as_str()) { default } else { types + &default };
+        [name, types.trim_start_matches([',', ' ']).to_owned(), about.trim_start().to_owned()]
     }
 }
 

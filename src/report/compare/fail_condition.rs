@@ -58,7 +58,7 @@ pub enum NoDifference {
     Unlike { condition: FailCondition, unlike: Vec<String> },
     #[error(
         "{}",
-        ErrorText::new(format_args!("`{}`: that number of {} is 0, and there is no percentage of 0", .condition, .a))
+        ErrorText::new(format_args!("`{}`: that number of {} is 0, so a percentage is undefined", .condition, .a))
             .hint(format_args!("take another number, or see in {} why it is 0", .a))
     )]
     OfZero { condition: FailCondition, a: String },

@@ -91,7 +91,7 @@ fn check_dataset_size(request: &TestRequest<'_>, found: &ResolvedTest) -> Option
     let here = request.dataset_samples.filter(|here| *here < needed && !request.rehearsal)?;
     let message = format!("holds {here} samples; {} of {} has {needed}", request.benchmark, request.round);
     let wrong = RuleError::new(&["dataset"], message, "nothing less may be measured");
-    Some(wrong.hint("make it whole, or add `rehearse: true`"))
+    Some(wrong.hint("complete it, or add `rehearse: true`"))
 }
 
 /// A key that LoadGen does not know, or that must not be set here.

@@ -107,7 +107,7 @@ pub fn explain(old: &TaskKey, new: &TaskKey) -> Vec<String> {
     });
     names(&old.upstream, &new.upstream, &mut changes, |name, change| match change {
         Change::Added => format!("{name} is a new need"),
-        Change::Gone => format!("{name} is no need any more"),
+        Change::Gone => format!("{name} is no longer a dependency"),
         Change::Different => format!("output of {name} changed"),
     });
     changes

@@ -322,7 +322,7 @@ pub fn facts(task: &Task) -> BTreeMap<String, String> {
 
 /// What only a run knows of the servers.
 pub fn open_facts(task: &Task) -> Vec<OpenFact> {
-    let condition = |server: &Endpoint| format!("{server} is still the same server, which only a run queries");
+    let condition = |server: &Endpoint| format!("{server} is still the same server (a run checks this)");
     let open = |server: &Endpoint| OpenFact { names: format!("{server} "), condition: condition(server) };
     queried_servers(task).iter().map(open).collect()
 }

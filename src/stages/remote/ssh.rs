@@ -80,7 +80,7 @@ pub fn explain_error(ssh: &Ssh, text: &str) -> Option<(&'static str, String)> {
         ("REMOTE HOST IDENTIFICATION HAS CHANGED", "its host key is not the one that is known here"),
         ("Host key verification failed", "its host key is not known here"),
         ("Permission denied", "ssh is not let in"),
-        ("Could not resolve hostname", "no such host name is known"),
+        ("Could not resolve hostname", "the host name is unknown"),
         ("Connection refused", "nothing listens on its ssh port"),
         ("Operation timed out", "it does not answer"),
         ("Connection timed out", "it does not answer"),

@@ -249,7 +249,7 @@ async fn run_checks(
     }
     if optional(client.is_ready().await)? == Some(false) {
         let hint = "wait until all its models are loaded; `regatta triton status` shows the progress";
-        server_report.problems.push(SpecProblem::new("it is live and not ready", hint));
+        server_report.problems.push(SpecProblem::new("it is live but not ready", hint));
     }
     for model in &expected.models {
         if let Err(problem) = of_model(&client, model, expected, server_report).await {

@@ -162,7 +162,7 @@ pub(super) async fn perform(context: &TaskContext, weights: &Weights, path: &str
     }
     if !wrong.is_empty() {
         return Err(Failure::files(wrong.join("; "))
-            .hint(format!("{path} is not a whole checkpoint: copy or fetch it again, `hf:` does that and checks it")));
+            .hint(format!("{path} is an incomplete checkpoint: copy it again, or fetch and check it with `hf:`")));
     }
     let mut files = Vec::new();
     let total = names.iter().filter_map(|name| Some(folder.join(name).metadata().ok()?.len())).sum();

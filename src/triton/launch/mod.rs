@@ -231,7 +231,7 @@ mod tests {
                 "mode leader serves one copy of one model, and server 0 has 2",
                 "world_size is 3, and the engine needs 2 (tp × pp): server 0",
                 "`spawn_processes` is for the mode orchestrator, and this is leader",
-                "launcher none starts one process, and the world size is 3",
+                "launcher none starts one process, but the world size is 3",
                 "server 0: `gpu_device_ids` of tensorrt_llm names device 9, and the server has 4",
                 "a container needs an `image`",
                 "`container.shm_size`: enroot uses the host's /dev/shm",
@@ -257,10 +257,7 @@ mod tests {
             "mode plain is one rank, and the engine of server 0 needs 2 (tp × pp); mode plain is one rank, and the \
              engine of server 1 needs 2 (tp × pp)"
         );
-        assert_eq!(
-            with(&|launch_spec| launch_spec.servers.clear()),
-            "there is no repository, so there would be no server"
-        );
+        assert_eq!(with(&|launch_spec| launch_spec.servers.clear()), "without a repository there is no server");
         assert_eq!(
             with(&|launch_spec| launch_spec.settings.mpi.hosts = vec!["a:1".to_owned(), "b:1".to_owned()]),
             "2 servers cannot be spread over the 2 hosts of `mpi.hosts`"

@@ -21,7 +21,7 @@ pub(super) fn all(spec: &LaunchSpec, problems: &mut Vec<SpecProblem>, notes: &mu
     let mut report = |message: String, hint: &str| problems.push(SpecProblem::new(message, hint));
     let servers = spec.servers.len();
     if servers == 0 {
-        report("there is no repository, so there would be no server".to_owned(), "");
+        report("without a repository there is no server".to_owned(), "");
         return Vec::new();
     }
     if servers > 1 && !spec.settings.words.is_empty() {
@@ -189,7 +189,7 @@ impl ServerDecision<'_> {
         let launcher = self.spec.settings.launcher.unwrap_or(default);
         match launcher {
             Launcher::None if world_size > 1 => self.push_problem(
-                format!("launcher none starts one process, and the world size is {world_size}"),
+                format!("launcher none starts one process, but the world size is {world_size}"),
                 "use `launcher: mpi` or `launcher: srun`",
             ),
             Launcher::None if spawns => self.notes.push(

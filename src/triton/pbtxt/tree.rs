@@ -109,9 +109,7 @@ impl Parser<'_> {
                     );
                 }
                 _ => {
-                    return Err(
-                        self.syntax_error(format!("a field's name should stand here, not {}", self.found()), None)
-                    );
+                    return Err(self.syntax_error(format!("expected a field name, not {}", self.found()), None));
                 }
             }
         }
@@ -121,7 +119,7 @@ impl Parser<'_> {
         let at = self.at.clone();
         let name = self.text[at.clone()].to_owned();
         if name.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
-            return Err(self.syntax_error(format!("a field's name should stand here, not `{name}`"), None));
+            return Err(self.syntax_error(format!("expected a field name, not `{name}`"), None));
         }
         self.advance()?;
         let has_colon = self.take(b':')?;

@@ -180,7 +180,7 @@ fn copies(spec: &Repository, engine: &EngineConfig, problems: &mut Vec<SpecProbl
         let hint = if wanted > 0 && total.is_multiple_of(wanted) {
             format!("{total} copies of {ranks} GPUs, {wanted} in each server: triton_num_servers: {}", total / wanted)
         } else {
-            format!("{total} copies of {ranks} GPUs cannot be shared so")
+            format!("{total} copies of {ranks} GPUs cannot be divided like this")
         };
         problems.push(problem(message, Some(hint)));
     }

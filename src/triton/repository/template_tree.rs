@@ -150,7 +150,7 @@ fn fill_model(
             let fate = if place == PbtxtPlace::Unquoted {
                 "the server cannot read the file with it".to_owned()
             } else {
-                "inside quotes it reaches the backend as this very text; `--allow-unfilled` lets it".to_owned()
+                "inside quotes it reaches the backend unchanged; `--allow-unfilled` lets it".to_owned()
             };
             let sentence = format!("`{name}` of {model} has no value");
             let hint = format!("give one: `{name}=…`");

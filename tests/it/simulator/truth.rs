@@ -28,11 +28,19 @@ enum Basis {
 }
 
 impl Basis {
+    const fn mark(self) -> &'static str {
+        match self {
+            Self::Throughput => "*",
+            Self::Tpot => "†",
+            Self::Nothing => "",
+        }
+    }
+
     const fn label(self) -> &'static str {
         match self {
             Self::Throughput => "fitted",
             Self::Tpot => "TPOT fitted",
-            Self::Nothing => "held out",
+            Self::Nothing => "",
         }
     }
 }
@@ -114,8 +122,9 @@ fn grouped(value: f64) -> String {
     regatta::units::grouped(value, 0)
 }
 
-const HEAD: &str = "| workload | system | scenario | results | published tok/s, median | simulated | error | step times | |\n\
-    |---|---|---|---|---|---|---|---|---|\n";
+const SCENARIOS: [&str; 3] = ["offline", "server", "interactive"];
+const HEAD: &str = "| system | Offline | simulated | error, % | Server | simulated | error, % | Interactive | simulated | error, % | \
+    step times |\n|---|---|---|---|---|---|---|---|---|---|---|\n";
 const CLASSES: &str = "| step times | held-out results | median error | worst | within the band | systems held out by their hash | \
     of them in a fit | median error | worst |\n|---|---|---|---|---|---|---|---|---|\n";
 
@@ -206,19 +215,20 @@ fn published_throughput_beside_the_simulators() {
     let mut classes: BTreeMap<String, HeldOut> = BTreeMap::new();
     let published = published();
     let rows: Vec<Benchmark> = published.keys().copied().collect();
+    let mut systems: BTreeMap<(&str, &str), (String, [String; 3])> = BTreeMap::new();
     for ((of, results), (answer, bare)) in published.iter().zip(all_answers(&rows)) {
         let Benchmark { workload, system, scenario } = of;
         let median = results[results.len() / 2];
-        let _ = write!(table, "| {workload} | {system} | {scenario} | {} | {} ", results.len(), grouped(median));
-        let Some(simulated) = answer["tokens_per_second"].as_f64() else {
-            let _ = writeln!(table, "| refused | | | {} |", answer["error"].as_str().unwrap());
-            continue;
-        };
-        let class = answer["basis"]["class"].as_str().unwrap();
+        let column = SCENARIOS.iter().position(|name| name == scenario).expect("a scenario of the table");
+        let class = answer["basis"]["class"].as_str().expect("a class");
+        let (_, cells) = systems
+            .entry((*workload, *system))
+            .or_insert_with(|| (class.to_owned(), [(); 3].map(|()| " | | ".to_owned())));
+        let simulated = answer["tokens_per_second"].as_f64().expect("tokens per second");
         let fit = FITTED.iter().find(|(row, _)| row == of).map_or(Basis::Nothing, |(_, basis)| *basis);
         let error = (simulated / median - 1.0) * 100.0;
-        let label = fit.label();
-        let _ = writeln!(table, "| {} | {error:+.1} % | {class} | {label} |", grouped(simulated));
+        let (count, mark) = (results.len(), fit.mark());
+        cells[column] = format!("{} ({count}) | {}{mark} | {error:+.1}", grouped(median), grouped(simulated));
         let is_fitted = fit != Basis::Nothing;
         classes.entry(class.to_owned()).or_default().add(system, results, &answer, is_fitted);
         if is_fitted {
@@ -228,6 +238,13 @@ fn published_throughput_beside_the_simulators() {
             let class = format!("{}, the data sheet alone", bare["basis"]["class"].as_str().unwrap());
             classes.entry(class).or_default().add(system, results, &bare, false);
         }
+    }
+    let mut last = "";
+    for ((workload, system), (class, cells)) in systems {
+        if workload != std::mem::replace(&mut last, workload) {
+            let _ = writeln!(table, "| **{workload}** {}|", "| ".repeat(10));
+        }
+        let _ = writeln!(table, "| {system} | {} | {class} |", cells.join(" | "));
     }
     let rows: String = classes.iter().map(|(class, held_out)| held_out.row(class)).collect();
     super::on_the_page("concepts/simulation.md", &table);
@@ -271,7 +288,7 @@ const LATENCIES: [LatencyRow; 10] = [
 #[test]
 fn published_latencies_beside_the_simulators() {
     let mut table = String::from(
-        "| workload | system | scenario | req/s | TTFT p50 published | simulated | error | TPOT p50 published | simulated | error | |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
+        "| workload, system, scenario | req/s | TTFT p50, ms | simulated | error, % | TPOT p50, ms | simulated | error, % | |\n|---|---|---|---|---|---|---|---|---|\n",
     );
     let mut errors = Vec::new();
     for LatencyRow { of, rate, ttft, tpot, basis, note } in &LATENCIES {
@@ -280,10 +297,9 @@ fn published_latencies_beside_the_simulators() {
         let (own_ttft, own_tpot) = (median("ttft_ms"), median("tpot_ms"));
         let percent = |own: f64, published: f64| 100.0 * (own / published - 1.0);
         let Benchmark { workload, system, scenario } = of;
-        let colon = if note.is_empty() { "" } else { ": " };
         let _ = writeln!(
             table,
-            "| {workload} | {system} | {scenario} | {rate} | {ttft:.0} ms | {own_ttft:.0} ms | {:+.0} % | {tpot:.1} ms | {own_tpot:.1} ms | {:+.0} % | {}{colon}{note} |",
+            "| {workload} {system} {scenario} | {rate} | {ttft:.0} | {own_ttft:.0} | {:+.0} | {tpot:.1} | {own_tpot:.1} | {:+.0} | {}{note} |",
             percent(own_ttft, *ttft),
             percent(own_tpot, *tpot),
             basis.label(),

@@ -147,7 +147,7 @@ fn a_template_of_the_calibration_has_the_settings_of_quantization() {
     }
     let calibration = |finding: &mlperf::SubmissionFinding| finding.check.to_string() == "calibration";
     let unfinished = mlperf::examine(&out, &order.round).findings.into_iter().find(calibration).unwrap();
-    assert_eq!(unfinished.what, "calibration.md is the template that packing writes, with lines to be filled in");
+    assert_eq!(unfinished.what, "calibration.md is the template that packing writes, with lines to fill in");
     write(&text, fs::read_to_string(&text).unwrap().replace("FILL IN: ", "- "));
     assert!(!mlperf::examine(&out, &order.round).findings.iter().any(calibration));
 }
@@ -243,7 +243,7 @@ fn everything_that_only_a_person_knows_is_asked_for_at_once() {
         measurements:
           input_data_types:   # type of the token ids that go in, e.g. int32
           retraining:   # whether the model was trained further, e.g. No
-          starting_weights_filename:   # which weights were started from, and where they are from, e.g. meta-llama/Llama-2-70b-chat-hf
+          starting_weights_filename:   # the starting weights and their origin, e.g. meta-llama/Llama-2-70b-chat-hf
           weight_data_types:   # types of the weights as they are served, e.g. fp8
           weight_transformations:   # what was done to the weights, e.g. quantization
     "#);

@@ -33,11 +33,11 @@ pub enum NpyError {
     Magic,
     #[error("its header is not text")]
     HeaderText,
-    #[error("its header has no plain `{0}`")]
+    #[error("its header lacks a plain `{0}`")]
     HeaderKey(&'static str),
     #[error("it is laid out by columns (fortran_order); save it with numpy.ascontiguousarray")]
     ByColumns,
-    #[error("its numbers are `{0}`; whole ones such as `<i4` are needed")]
+    #[error("its numbers are `{0}`, not integers such as `<i4`")]
     NumberType(String),
     #[error("its shape is `({0})`, which is not a list of lengths")]
     ShapeText(String),

@@ -236,7 +236,7 @@ fn a_condition_at_its_edges_prints_what_it_rests_on() {
     let error = condition.outcome(&compared(0.0, 10.0)).unwrap_err();
     assert_eq!(
         error.to_string().lines().next(),
-        Some("`ttft_mean>5%`: that number of a is 0, and there is no percentage of 0")
+        Some("`ttft_mean>5%`: that number of a is 0, so a percentage is undefined")
     );
     // 105 / 100 − 1 is a little more than 0.05 in binary.
     assert!(matches!(condition.outcome(&compared(100.0, 105.0)), Ok(FailConditionOutcome::Passed(_))));

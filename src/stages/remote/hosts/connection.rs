@@ -284,7 +284,7 @@ pub fn connect_problem(place: &HostPlace, lost: &HostLost) -> HostProblem {
         );
     }
     if lost.how == Some(ExitKind::Code(NO_PROGRAM)) {
-        let message = last.unwrap_or_else(|| "this program is not there".to_owned());
+        let message = last.unwrap_or_else(|| "this program is missing there".to_owned());
         return HostProblem::new(message, "`program` of the host sets the path of this program there");
     }
     if let Some((what, hint)) = place.ssh().and_then(|ssh| explain_error(ssh, &text)) {

@@ -97,7 +97,7 @@ fn check_parameter(look: &mut ModelChecker<'_>, role: &str, key: &str, value: &s
                 let fate = if KNOWN_PLACEHOLDERS.contains(&key) && name == key {
                     "the backend knows it and takes it for not set".to_owned()
                 } else if known.unset.is_empty() {
-                    "it reaches the backend as this very text".to_owned()
+                    "it reaches the backend unchanged".to_owned()
                 } else {
                     format!("the backend takes its default ({})", known.unset)
                 };

@@ -76,8 +76,7 @@ fn backend(look: &mut ModelChecker<'_>) {
     }
     if !platform.is_empty() && !PLATFORMS.contains(&platform.as_str()) {
         let hint = nearest(&platform, PLATFORMS).map(|name| format!("did you mean `{name}`?"));
-        let hint =
-            hint.or_else(|| Some(format!("there is: {}; other backends stand in `backend`", list_of(PLATFORMS))));
+        let hint = hint.or_else(|| Some(format!("there is: {}; name other backends in `backend`", list_of(PLATFORMS))));
         look.error(&[PbtxtStep::Name("platform")], format!("there is no platform `{platform}`"), hint);
         return;
     }

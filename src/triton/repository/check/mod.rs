@@ -87,7 +87,7 @@ fn read(folder: &Path, found: &mut Diagnostics) -> io::Result<Option<Model>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             found.push(
                 Diagnostic::error(format!("{shown} is missing"))
-                    .hint("every folder in a repository is a model; remove it if it is none"),
+                    .hint("every folder in a repository is a model; remove it if it is not one"),
             );
             return Ok(None);
         }

@@ -214,7 +214,7 @@ pub(super) fn check_instances(look: &mut ModelChecker<'_>, machine: Option<u32>)
             }
         }
         if model.config.backend == "tensorrtllm" && group.kind() != Kind::Cpu {
-            let hint = "write KIND_CPU; the GPUs stand in the parameter `gpu_device_ids`".to_owned();
+            let hint = "write KIND_CPU; the parameter `gpu_device_ids` has the GPUs".to_owned();
             look.warn(&way("kind"), "TensorRT-LLM places its engines itself, not by instance groups", Some(hint));
         }
     }
