@@ -28,7 +28,7 @@ pub struct System {
     pub load: f64,
 }
 
-const SERVERS: usize = 4;
+pub const SERVERS: usize = 4;
 pub const BATCH: usize = 16;
 /// Of an answer of [`Kind::Steps`]; with all slots in use they take one service time.
 pub const MEAN_STEPS: f64 = 20.0;
@@ -36,14 +36,6 @@ const MEAN_BURST: f64 = 10.0;
 
 impl Kind {
     pub const ALL: [Self; 5] = [Self::Lognormal, Self::Batches, Self::TwoKinds, Self::Steps, Self::Bursts];
-
-    /// Requests per mean service time at most.
-    pub const fn capacity(self) -> usize {
-        match self {
-            Self::Batches | Self::Steps => BATCH,
-            Self::Lognormal | Self::TwoKinds | Self::Bursts => SERVERS,
-        }
-    }
 
     pub const fn name(self) -> &'static str {
         match self {

@@ -20,7 +20,7 @@ use rand_pcg::Pcg64;
 use regatta::stats::{Growth, LatencyShift, LatencyTrend, Observation};
 use searches::{SearchTally, in_order, searched_systems};
 use simulated_queue::{ServiceTime, SimulatedQueue, Visit};
-use systems::{Kind, System};
+use systems::{BATCH, Kind, SERVERS, System};
 
 /// Mean service time 1 s.
 #[derive(Clone, Copy)]
@@ -65,7 +65,8 @@ fn all_courses() -> Vec<(&'static str, usize, Need, Runs)> {
         let runs: Runs = Box::new(move |load, requests, seed| System { kind, load }.run(requests, 0, seed));
         // The more of these are served at once, the longer each takes.
         let is_shared = matches!(kind, Kind::Batches | Kind::Steps);
-        (kind.name(), kind.capacity(), if is_shared { |visits: &[Visit]| visits.len() as f64 } else { services }, runs)
+        let places = if is_shared { BATCH } else { SERVERS };
+        (kind.name(), places, if is_shared { |visits: &[Visit]| visits.len() as f64 } else { services }, runs)
     });
     known.into_iter().chain(others).collect()
 }
