@@ -6,8 +6,8 @@
 //! tokens (a server is a little faster on one day than on another), and one for each answer or step.
 //!
 //! The last column is a bound for tests of TTFT p99 by pairs: how often one would find the slower server that knew how
-//! much the ratios of all pairs scatter, and had the whole 5 % for this row. Where a few pairs are far off, as at 0.5 of
-//! an engine that batches, it is no bound: most comparisons have none of them.
+//! much the ratios of all pairs scatter, and had the whole 5 % for this row. Where a few pairs are far off, as at 0.5
+//! of an engine that batches, it is no bound: most comparisons have none of them.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;

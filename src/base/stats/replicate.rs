@@ -187,7 +187,8 @@ pub fn compare_rows(rows: &[ComparedSamples], smallest_percent: f64) -> Vec<Judg
 //
 // Of pairs of runs with the same requests at the same times: Student's test of the logarithms of the pairs' ratios b/a.
 // A queue that is busy in a pair is busy on both sides, so that the ratio varies much less than either side, and less
-// than the difference b − a, which is larger where the queue is longer. The estimate is the geometric mean of the ratios.
+// than the difference b − a, which is larger where the queue is longer. The estimate is the geometric mean of the
+// ratios.
 //
 // Of unrelated runs the estimate is the ratio r of the two means: b − r·a is tested against zero with Welch's standard
 // error √(s_b²/n_b + r²·s_a²/n_a) and Satterthwaite's degrees of freedom (Tamhane and Logan 2004); the 95 % interval
