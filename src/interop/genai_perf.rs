@@ -202,9 +202,10 @@ fn sweep(line: &ParsedLine, load: &mut TranslatedLoad) {
         (None, None) => None,
     };
     let Some(values) = values.map(|values| values.into_iter().flatten().collect::<Vec<_>>()) else {
-        return load
-            .builder
-            .push_error("`--sweep-range` is MIN:MAX or MIN:MAX:STEP, `--sweep-list` numbers with commas".to_owned());
+        return load.builder.push_error(
+            "`--sweep-range` is MIN:MAX or MIN:MAX:STEP, both powers of 2 for a concurrency; `--sweep-list` is numbers \
+            with commas",
+        );
     };
     match kind {
         "concurrency" => load.sweep("concurrency", values),

@@ -399,7 +399,7 @@ pub(crate) enum RangeRatio {
 }
 
 impl RangeRatio {
-    /// The shortest and the longest length, of one token at least.
+    /// The shortest and the longest length.
     pub fn bounds(self, length: &Quantity<u32>, ratio: &Quantity<f64>) -> (Quantity<u32>, Quantity<u32>) {
         let times = |one: f64, other: f64| one * other;
         let share = |share: Quantity<f64>| length.clone().map(f64::from).combine("*", share, times);

@@ -216,8 +216,8 @@ impl ToolTable {
         let line = self.read(words, &mut load.builder);
         for (option, row) in self.options.iter().zip(&self.rows).filter(|(option, _)| !line.has(option.names[0])) {
             let name = option.names[0];
-            if let Some(why) = row.required.as_ref().filter(|_| row.applies_to(&line)) {
-                load.builder.push_error(format!("{} needs {name}: {why}", self.program));
+            if let Some(reason) = row.required.as_ref().filter(|_| row.applies_to(&line)) {
+                load.builder.push_error(format!("{} needs {name}: {reason}", self.program));
             }
             if let (Some(key), Some(default)) = (&row.sets, &row.default) {
                 row.set(key, &GivenOption { name, written: name.to_owned(), values: vec![default.clone()] }, &mut load);

@@ -45,8 +45,8 @@ fn translate_benchmark(words: &[String]) -> Result<Translation, TranslationError
     let mut builder = TranslationBuilder::default();
     let line = BENCHMARK.read(words, &mut builder);
     let mut run = GuideLlmRun::default();
-    if let Err(why) = scenario(line.value("--scenario"), &line, &mut run) {
-        return TranslationBuilder::nothing(BENCHMARK.program, why);
+    if let Err(sentence) = scenario(line.value("--scenario"), &line, &mut run) {
+        return TranslationBuilder::nothing(BENCHMARK.program, sentence);
     }
     for given in &line.given {
         benchmark_option(given, &mut run, &mut builder);
@@ -181,8 +181,8 @@ fn translate_run(words: &[String]) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let line = RUN.read(words, &mut builder);
     let mut run = GuideLlmRun::default();
-    if let Err(why) = scenario(line.value("--config"), &line, &mut run) {
-        return TranslationBuilder::nothing(RUN.program, why);
+    if let Err(sentence) = scenario(line.value("--config"), &line, &mut run) {
+        return TranslationBuilder::nothing(RUN.program, sentence);
     }
     // Values for several measurements stand in place of the profile's own.
     for given in line.given.iter().filter(|given| given.name != "--override") {

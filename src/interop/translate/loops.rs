@@ -167,7 +167,7 @@ pub(super) fn decided(
     None
 }
 
-/// Whether the test after `if` holds; none where it has unknown values, or is no comparison.
+/// Whether the test after `if` holds; none where it has unknown values, or compares nothing.
 fn holds(words: &[String]) -> Option<bool> {
     let is_keyword = |word: &&str| OPENING.contains(word) && *word != "!" || ["if", "elif"].contains(word);
     let words: Vec<&str> = words.iter().map(String::as_str).skip_while(is_keyword).collect();
@@ -181,10 +181,10 @@ fn holds(words: &[String]) -> Option<bool> {
     match test {
         ["-z", text] => Some(text.is_empty()),
         ["-n", text] => Some(!text.is_empty()),
-        [one, "=" | "==", other] => Some(one == other),
-        [one, "!=", other] => Some(one != other),
-        [one, operator, other] => {
-            let order = one.parse::<i64>().ok()?.cmp(&other.parse().ok()?);
+        [left, "=" | "==", right] => Some(left == right),
+        [left, "!=", right] => Some(left != right),
+        [left, operator, right] => {
+            let order = left.parse::<i64>().ok()?.cmp(&right.parse().ok()?);
             let signs = [("-eq", order.is_eq()), ("-ne", order.is_ne()), ("-gt", order.is_gt())];
             let more = [("-ge", order.is_ge()), ("-lt", order.is_lt()), ("-le", order.is_le())];
             signs.into_iter().chain(more).find(|(sign, _)| sign == operator).map(|(_, holds)| holds)

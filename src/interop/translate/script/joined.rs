@@ -270,10 +270,9 @@ impl Script {
     /// Whether a line is only a variable without a value, `$PROLOGUE`: nothing is read.
     pub(super) fn is_unknown_command(&mut self, words: &[String]) -> bool {
         let [word] = words else { return false };
-        let is_unknown = self.total > 1 && self.variables.unknown.iter().any(|value| value.marker() == *word);
+        let is_unknown = self.total > 1 && word.starts_with("{{") && word.ends_with("}}");
         if is_unknown {
-            let written = as_written(word, &self.variables.unknown);
-            self.builder.note(format!("`{written}`, a line of its own, has no value in the text: none is read"));
+            self.builder.note("a line that is only a variable without a value is read as nothing");
         }
         is_unknown
     }
