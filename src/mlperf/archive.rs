@@ -1,8 +1,7 @@
 //! The upload of a submission: a compressed archive of its divisions, and a file with the archive's SHA-1.
 //!
-//! The names and the format are those of mlcommons/inference, `tools/submission/pack_submission.sh`. Its encryption is
-//! a step between the two functions here, for those who want it: "Currently submissions do not need to be encrypted"
-//! (`tools/submission/README.md`).
+//! The names and the format are those of mlcommons/inference, `tools/submission/pack_submission.sh`, without its
+//! encryption: "Currently submissions do not need to be encrypted" (`tools/submission/README.md`).
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write as _};
@@ -35,11 +34,12 @@ pub enum ArchiveError {
 
 /// What was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WrittenChecksum {
-    /// `<SHA-1>  <name of the archive>`, as sha1sum prints it.
-    pub checksum: PathBuf,
+pub struct WrittenUpload {
+    pub files: u64,
     /// Size of the archive.
     pub bytes: u64,
+    /// `<SHA-1>  <name of the archive>`, as sha1sum prints it.
+    pub checksum: PathBuf,
 }
 
 /// Refuses a name that the upload cannot have.
@@ -50,12 +50,13 @@ pub fn require_archive_name(path: &Path) -> Result<(), ArchiveError> {
     stem(path).map(drop)
 }
 
-/// Packs the divisions of the submission in `root`, and returns the number of files. The same submission gives the same
-/// bytes.
+/// Packs the divisions of the submission in `root`, and writes the SHA-1 of the archive beside it. The same submission
+/// gives the same bytes.
 ///
 /// # Errors
-/// The submission has no division; a file cannot be read or written.
-pub fn compress_divisions(root: &Path, to: &Path) -> Result<u64, ArchiveError> {
+/// The archive's name does not end with `.tar.gz`; the submission has no division; a file cannot be read or written.
+pub fn write_upload(root: &Path, to: &Path) -> Result<WrittenUpload, ArchiveError> {
+    let stem = stem(to)?;
     let failed = |source: io::Error| ArchiveError::Io { path: to.to_owned(), source };
     let file = BufWriter::new(File::create(to).map_err(failed)?);
     let mut tar = tar::Builder::new(GzEncoder::new(file, Compression::default()));
@@ -77,22 +78,12 @@ pub fn compress_divisions(root: &Path, to: &Path) -> Result<u64, ArchiveError> {
     }
     let mut file = tar.into_inner().and_then(GzEncoder::finish).map_err(failed)?;
     file.flush().map_err(failed)?;
-    Ok(files)
-}
-
-/// Writes the SHA-1 of the archive, encrypted or not, into the archive's folder.
-///
-/// # Errors
-/// The archive's name does not end with `.tar.gz`; a file cannot be read or written.
-pub fn write_checksum(archive: &Path) -> Result<WrittenChecksum, ArchiveError> {
-    let stem = stem(archive)?;
-    let failed = |source: io::Error| ArchiveError::Io { path: archive.to_owned(), source };
     let mut hasher = Sha1::new();
-    let bytes = io::copy(&mut File::open(archive).map_err(failed)?, &mut hasher).map_err(failed)?;
-    let checksum = archive.with_file_name(format!("{stem}.sha1"));
+    let bytes = io::copy(&mut File::open(to).map_err(failed)?, &mut hasher).map_err(failed)?;
+    let checksum = to.with_file_name(format!("{stem}.sha1"));
     let line = format!("{:x}  {stem}{ENDING}\n", hasher.finalize());
     fs::write(&checksum, line).map_err(|source| ArchiveError::Io { path: checksum.clone(), source })?;
-    Ok(WrittenChecksum { checksum, bytes })
+    Ok(WrittenUpload { files, bytes, checksum })
 }
 
 /// The name without its ending.

@@ -23,7 +23,7 @@ mod submission_check;
 mod test_record;
 mod truncate_accuracy_log;
 
-pub use archive::{ArchiveError, WrittenChecksum, compress_divisions, require_archive_name, write_checksum};
+pub use archive::{ArchiveError, WrittenUpload, require_archive_name, write_upload};
 pub use assemble::{AssembleError, AssembleRequest, ForeignResult, assemble};
 pub use diff::{DiffError, DiffSelection, DiffedRun, ResultDifference, ValueChange, compare};
 pub use explain::{Explanation, RuleViolation, explain};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -155,12 +155,15 @@ fn outcome(examined: &SubmissionReport, review: bool) -> Section {
     Section::default().with([Block::plain(""), Block::text(role, text)])
 }
 
-/// The results as a table for a spreadsheet, one in a line. A submission is refused as a whole, so `refused` is of
-/// all its results.
+/// The results as a table for a spreadsheet, one in a line. What a submitter hands in is refused as a whole, so
+/// `refused` is of all its results; `objections` are of the result, the gravest first.
 pub fn results_csv(examined: &SubmissionReport) -> String {
     let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
-    let is_refused = examined.refusal_count() > 0;
     let line = |one: &ExaminedResult| {
+        let is_of = |finding: &SubmissionFinding| finding.place.split('/').nth(1) == Some(one.submitter.as_str());
+        let is_refused = examined.with_weight(FindingWeight::Refused).any(is_of);
+        let objections = examined.findings.iter().filter(|finding| one.has(finding));
+        let objections: IndexSet<&str> = objections.map(|finding| finding.check.into()).collect();
         let accuracy: Vec<String> = one.accuracy.iter().map(|(metric, value)| format!("{metric} {value}")).collect();
         let (judged, power) = (&one.judged, one.power.as_ref());
         let names = [&examined.round, &one.division, &one.submitter, &one.system, &one.benchmark, &one.scenario];
@@ -175,11 +178,12 @@ pub fn results_csv(examined: &SubmissionReport) -> String {
             number(power.map(|power| power.joules)),
         ];
         let flags = [judged.simulated, judged.rehearsal, is_refused].map(|flag| flag.to_string());
-        let cells = names.into_iter().cloned().chain(values).chain(flags).map(|cell| csv_cell(&cell));
+        let objections = [objections.into_iter().collect::<Vec<_>>().join("; ")];
+        let cells = names.into_iter().cloned().chain(values).chain(flags).chain(objections).map(|cell| csv_cell(&cell));
         cells.collect::<Vec<_>>().join(",") + "\n"
     };
     let head = "round,division,submitter,system,benchmark,scenario,result,unit,validity,ttft_p99_ms,tpot_p99_ms,\
-         accuracy,watts,joules,simulated,rehearsal,refused\n";
+         accuracy,watts,joules,simulated,rehearsal,refused,objections\n";
     std::iter::once(head.to_owned()).chain(examined.results.iter().map(line)).collect()
 }
 

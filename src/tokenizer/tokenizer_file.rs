@@ -47,6 +47,25 @@ impl Tokenizer {
         called(|| self.0.decode(ids, skip_special)).map_err(TokenizerError::Text)
     }
 
+    /// The same as the slow tokenizer of the model spells it, which is SentencePiece, but for spaces at the beginning.
+    /// The two differ in bytes that are no UTF-8: here each of them is one U+FFFD, and the characters beside them stay.
+    pub fn decode_slowly(&self, ids: &[u32], skip_special: bool) -> Result<String, TokenizerError> {
+        if self.0.token_to_id("<0x00>").is_none() {
+            return self.decode(ids, skip_special);
+        }
+        let added = self.0.get_added_vocabulary();
+        let mut text = Vec::new();
+        for token in ids.iter().filter_map(|id| self.0.id_to_token(*id)) {
+            match byte(&token) {
+                Some(byte) => text.push(byte),
+                None if skip_special && added.is_special_token(&token) => {}
+                None => text.extend(token.replace('\u{2581}', " ").bytes()),
+            }
+        }
+        let spelt = text.utf8_chunks();
+        Ok(spelt.map(|part| part.valid().to_owned() + &"\u{fffd}".repeat(part.invalid().len())).collect())
+    }
+
     /// Tokens and their ids, without those that were added to the model's own.
     pub fn vocabulary(&self) -> HashMap<String, u32> {
         self.0.get_vocab(false)
@@ -55,6 +74,11 @@ impl Tokenizer {
     pub fn has_token(&self, id: u32) -> bool {
         self.0.id_to_token(id).is_some()
     }
+}
+
+/// The byte of a token `<0x0A>`.
+fn byte(token: &str) -> Option<u8> {
+    u8::from_str_radix(token.strip_prefix("<0x")?.strip_suffix('>')?, 16).ok()
 }
 
 /// Bytes of a text that any pattern divides in seconds. A pattern that looks behind itself can take hours for a longer

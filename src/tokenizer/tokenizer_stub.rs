@@ -22,6 +22,10 @@ impl Tokenizer {
         match *self {}
     }
 
+    pub const fn decode_slowly(&self, _ids: &[u32], _skip_special: bool) -> Result<String, TokenizerError> {
+        match *self {}
+    }
+
     pub const fn vocabulary(&self) -> HashMap<String, u32> {
         match *self {}
     }

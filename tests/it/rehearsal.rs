@@ -1,6 +1,8 @@
 //! A submission rehearsed from one command: LoadGen built, performance, accuracy and audit runs, scored, verified, packed.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
 
 use serde_json::Value;
 
@@ -41,6 +43,23 @@ fn a_rehearsal_of_a_submission_is_one_command_and_the_second_time_nothing_is_lef
     world.good(&["mlperf", "status"]).shows("done");
     let again = world.good(&[&["run"], &arguments[..]].concat());
     assert!(again.ran().is_empty() && again.stdout.contains(" cached"), "{}", again.stdout);
+
+    // Unpacked on a bare folder, the README's line makes the same keys, down to the package; and a test of it is rehearsed from there.
+    let readme = fs::read_to_string(result.join("README.md")).unwrap();
+    let lines: Vec<&str> = readme.lines().filter_map(|line| line.strip_prefix("regatta ")).collect();
+    let [whole, .., audit] = lines[..] else { panic!("{readme}") };
+    let mut bare = World::new();
+    for item in
+        walkdir::WalkDir::new(packed.join("src/sim-h200-x8")).into_iter().flatten().filter(|item| item.path().is_file())
+    {
+        let name = item.path().strip_prefix(packed.join("src/sim-h200-x8")).unwrap();
+        bare.file(name.to_str().unwrap(), &fs::read_to_string(item.path()).unwrap());
+    }
+    bare.env("REGATTA_STORE", loadgen::store());
+    bare.good(&audit.split(' ').collect::<Vec<_>>()).shows("LoadGen Interactive TEST06: n=100");
+    let home = world.path(".regatta").display().to_string();
+    let made = bare.good(&[&whole.split(' ').collect::<Vec<_>>()[..], &["--home", &home]].concat());
+    assert!(made.ran().is_empty() && made.stdout.contains("10 cached"), "{}", made.stdout);
 }
 
 /// gpt-oss-120b has a data set of its own for accuracy and one for TEST07. What its made-up answers cannot show is not judged, and the
@@ -52,6 +71,7 @@ fn test07_and_test09_are_rehearsed_and_packed_and_not_judged_on_made_up_data() {
     world.env("REGATTA_STORE", loadgen::store());
     let arguments = ["run", "gpt-oss-120b", "package=true", "--rehearse", "scenarios=offline"];
     let ended = world.good(&arguments);
+    ended.shows("; answers of 64 at most, where the benchmark's have thousands");
     ended.shows("LoadGen Offline TEST07: n=256").shows("TEST07 is NOT JUDGED, SIMULATED: exact match ");
     ended.shows("SIMULATED, not judged: exact match, ").shows("the answers are to made-up samples");
     ended.shows("LoadGen Offline TEST09: n=256").shows("TEST09 is NOT JUDGED, SIMULATED: ");
@@ -100,4 +120,45 @@ fn a_package_of_gpt_oss_names_each_data_set_that_it_needs() {
         "trt_llm_rev=0123456789abcdef0123456789abcdef01234567",
         "scenarios=offline,interactive",
     ]);
+}
+
+/// What `mlc-r2-downloader` fetches: `X.uri` holds where the files are, `X.md5` beside it their checksums and names.
+#[test]
+fn a_data_set_is_fetched_from_its_uri_and_its_checksums_are_compared() {
+    const MD5: &str = "3e052b77b9c6af3aa632e273688e47d2";
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let origin = format!("http://{}", listener.local_addr().unwrap());
+    let at = origin.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut head = String::new();
+            BufReader::new(&stream).read_line(&mut head).unwrap();
+            let (status, body) = match head.split(' ').nth(1).unwrap() {
+                "/metadata/right.uri" | "/metadata/wrong.uri" => ("200 OK", format!("{at}/data")),
+                "/metadata/right.md5" => ("200 OK", format!("{MD5}  ./eval/cnn_eval.json\n")),
+                "/metadata/wrong.md5" => ("200 OK", format!("{MD5}  ./eval/cnn_eval.json\n").replace('d', "e")),
+                "/data/eval/cnn_eval.json" => ("200 OK", "[{}]\n".to_owned()),
+                _ => ("404 Not Found", String::new()),
+            };
+            let length = body.len();
+            write!(stream, "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}").unwrap();
+        }
+    });
+    let world = World::new();
+    let fetch = |name: &str| {
+        let uri = format!("dataset_uri={origin}/metadata/{name}.uri");
+        let system = ["loadgen=true", "scenarios=offline", "system=sim-b200-x1", "--until", "preprocess_data"];
+        world.regatta(&[&["run", "llama3.1-8b", &uri], &system[..]].concat())
+    };
+    let fetched = fetch("right");
+    assert_eq!(
+        (fetched.code, world.read("latest/preprocess_data/dataset.json").as_str()),
+        (0, "[{}]\n"),
+        "{fetched:?}"
+    );
+    let wrong = fetch("wrong");
+    assert_eq!(wrong.code, 1, "{wrong:?}");
+    wrong.shows("./eval/cnn_eval.json: FAILED");
+    fetch("none").shows("cannot fetch ");
 }

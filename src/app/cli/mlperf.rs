@@ -1,8 +1,6 @@
 //! The arguments of `regatta mlperf …`.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use clap::{Args, Subcommand, ValueHint};
 
@@ -41,8 +39,8 @@ pub enum MlperfRequest {
         submitter: Option<String>,
         /// Compare system A of the first submission with system B of the second [default: by name, then by
         /// accelerators]. Can be given several times.
-        #[arg(long, value_name = "A=B")]
-        system: Vec<KeyValueArg>,
+        #[arg(long, value_name = "A=B", value_parser = systems)]
+        system: Vec<(String, String)>,
         /// Print JSON.
         #[arg(help_heading = HOW, long)]
         json: bool,
@@ -127,10 +125,6 @@ pub struct AssembleOptions {
     /// Also write the upload when the check passes: the divisions as a .tar.gz, and its SHA-1 as .sha1.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub archive: Option<PathBuf>,
-    /// Encrypt the archive as `pack_submission.sh` of mlcommons/inference does. The password is the first line of a
-    /// file, `file:PATH`, or an environment variable, `env:NAME`. Rounds no longer require it.
-    #[arg(long, value_name = "PASSWORD", requires = "archive")]
-    pub encrypt: Option<String>,
     /// Assemble rehearsals, for practice: the check refuses them.
     #[arg(help_heading = HOW, long)]
     pub rehearse: bool,
@@ -159,38 +153,8 @@ fn foreign_logs(text: &str) -> Result<ForeignResult, ForeignLogsError> {
     })
 }
 
-/// Where a password is, in openssl's words: `file:PATH` or `env:NAME`. Never the password itself, which other users of
-/// the machine would see among the processes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PasswordSource {
-    File(PathBuf),
-    Env(String),
-}
-
-impl PasswordSource {
-    /// The argument of openssl's `-pass`.
-    pub fn openssl_argument(&self) -> OsString {
-        match self {
-            Self::File(path) => {
-                let mut argument = OsString::from("file:");
-                argument.push(path);
-                argument
-            }
-            Self::Env(name) => format!("env:{name}").into(),
-        }
-    }
-}
-
-impl FromStr for PasswordSource {
-    type Err = ErrorText;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.split_once(':') {
-            Some(("file", path)) if !path.is_empty() => Ok(Self::File(path.into())),
-            Some(("env", name)) if !name.is_empty() => Ok(Self::Env(name.to_owned())),
-            _ => Err(ErrorText::new(
-                "`--encrypt` is file:PATH or env:NAME, where the password is; the password itself is not an argument",
-            )),
-        }
-    }
+/// `A=B`, the names of two systems, which are names of folders.
+fn systems(text: &str) -> Result<(String, String), ErrorText> {
+    let pair = text.split_once('=').filter(|(a, b)| !a.is_empty() && !b.is_empty());
+    pair.map(|(a, b)| (a.to_owned(), b.to_owned())).ok_or_else(|| ErrorText::new("it is A=B, the names of two systems"))
 }

@@ -20,7 +20,7 @@ mod store;
 mod triton;
 mod values;
 
-pub use self::mlperf::{AssembleOptions, ExaminationArgs, MlperfRequest, PasswordSource};
+pub use self::mlperf::{AssembleOptions, ExaminationArgs, MlperfRequest};
 pub use bench::{BenchLoad, BenchRequest, TokenLength};
 pub use bench_args::{ArrivalsWord, BenchArgs, ServedWord, StreamWord};
 pub use commands::{CliParseError, CliRequest, Global, Invocation, OutputVerbosity, command, parse};

@@ -3,29 +3,20 @@
 
 mod status;
 
-use std::ffi::{OsStr, OsString};
-use std::fmt::Write as _;
-use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-use std::{fs, io};
+use std::path::Path;
 
 use crate::cli::{
-    AssembleOptions, CliExit, ExaminationArgs, Global, KeyValueArg, MlperfRequest, PasswordSource, RunRequest, Select,
-    rehearsal,
+    AssembleOptions, CliExit, ExaminationArgs, Global, KeyValueArg, MlperfRequest, RunRequest, Select, rehearsal,
 };
 use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
 use crate::project::Project;
 use crate::run;
-use base::diag::ErrorText;
+use base::diag::{ErrorText, did_you_mean};
 use base::event::TaskId;
 use base::files::metadata_if_there;
 use base::units::{counted, size};
-use exec::process::{ProbeOutput, ProbeResult, probe};
-use mlperf::{
-    AssembleError, AssembleRequest, SubmissionReport, compress_divisions, require_archive_name, write_checksum,
-};
+use mlperf::{AssembleError, AssembleRequest, SubmissionReport, require_archive_name, write_upload};
 use plan::Plan;
 use plan::loadgen::Cost;
 use plan::manifest::model::Bench;
@@ -47,16 +38,15 @@ pub(super) fn perform(global: &Global, request: MlperfRequest) -> Result<CliExit
             verdict(&examined, &shown, styler)
         }
         MlperfRequest::Assemble(options) => assemble(options, styler),
-        MlperfRequest::Diff { a, b, submitter, system, json } => {
+        MlperfRequest::Diff { a, b, submitter, system: systems, json } => {
             for folder in [&a, &b] {
                 require_folder(folder)?;
                 if mlperf::is_endpoints_result(folder) {
                     return Err(no_endpoints(folder));
                 }
             }
-            let systems = system.into_iter().map(|pair| (pair.key, pair.value)).collect();
-            let selection = mlperf::DiffSelection { submitter, systems };
-            let differences = mlperf::compare(&a, &b, &selection).map_err(CommandError::usage)?;
+            let differences =
+                mlperf::compare(&a, &b, &mlperf::DiffSelection { submitter, systems }).map_err(CommandError::usage)?;
             let names = [a.display().to_string(), b.display().to_string()];
             let as_json = || json!({ "a": names[0], "b": names[1], "results": differences });
             print_as(styler, json, as_json, |styler| report::mlperf::diff(&names, &differences).terminal(styler));
@@ -86,9 +76,14 @@ fn named(name: &str) -> Result<Round, CommandError> {
 fn examined(folder: &Path, round: Option<&str>, submitter: Option<&str>) -> Result<SubmissionReport, CommandError> {
     require_folder(folder)?;
     let round = round.map_or_else(|| majority(folder), named)?;
-    let examined = mlperf::examine(folder, &round).of_submitter(submitter);
+    let whole = mlperf::examine(folder, &round);
+    let near =
+        submitter.and_then(|name| did_you_mean(name, whole.results.iter().map(|result| result.submitter.as_str())));
+    let examined = whole.of_submitter(submitter);
     match submitter.filter(|_| examined.results.is_empty() && examined.not_examined.is_empty()) {
-        Some(name) => Err(CommandError::Usage(format!("{}: no result of a submitter `{name}`", folder.display()))),
+        Some(name) => Err(CommandError::usage(
+            ErrorText::new(format!("{}: no result of a submitter `{name}`", folder.display())).maybe_hint(near),
+        )),
         None => Ok(examined),
     }
 }
@@ -133,11 +128,6 @@ pub(super) fn assemble(options: AssembleOptions, styler: Styler) -> Result<CliEx
     if let Some(path) = &options.archive {
         require_archive_name(path).map_err(CommandError::usage)?;
     }
-    let password: Option<PasswordSource> =
-        options.encrypt.as_deref().map(str::parse).transpose().map_err(CommandError::usage)?;
-    if let Some(password) = &password {
-        require_password(password).map_err(CommandError::usage)?;
-    }
     let request = AssembleRequest {
         round: options.round.as_deref().map(named).transpose()?,
         packages: options.packages,
@@ -166,97 +156,12 @@ pub(super) fn assemble(options: AssembleOptions, styler: Styler) -> Result<CliEx
         if examined.refusal_count() > 0 {
             print_error(&format!("{} is not written: the submission is refused\n", path.display()));
         } else {
-            print_error(&upload(&options.out, path, password.as_ref())?);
+            let written = write_upload(&options.out, path).map_err(|error| CommandError::Other(error.into()))?;
+            let (files, bytes, sum) = (counted(written.files, "file"), size(written.bytes), written.checksum.display());
+            print_error(&format!("{}: {files}, {bytes}; its SHA-1 is in {sum}\n", path.display()));
         }
     }
     Ok(exit)
-}
-
-/// The longest that openssl may take: some hundred gigabytes.
-const LIMIT: Duration = Duration::from_hours(1);
-
-/// Why nothing was encrypted.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum EncryptionError {
-    #[error("the environment has no `{0}`, which holds the password of the archive")]
-    NotSet(String),
-    #[error("cannot read the password of the archive from {}", path.display())]
-    Unreadable {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-    #[error("the password of the archive is empty: the first line of {}", .0.display())]
-    Empty(PathBuf),
-    #[error("openssl, which encrypts the archive, is not installed")]
-    NoOpenssl,
-    #[error("openssl did not encrypt the archive: {0}")]
-    Failed(String),
-}
-
-/// Refuses a password that is not there, before anything is written.
-pub(super) fn require_password(source: &PasswordSource) -> Result<(), EncryptionError> {
-    match source {
-        PasswordSource::Env(name) => match std::env::var_os(name) {
-            Some(value) if !value.is_empty() => Ok(()),
-            _ => Err(EncryptionError::NotSet(name.clone())),
-        },
-        PasswordSource::File(path) => {
-            let failed = |source| EncryptionError::Unreadable { path: path.clone(), source };
-            let mut line = Vec::new();
-            BufReader::new(fs::File::open(path).map_err(failed)?).read_until(b'\n', &mut line).map_err(failed)?;
-            if line.trim_ascii().is_empty() { Err(EncryptionError::Empty(path.clone())) } else { Ok(()) }
-        }
-    }
-}
-
-/// Writes the archive and its checksum, and returns what is printed of them.
-pub(super) fn upload(
-    submission: &Path,
-    archive: &Path,
-    password: Option<&PasswordSource>,
-) -> Result<String, CommandError> {
-    let other = |error: anyhow::Error| CommandError::Other(error);
-    let files = match password {
-        None => compress_divisions(submission, archive).map_err(|error| other(error.into()))?,
-        Some(password) => {
-            let folder = archive.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            let plain = tempfile::NamedTempFile::new_in(folder).map_err(|error| other(error.into()))?;
-            let files = compress_divisions(submission, plain.path()).map_err(|error| other(error.into()))?;
-            encrypt(plain.path(), archive, password).map_err(|error| other(error.into()))?;
-            files
-        }
-    };
-    let written = write_checksum(archive).map_err(|error| other(error.into()))?;
-    let how = if password.is_some() { ", encrypted with AES-256" } else { "" };
-    let mut text = format!(
-        "{}: {}, {}{how}; its SHA-1 is in {}\n",
-        archive.display(),
-        counted(files, "file"),
-        size(written.bytes),
-        written.checksum.display()
-    );
-    if password.is_some() {
-        let _ = writeln!(text, "  decrypt: openssl enc -d -aes256 -in {} | tar -xz", archive.display());
-    }
-    Ok(text)
-}
-
-/// `openssl enc -e -aes256`, as the script of MLCommons calls it.
-fn encrypt(plain: &Path, to: &Path, password: &PasswordSource) -> Result<(), EncryptionError> {
-    let mut argv: Vec<OsString> = ["openssl", "enc", "-e", "-aes256", "-pass"].map(OsString::from).to_vec();
-    argv.push(password.openssl_argument());
-    argv.extend([OsStr::new("-in"), plain.as_os_str(), OsStr::new("-out"), to.as_os_str()].map(OsStr::to_owned));
-    match probe(&argv, LIMIT) {
-        ProbeResult::Answered(ProbeOutput { code: 0, .. }) => Ok(()),
-        ProbeResult::Answered(ProbeOutput { code, err, .. }) => {
-            let last = err.lines().last().unwrap_or_default();
-            Err(EncryptionError::Failed(format!("exit code {code}: {last}")))
-        }
-        ProbeResult::Missing => Err(EncryptionError::NoOpenssl),
-        ProbeResult::TimedOut => Err(EncryptionError::Failed("it took longer than an hour".to_owned())),
-        ProbeResult::Failed(error) => Err(EncryptionError::Failed(error)),
-    }
 }
 
 /// The parameter that makes a manifest run its searches, where it has one.

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde::Deserialize;
 
-use super::{is_space, stripped};
+use super::{ScoringMethod, is_space, stripped};
 use crate::dataset::synthetic_text;
 use base::files::{Sha256Of, open_regular, read_bytes};
 use tokenizer::{Tokenizer, TokenizerError};
@@ -193,6 +193,8 @@ pub struct TokenDecoder {
     /// Removes spaces before punctuation again, as the model's `tokenizer_config.json` requires.
     cleans: bool,
     skips_special: bool,
+    /// As the reference's slow tokenizer spells them.
+    is_slow: bool,
     /// Of `tokenizer.json`.
     pub sha256: Option<String>,
 }
@@ -200,11 +202,11 @@ pub struct TokenDecoder {
 impl TokenDecoder {
     /// For synthetic data without a tokenizer: `words::word`.
     pub fn synthetic() -> Self {
-        Self { tokenizer: None, cleans: false, skips_special: true, sha256: None }
+        Self { tokenizer: None, cleans: false, skips_special: true, is_slow: false, sha256: None }
     }
 
     /// Reads `tokenizer.json` and, if it exists, `tokenizer_config.json` in the same folder.
-    pub fn load(file: &Path, skips_special: bool) -> Result<Self, TokenDecoderError> {
+    pub fn load(file: &Path, method: ScoringMethod) -> Result<Self, TokenDecoderError> {
         let file = if file.is_dir() { file.join("tokenizer.json") } else { file.to_owned() };
         let bytes = read_bytes(&file).map_err(|source| TokenDecoderError::Read { path: file.clone(), source })?;
         let tokenizer = Tokenizer::from_bytes(&bytes)
@@ -220,7 +222,8 @@ impl TokenDecoder {
         };
         let mut digest = Sha256Of::default();
         digest.update(&bytes);
-        Ok(Self { tokenizer: Some(tokenizer), cleans, skips_special, sha256: Some(digest.finish()) })
+        let (skips_special, is_slow) = (method.skips_special(), method.has_slow_tokenizer());
+        Ok(Self { tokenizer: Some(tokenizer), cleans, skips_special, is_slow, sha256: Some(digest.finish()) })
     }
 
     /// How many ids the tokenizer has no token for: they spell nothing, as in the reference's scoring.
@@ -231,7 +234,8 @@ impl TokenDecoder {
 
     pub fn spell(&self, ids: &[u32]) -> Result<String, TokenizerError> {
         let Some(tokenizer) = &self.tokenizer else { return Ok(synthetic_text(ids)) };
-        let text = tokenizer.decode(ids, self.skips_special)?;
+        let decode = if self.is_slow { Tokenizer::decode_slowly } else { Tokenizer::decode };
+        let text = decode(tokenizer, ids, self.skips_special)?;
         Ok(if self.cleans { cleaned(&text) } else { text })
     }
 }

@@ -104,7 +104,7 @@ pub fn score(scoring: &Scoring<'_>, progress: &mut dyn FnMut(u64)) -> Result<Sco
         return Err(ScoreError::SampleCount { path, found: references.len(), recorded: dataset_record.samples });
     }
     let token_decoder = match scoring.tokenizer {
-        Some(file) => TokenDecoder::load(file, scoring_method.skips_special())?,
+        Some(file) => TokenDecoder::load(file, scoring_method)?,
         None if dataset_record.synthetic => TokenDecoder::synthetic(),
         None => return Err(TokenDecoderError::NoTokenizer.into()),
     };

@@ -77,7 +77,7 @@ impl ScoringMethod {
     }
 
     /// Whether the reference spells answers with the slow tokenizer of a model that has a fast one, too
-    /// (`use_fast=False`, SentencePiece): its texts may differ from those of `tokenizer.json`.
+    /// (`use_fast=False`, SentencePiece).
     pub const fn has_slow_tokenizer(self) -> bool {
         matches!(self, Self::OpenOrca | Self::Mixed)
     }

@@ -1,18 +1,16 @@
-//! An accuracy run: over the whole data set, good enough, with answers that samples can have, and with the hash of its
-//! log.
+//! An accuracy run: over the whole data set, good enough, and with the hash of its log.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use indexmap::IndexMap;
 
-use super::checks::{FindingWeight, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
+use super::checks::{FindingWeight, REPACK, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::tree::ResultEntry;
-use super::{loadgen, witness};
+use super::{answers, loadgen, witness};
 use crate::LockedRun;
-use crate::truncate_accuracy_log::{self, LONGEST, cut};
-use base::files::{is_absence, read_bytes, read_text, sha256_of_file};
-use rules::log::{ACCURACY_FILE, AnswerLog, DETAIL_FILE, Detail, LogError, LoggedAnswer};
+use crate::truncate_accuracy_log::{self, LONGEST};
+use base::files::{Sha256Of, is_absence, read_text, sha256_of_file};
+use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail, SUMMARY_FILE};
 use rules::{Accuracy, Benchmark, needs_sentences, written_metric, written_name};
 
 const SCORE: &str = "`mlperf: { score: … }` writes it from the accuracy run";
@@ -40,6 +38,8 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, locked: Op
         let wanted = benchmark.accuracy_samples.unwrap_or(benchmark.dataset_samples);
         let count =
             detail.count("effective_accuracy_sample_count").or_else(|| detail.count("qsl_reported_total_count"));
+        let issued = detail.count("generated_query_count").zip(detail.count("generated_samples_per_query"));
+        let issued = issued.map(|(queries, samples)| queries.saturating_mul(samples));
         // The checkers until v5.1 say so, and take it.
         let newer = FindingWeight::of_newer_checker(entry.layout);
         let weight = if entry.is_closed() { Refused } else { newer };
@@ -50,6 +50,14 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, locked: Op
                     format!("it covers {count} samples, the accuracy run has {wanted}")
                 }),
                 "accuracy is that of the whole data set", "run with the whole data set";
+            Review, Counts, &at,
+                issued.filter(|issued| count.is_some_and(|count| *issued != count))
+                    .map(|issued| format!("LoadGen issued {issued} samples, the data set has {}", count.unwrap_or(0))),
+                "an accuracy run issues each sample once", REPACK;
+            Review, LogsDisagree, &folder.join(SUMMARY_FILE),
+                read_text(folder.join(SUMMARY_FILE)).is_ok_and(|text| text.contains("Result is"))
+                    .then_some("it has a result, and an accuracy run has none"),
+                "the summary and the detail log are of one run", REPACK;
         }
     }
     let samples = benchmark.accuracy_samples.unwrap_or(0).max(benchmark.dataset_samples);
@@ -146,11 +154,17 @@ fn plausibility(
     let rouge = [("rougeL", "rouge1"), ("rouge2", "rouge1"), ("rougeL", "rougeLsum")]
         .map(|(part, whole)| Some(((part, written(part)?), (whole, written(whole)?))));
     let rouge = rouge.into_iter().flatten().find(|((_, part), (_, whole))| part > whole);
+    let several = metrics.keys().find_map(|name| {
+        let mut values = text.lines().filter_map(|line| written_metric(line, name));
+        let first = values.next()?;
+        Some(format!("{name} is {first} and, further down, {}", values.find(|value| *value != first)?))
+    });
     let characters = scored.and_then(|scored| Some(written("gen_len")? / scored));
     findings! { to;
         Review, Plausibility, at,
             rouge.map(|((part, less), (whole, more))| format!("{part} is {less}, and never more than {whole}, {more}")),
             rule, fix;
+        Review, Plausibility, at, several, rule, fix;
         // Published texts have 275 characters and more.
         Review, Plausibility, at,
             characters.filter(|characters| *characters < 30.0)
@@ -199,6 +213,9 @@ fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<
         Refused, Hash, &text_at,
             hash.filter(|hash| !is_sha256(hash)).map(|hash| format!("its hash is not a SHA-256: {hash:?}")),
             rule, score;
+        Review, Hash, &text_at,
+            hash.filter(|hash| **hash == Sha256Of::default().finish()).map(|_| "its hash is that of an empty file"),
+            rule, score;
     }
     let Some(hash) = hash.filter(|hash| is_sha256(hash)) else { return };
     let (goes_with, pack) = ("the accuracy log goes with the result, truncated", "pack it again");
@@ -212,7 +229,7 @@ fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<
         Ok(read) => read,
         Err(error) => return to.refuse_unread(&at, &error, goes_with, pack),
     };
-    check_answers(to, &at, samples);
+    answers::check(to, &at, samples);
     if size > LONGEST {
         finding!(to; Refused, NotTruncated, &at, format!("it is not truncated: {size} bytes, at most {LONGEST}"),
             "whole accuracy logs are not submitted", "pack again; keep the whole log at home");
@@ -241,65 +258,4 @@ pub(super) fn same_system(to: &mut SubmissionFindings, entry: &ResultEntry, perf
         }
     }
     witness::same_files(to, &at, accuracy, performance);
-}
-
-/// Fewer answers may be alike by chance.
-const FEWEST_ANSWERS: usize = 8;
-const PACK_AGAIN: &str = "pack the log of the run again, as LoadGen wrote it";
-
-/// Looks at each answer in the log, which has those of its beginning and of its end where it is truncated. `samples`:
-/// of the data set, where it is the benchmark's.
-fn check_answers(to: &mut SubmissionFindings, at: &Path, samples: Option<u64>) {
-    let Ok(bytes) = read_bytes(at) else { return };
-    let (mut answers, error) = read_answers(&bytes);
-    let limit = samples.unwrap_or(u64::MAX);
-    answers.sort_by_key(|answer| answer.qsl_idx);
-    let outside = answers.iter().find(|answer| answer.qsl_idx >= limit || answer.seq_id >= limit);
-    // Four or eight bytes a token.
-    let miscounted = answers.iter().find_map(|answer| {
-        let (tokens, bytes) = (answer.token_count?, answer.data.len() as i64);
-        (bytes != 4 * tokens && bytes != 8 * tokens).then(|| format!("{bytes} bytes are counted as {tokens} tokens"))
-    });
-    let twice = answers.windows(2).find(|pair| pair[0].qsl_idx == pair[1].qsl_idx);
-    findings! { to;
-        Review, Unreadable, at, error.map(|error| error.to_string()),
-            "the answers are what the accuracy is computed from; LoadGen writes them as hexadecimal digits", PACK_AGAIN;
-        Review, SampleIndex, at,
-            outside.map(|answer| {
-                format!("sample {} (query {}): the data set has {limit}", answer.qsl_idx, answer.seq_id)
-            }),
-            "samples are counted from 0", PACK_AGAIN;
-        Review, SampleIndex, at, twice.map(|pair| format!("sample {} is answered twice", pair[0].qsl_idx)),
-            "an accuracy run issues each sample once", PACK_AGAIN;
-        Review, Lengths, at, miscounted, "LoadGen logs the ids of an answer and their number", PACK_AGAIN;
-    }
-    check_copies(to, at, answers.len(), answers.iter().map(|answer| &answer.data).collect::<BTreeSet<_>>().len());
-}
-
-/// Reports a log in which most answers are copies.
-pub(super) fn check_copies(to: &mut SubmissionFindings, at: &Path, answers: usize, different: usize) {
-    if answers >= FEWEST_ANSWERS && different * 2 < answers {
-        finding!(to; Review, RepeatedAnswers, at, format!("{different} of {answers} answers differ"),
-            "each sample is another prompt, and has an answer of its own",
-            "look whether the system generates its answers; run again");
-    }
-}
-
-/// The answers at the beginning and at the end, and the first that is not LoadGen's.
-fn read_answers(bytes: &[u8]) -> (Vec<LoggedAnswer>, Option<LogError>) {
-    let cut = cut(bytes).filter(|_| bytes.len() as u64 <= LONGEST);
-    let (head, tail) = cut.clone().map_or((bytes, &bytes[..0]), |cut| (&bytes[..cut.start], &bytes[cut.end..]));
-    // The tail begins in the middle of an answer.
-    let tail = tail.iter().position(|byte| *byte == b'{').map(|at| [&b"["[..], &tail[at..]].concat());
-    let mut answers = Vec::new();
-    for (log, is_cut) in [(Some(head), cut.is_some()), (tail.as_deref(), false)] {
-        for answer in log.into_iter().flat_map(AnswerLog::new) {
-            match answer {
-                Ok(answer) => answers.push(answer),
-                Err(LogError::Truncated { .. }) if is_cut => break,
-                Err(error) => return (answers, Some(error)),
-            }
-        }
-    }
-    (answers, None)
 }

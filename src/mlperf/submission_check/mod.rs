@@ -9,6 +9,7 @@
 //! It reads any submission folder, also from other tools. Of Regatta's own packages it knows more, from `regatta.lock`.
 
 mod accuracy;
+mod answers;
 mod audit;
 mod checks;
 mod consistency;

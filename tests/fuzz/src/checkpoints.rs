@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use regatta::event::{RunId, Stop, TaskId};
 use regatta::manifest::model::{Engine, Weights};
-use regatta::mlperf::accuracy::TokenDecoder;
+use regatta::mlperf::accuracy::{ScoringMethod, TokenDecoder};
 use regatta::plan::{ActionKind, Task};
 use regatta::runner::{Lease, ResolvedTask, TaskExecutor as _};
 use regatta::sim::{EngineSpec, load_engine, write_engine};
@@ -119,7 +119,7 @@ pub fn tokenizer(data: &[u8]) {
     }
     let path = file("tokenizer.json", bytes);
     fs::write(path.with_file_name("tokenizer_config.json"), files.next().unwrap_or(b"{}")).expect("a file");
-    if let Ok(decoder) = TokenDecoder::load(&path, true) {
+    if let Ok(decoder) = TokenDecoder::load(&path, ScoringMethod::OpenOrca) {
         let _ = (decoder.unknown(&[0, 9, 70_000]), decoder.spell(&[0, 1, 2, 70_000]));
     }
 }

@@ -97,54 +97,6 @@ fn an_archive_for_the_upload_holds_the_divisions_and_has_its_checksum_beside_it(
     assert!(!world.path("refused.tar.gz").exists());
 }
 
-/// Encrypted it is what `pack_submission.sh --pack` of mlcommons/inference writes: the two commands of its `--unpack` read it. The
-/// password is on no command line and in no output.
-#[test]
-fn an_encrypted_archive_is_unpacked_by_the_commands_of_pack_submission_sh() {
-    const PASSWORD: &str = "correct horse 4711";
-    let mut world = World::new();
-    good(&world.path("a"));
-    world.file("password", &format!("{PASSWORD}\n"));
-    world.file("empty", "\n");
-    world.env("ARCHIVE_PASSWORD", PASSWORD);
-    world.env("UNSET", "");
-    let assemble = |out: &str, password: &str| {
-        let archive = format!("{out}.tar.gz");
-        let arguments = ["mlperf", "assemble", "--out", out, "--archive", &archive, "--encrypt", password, "a"];
-        let ended = world.regatta(&arguments);
-        assert!(!ended.stdout.contains(PASSWORD) && !ended.stderr.contains(PASSWORD), "{ended:?}");
-        ended
-    };
-    for (out, password) in [("one", "file:password"), ("two", "env:ARCHIVE_PASSWORD")] {
-        let made = assemble(out, password);
-        assert_eq!(made.code, 0, "{made:?}");
-        made.shows(&format!("encrypted with AES-256; its SHA-1 is in {out}.sha1"));
-        let unpack = format!(
-            r#"[ "$(sha1sum {out}.tar.gz)" = "$(cat {out}.sha1)" ] && mkdir un-{out} && cd un-{out} && openssl enc -d -aes256 -in ../{out}.tar.gz -pass file:../password | tar -xz && diff --recursive closed ../{out}/closed"#
-        );
-        let ended =
-            std::process::Command::new("sh").args(["-c", &unpack]).current_dir(world.path("")).output().unwrap();
-        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
-        let start = fs::read(world.path(format!("{out}.tar.gz"))).unwrap();
-        assert!(start.starts_with(b"Salted__"), "{:?}", &start[..16]);
-    }
-    // What is no password is refused before anything is written, and a password in its place is not repeated.
-    for (password, says) in [
-        (PASSWORD, "`--encrypt` is file:PATH or env:NAME"),
-        ("pass:correct horse 4711", "the password itself is not an argument"),
-        ("file:empty", "the password of the archive is empty: the first line of empty"),
-        ("file:none", "cannot read the password of the archive from none"),
-        ("env:UNSET", "the environment has no `UNSET`"),
-    ] {
-        let refused = assemble("three", password);
-        assert_eq!(refused.code, 2, "{refused:?}");
-        refused.shows(says);
-        assert!(!world.path("three").exists() && !world.path("three.tar.gz").exists());
-    }
-    let left: Vec<_> = fs::read_dir(world.path("")).unwrap().map(|item| item.unwrap().file_name()).collect();
-    assert!(left.iter().all(|name| !name.to_string_lossy().starts_with(".tmp")), "{left:?}");
-}
-
 #[test]
 fn parts_that_disagree_are_all_named_and_nothing_is_written() {
     let world = World::new();

@@ -247,7 +247,10 @@ fn a_rehearsal_is_packed_and_refused() {
         (&"Server".into(), &true.into(), &true.into())
     );
     let table = world.read("results.csv");
-    assert!(table.contains("simulated,rehearsal,refused\n") && table.contains(",true,true,true\n"), "{table}");
+    assert!(
+        table.contains("simulated,rehearsal,refused,objections\n") && table.contains(",true,true,true,"),
+        "{table}"
+    );
     let status = world.good(&["mlperf", "status", "m"]);
     status.shows("11940 tok/s VALID SIMULATED REHEARSAL").shows("11287 tok/s VALID REHEARSAL");
     let both = world.good(&["mlperf", "diff", "latest/package", "latest/package"]);
