@@ -206,10 +206,7 @@ pub(super) fn calibrate(global: &Global, request: &CalibrateRequest) -> Result<C
         precision,
         kv,
         parallelism: Parallelism { tensor: request.tensor_parallelism, pipeline: 1 },
-        scheduler: match request.scheduler {
-            CalibratedScheduler::Vllm => SimScheduler::Vllm,
-            CalibratedScheduler::TensorrtLlm => SimScheduler::TensorrtLlm,
-        },
+        scheduler: if request.scheduler == "vllm" { SimScheduler::Vllm } else { SimScheduler::TensorrtLlm },
         max_cudagraph_capture_size: request.max_cudagraph_capture_size,
     };
     let fit = sim::calibrate(&target, &logs).map_err(CommandError::usage)?;

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use base::spec::{LatencyLimit, LimitedMetric, Statistic};
-use report::{NearbyTtft, WhatIfNumbers, WhatIfProblem, WhatIfRow};
+use report::{NearbyTtft, WhatIfNumbers, WhatIfRow};
 use sim::{EngineLimits, EngineServing, VirtualBenchmark, VirtualResult, VirtualWorkload};
 
 /// Rates of a curve, as shares of the highest one.
@@ -48,7 +48,7 @@ impl Question {
         row
     }
 
-    fn numbers(&self, server: &EngineLimits, requests: usize) -> Result<WhatIfNumbers, WhatIfProblem> {
+    fn numbers(&self, server: &EngineLimits, requests: usize) -> Result<WhatIfNumbers, String> {
         let (benchmark, count) = (self.benchmark(server), self.count(server, requests));
         if self.is_offline || self.limits.is_empty() {
             let rate = if self.is_offline { None } else { self.rate };
@@ -56,7 +56,7 @@ impl Question {
         }
         let capacity = benchmark.capacity(count, &self.limits).map_err(problem)?;
         if capacity.rate == 0.0 {
-            return Err(WhatIfProblem("the limits do not hold at any rate".to_owned()));
+            return Err("the limits do not hold at any rate".to_owned());
         }
         Ok(numbers_of(Some(capacity.rate), &capacity.result))
     }
@@ -97,8 +97,8 @@ fn nearby(at: impl Fn(f64) -> Option<VirtualResult>, (low, high): (f64, f64)) ->
     }
 }
 
-fn problem(error: impl Display) -> WhatIfProblem {
-    WhatIfProblem(error.to_string())
+fn problem(error: impl Display) -> String {
+    error.to_string()
 }
 
 /// A command with its rate, in place of one that was given.
