@@ -86,7 +86,8 @@ fn item(paragraph: &str) -> String {
     let text =
         lines.map(|line| line.strip_prefix("- ").map_or_else(|| line.to_owned(), |value| format!("<br>{value}")));
     let text = text.collect::<Vec<_>>().join(" ").replace("[possible values: ", "[");
-    format!("- `{name}`: {}\n", text.split_whitespace().collect::<Vec<_>>().join(" "))
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("- `{name}`: {text}").trim_end_matches(": ").to_owned() + "\n"
 }
 
 /// The section of a command: its usage, what it does, and the options that no earlier command has.

@@ -15,7 +15,7 @@ pub enum MlperfRequest {
     /// Show the state of a submission: every result with its runs, and the command for the next step.
     #[command(after_long_help = help::MLPERF)]
     Status {
-        /// A manifest's name or a path to its file; else that of the last run.
+        /// A manifest [default: that of the last run].
         #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
         manifest: Option<String>,
         /// Parameters of the manifest.
@@ -52,7 +52,7 @@ pub enum MlperfRequest {
         /// The folder with closed/ or open/ in it.
         #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
         folder: PathBuf,
-        /// The round it is for [default: that of most logs].
+        /// The round to check for [default: that of most logs].
         #[arg(long, value_name = "ROUND")]
         round: Option<String>,
         /// Check the results of this submitter only.

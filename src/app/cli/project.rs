@@ -14,7 +14,7 @@ use base::diag::ErrorText;
 /// What this machine has and, with a manifest, what that needs.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct DoctorRequest {
-    /// A manifest's name or a path to its file [default: none, facts only].
+    /// A manifest [default: none, facts only].
     #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
     pub manifest: Option<String>,
     /// Parameters of the manifest.
@@ -30,7 +30,7 @@ pub(super) struct CheckArgs {
     /// Names or paths; KEY=VALUE among them sets a parameter of each.
     #[arg(value_name = "MANIFEST", required = true, value_hint = ValueHint::FilePath)]
     pub manifests: Vec<String>,
-    /// How to print what is wrong.
+    /// The format of errors.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: CheckFormat,
 }
@@ -99,7 +99,7 @@ pub struct ListRequest {
 /// Which schema to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
 pub struct SchemaArgs {
-    /// Of what.
+    /// What to describe.
     #[arg(value_name = "OF", default_value = "manifest")]
     pub schema: SchemaRequest,
 }
@@ -120,7 +120,7 @@ pub enum SchemaRequest {
 /// A project to begin.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct InitRequest {
-    /// The folder; it is made if it is not there.
+    /// The folder; created if missing.
     #[arg(value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
     pub folder: PathBuf,
     /// The shipped manifest to begin with: `regatta list` has the names.
@@ -171,7 +171,7 @@ pub struct LogsRequest {
     /// A stage or a task (`run_harness` or `run_harness/server`).
     #[arg(value_name = "STAGE")]
     pub stage: Option<String>,
-    /// Keep printing what is added.
+    /// Keep printing new lines.
     #[arg(short, long, requires = "stage")]
     pub follow: bool,
 }

@@ -95,7 +95,7 @@ pub struct ExportRequest {
     #[arg(long = "as", value_name = "SHAPE", required = true)]
     #[arg(value_parser = PossibleValuesParser::new(ExportFormat::ALL.iter().map(|format| format.as_str())))]
     pub formats: Vec<String>,
-    /// Where to write them; made if it is not there.
+    /// The folder to write to; created if missing.
     #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
     pub out: PathBuf,
 }
@@ -113,7 +113,7 @@ pub struct ImportRequest {
     /// Where to write `result.json`, or `sweep.json`, `sweep.html` and `points/`.
     #[arg(long, value_name = "DIR", default_value = "imported", value_hint = ValueHint::DirPath)]
     pub out: PathBuf,
-    /// Of a config with many settings: only this one. Repeatable.
+    /// Only this setting of a config with many. Repeatable.
     #[arg(long, value_name = "SETTING")]
     pub pick: Vec<String>,
 }
@@ -164,7 +164,7 @@ pub struct TagRequest {
     /// The run [default: the last one].
     #[arg(value_name = "RUN", conflicts_with = "remove")]
     pub run: Option<String>,
-    /// Take the tag away.
+    /// Remove the tag.
     #[arg(long)]
     pub remove: bool,
 }

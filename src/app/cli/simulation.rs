@@ -37,7 +37,7 @@ pub struct SimulateRequest {
     /// The port of Prometheus metrics; 0 takes a free one.
     #[arg(long, value_name = "N")]
     pub metrics_port: Option<u16>,
-    /// The address to listen on; 0.0.0.0 is every one of this machine.
+    /// The address to listen on; 0.0.0.0 is all addresses.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub grpc_address: std::net::IpAddr,
     /// How many times faster than real time.
@@ -72,7 +72,7 @@ pub struct CalibrateRequest {
     /// GPUs that share every layer.
     #[arg(long = "tp", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub tensor_parallelism: u32,
-    /// Whose scheduler and KV cache rules a simulated engine with this calibration follows.
+    /// The scheduler and KV cache rules that a simulated engine with this calibration follows.
     #[arg(long, value_name = "SOFTWARE", default_value = "vllm", value_parser = ["vllm", "tensorrt-llm"])]
     pub scheduler: String,
     /// Largest step with a CUDA graph in vLLM, tokens; 0 is `--enforce-eager`. vLLM's default is twice
@@ -93,23 +93,23 @@ pub struct CalibrateRequest {
 /// `regatta what-if`.
 #[derive(Clone, Debug, PartialEq, Args)]
 pub struct WhatIfRequest {
-    /// A manifest's name (`regatta list`) or a path to its file; its system is a simulated one.
+    /// A manifest with a simulated system.
     #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
     pub manifest: String,
     /// Parameters of the manifest, or values by path; all combinations of values separated by commas are tried.
     #[arg(value_name = "KEY=VALUE[,VALUE…]")]
     pub settings: Vec<KeyValueArg>,
-    /// What must hold: `ttft_p99<450ms tpot_p99<40ms`, of ttft, tpot and e2e [default: the limits of the benchmark].
+    /// Limits on ttft, tpot and e2e: `ttft_p99<450ms tpot_p99<40ms` [default: those of the benchmark].
     #[arg(long, value_name = "LIMITS")]
     pub goal: Option<String>,
     /// Requests of each simulated load.
     #[arg(long, value_name = "N", default_value_t = 2000)]
     #[arg(value_parser = clap::value_parser!(u32).range(10..=10_000_000))]
     pub requests: u32,
-    /// Prompt length, tokens, in place of the benchmark's: a mean, or mean, standard deviation and maximum (lognormal).
+    /// Prompt length in tokens, instead of the benchmark's: mean, or mean, standard deviation and maximum (lognormal).
     #[arg(long, value_name = "MEAN[,STDDEV[,MAX]]")]
     pub input_tokens: Option<String>,
-    /// Answer length in place of the benchmark's, tokens.
+    /// Answer length in tokens, instead of the benchmark's.
     #[arg(long, value_name = "MEAN[,STDDEV[,MAX]]")]
     pub output_tokens: Option<String>,
     /// Simulate these rates, requests per second, instead of searching for the highest one within limits.

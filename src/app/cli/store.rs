@@ -32,7 +32,7 @@ pub enum StoreRequest {
     /// Show what is in the store; with a manifest, where each of its outputs is.
     #[command(after_long_help = help::STORE)]
     Status {
-        /// A manifest's name or a path to its file [default: none, the store alone].
+        /// A manifest [default: none, the store alone].
         #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
         manifest: Option<String>,
         /// Parameters of the manifest.

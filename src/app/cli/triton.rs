@@ -49,10 +49,10 @@ pub enum TritonRequest {
         /// Timeout in seconds.
         #[arg(help_heading = HOW, long, value_name = "SECONDS", default_value = "10", value_parser = seconds)]
         deadline: Duration,
-        /// Only families and labels that have this in them.
+        /// Only families and labels with this text.
         #[arg(long, value_name = "TEXT")]
         grep: Option<String>,
-        /// Print them again every N seconds, with the counters' increase per second.
+        /// Print again every N seconds, with the counters' increase per second.
         #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = seconds)]
         watch: Option<Duration>,
         /// Print JSON.
@@ -237,10 +237,10 @@ pub enum RepositoryRequest {
         /// A model repository, or a folder of `triton_model_repo_<n>`.
         #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
         folder: PathBuf,
-        /// The engine, where it is not at the `gpt_model_path` that the config names.
+        /// The engine, if it is not at the config's `gpt_model_path`.
         #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
         engine: Option<PathBuf>,
-        /// GPUs of the machine that will serve it [default: unknown, any will do].
+        /// GPUs of the machine that will serve it [default: any number].
         #[arg(long, value_name = "N")]
         gpus: Option<u32>,
         /// Print JSON.

@@ -198,7 +198,7 @@ pub struct Retries {
     /// Which failures to retry.
     #[serde(default = "both")]
     pub on: Vec<RetryOn>,
-    /// From the failure to the next attempt. An unreachable server is tried at most every 50 ms.
+    /// Time from the failure to the next attempt.
     #[serde(default = "half_a_second")]
     pub pause: TimeSpan,
 }

@@ -36,7 +36,7 @@ pub struct Mpi {
     pub args: Vec<String>,
     /// Pass `--allow-run-as-root`, which Open MPI requires of root.
     pub allow_run_as_root: bool,
-    /// Hosts with slots in the order of the ranks: `node1:8`. Only one server can span hosts. [default: this machine]
+    /// Hosts with slots in the order of ranks: `node1:8`. Only one server can span hosts. [default: this machine]
     pub hosts: Vec<String>,
 }
 
@@ -143,7 +143,7 @@ pub struct Container {
     pub env: IndexMap<String, String>,
     /// The container's name; several get `-<n>`. [default: from run and task]
     pub name: Option<String>,
-    /// Arguments of the engine, before the image: `--entrypoint=` removes an entry point that would run the command.
+    /// Arguments of the engine, before the image: `--entrypoint=` removes an entry point.
     pub args: Vec<String>,
 }
 

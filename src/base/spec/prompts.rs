@@ -42,7 +42,7 @@ pub struct Prefixes {
     /// Tokens of each.
     #[schemars(range(min = 1, max = LONGEST_LENGTH))]
     pub tokens: u32,
-    /// Exponent of a Zipf law that makes the first ones more frequent. [default: all equally often]
+    /// Exponent of a Zipf law. [default: all equally often]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zipf: Option<f64>,
 }

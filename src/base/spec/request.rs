@@ -62,7 +62,7 @@ pub struct Request {
     pub return_context_logits: bool,
     /// Requests `generation_logits`.
     pub return_generation_logits: bool,
-    /// Requests the server's time stamps and KV cache blocks, shown next to the client's.
+    /// Requests the server's time stamps and KV cache blocks.
     pub return_perf_metrics: bool,
     /// Without streaming: leave the prompt out of the answer. [default: true where the model can]
     pub exclude_input_in_output: Option<bool>,

@@ -200,8 +200,8 @@ pub enum BenchSweep {
     InputTokens(SweepLevels),
     /// Tokens of every answer.
     OutputTokens(SweepLevels),
-    /// With the scenario `server`: one user alone (idle latency), then users until the throughput stops growing
-    /// (saturation), then this many rates between the two.
+    /// With the scenario `server`: one user (idle), more until throughput stops growing (saturation), then this many
+    /// rates in between.
     Auto(#[schemars(range(min = 1, max = 200))] u32),
 }
 

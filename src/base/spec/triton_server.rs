@@ -28,7 +28,7 @@ pub struct TritonServer {
     /// The whole command line of one server, instead of these keys. `{repository}` is `repository`. Set the port keys
     /// to the ports that it opens. [default ports then: 8001, 8000 and 8002]
     pub words: Vec<String>,
-    /// Written before the command, inside its container: `[numactl, --cpunodebind=0]`, `[nsys, profile, -o, trace]`.
+    /// Before the command, in its container: `[numactl, --cpunodebind=0]`, `[nsys, profile, -o, trace]`.
     pub prefix: Vec<String>,
     /// Arguments of every server process.
     pub args: Vec<String>,
@@ -40,8 +40,8 @@ pub struct TritonServer {
     /// ranks]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub world_size: Option<u32>,
-    /// Orchestrator: true spawns its workers through MPI; false uses ranks that were started with it, and each model
-    /// needs `participant_ids`. [default: true]
+    /// Orchestrator: true spawns workers through MPI; false uses ranks that were started with it, and each model needs
+    /// `participant_ids`. [default: true]
     pub spawn_processes: Option<bool>,
     /// What starts the ranks. [default: mpi; none in mode plain]
     pub launcher: Option<Launcher>,
@@ -61,8 +61,7 @@ pub struct TritonServer {
     /// The servers' container, as `container` beside `serve`.
     pub container: Option<Container>,
 
-    /// Name or address of the servers for clients. [default: the bound address, or 127.0.0.1; with `mpi.hosts` the
-    /// first of them]
+    /// The servers' address for clients. [default: the bound address, or 127.0.0.1; with `mpi.hosts` the first host]
     pub host: Option<String>,
     /// HTTP port of the first server; others count up. [default: free ports]
     #[schemars(range(min = 1))]
@@ -89,7 +88,7 @@ pub struct TritonServer {
     /// Seconds for requests in flight when it is stopped. [Triton's default: 30]
     #[schemars(range(max = MOST_SECONDS))]
     pub exit_timeout_secs: Option<u32>,
-    /// Models that ranks other than 0 load. [default: those with the backend `tensorrtllm`, else `tensorrt_llm`]
+    /// Models of ranks other than 0. [default: those with the backend `tensorrtllm`, else `tensorrt_llm`]
     pub tensorrt_llm_model_name: Vec<String>,
     /// Rank 0's CUDA memory pool on GPU 0, bytes, for multimodal encoders. [Triton's default: 67108864]
     pub multimodal_gpu0_cuda_mem_pool_bytes: Option<u64>,
@@ -104,7 +103,7 @@ pub struct TritonServer {
     pub rate_limit: Option<RateLimit>,
     /// Resources of the rate limiter: `name:count` or `name:count:device`.
     pub rate_limit_resource: Vec<String>,
-    /// Other options of `tritonserver` by name, without dashes: text, number, boolean, or a list for a repeated one.
+    /// Other options of `tritonserver` by name, without dashes; a list repeats one.
     pub options: IndexMap<String, Value>,
 
     /// NVIDIA's name for `serve: { attach: … }`: `triton_grpc_ports` are running servers.

@@ -46,8 +46,7 @@ pub struct Bench {
     pub rate: Option<f64>,
     /// Server, instead of `rate`: find the highest rate within all `limits`. Each probe has the arrivals of `stop`.
     pub search: Option<RateSearch>,
-    /// Measure at several levels: `points/` has each result, `sweep.json` the curve. An interrupted sweep continues
-    /// with the missing points.
+    /// Measure at several levels: `points/` has each result, `sweep.json` the curve. An interrupted sweep continues.
     pub sweep: Option<BenchSweep>,
     /// Concurrency: the number of users.
     #[schemars(range(min = 1, max = MOST_USERS))]
@@ -122,7 +121,7 @@ pub struct Bench {
     pub loadgen: Option<Box<Loadgen>>,
     /// The SLO of each request, for goodput. [default: `limits`]
     pub slo: Option<SloLimits>,
-    /// Keep the time of every chunk in requests.jsonl (`timeline`: ns from the start, tokens).
+    /// Keep the time of every chunk in requests.jsonl (`timeline`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub timelines: bool,
     /// The source of GPU readings: power, energy, utilization, memory, clocks.
@@ -266,7 +265,7 @@ pub struct RateSearch {
     pub low: f64,
     /// The highest rate that is tried.
     pub high: f64,
-    /// First rate, near the expected result, which saves probes. Not with `loadgen`. [default: `low`]
+    /// First rate; near the result it saves probes. Not with `loadgen`. [default: `low`]
     pub start: Option<f64>,
     /// Instead of `start`: the `search.json`, or its folder, of an earlier search with the same model and limits. Its
     /// probes do not count. Not with `loadgen`.
@@ -306,7 +305,7 @@ pub struct Data {
     pub max_input_tokens: Option<u32>,
     #[serde(default)]
     pub order: RecordOrder,
-    /// Begin again at the end of the data. If false, data that end before `stop` are an error.
+    /// Start over at the end of the data; otherwise data that end before `stop` are an error.
     #[serde(default)]
     pub repeat: bool,
     /// Tokens that each hash id stands for.

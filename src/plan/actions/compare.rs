@@ -27,7 +27,7 @@ pub struct CompareResults {
     pub force: bool,
     /// Published rows, for comparison.
     pub published: Vec<PublishedRow>,
-    /// Published runs of Server, for comparison: rows of the table of Server runs.
+    /// Published runs of Server, for comparison.
     pub published_server: Vec<PublishedServerRow>,
 }
 

@@ -100,7 +100,7 @@ pub enum EngineOnly {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EngineBackend {
-    /// The embedded simulator: an engine folder in TensorRT-LLM's layout, with a timing model in its rank files.
+    /// The simulator: an engine folder in TensorRT-LLM's layout, with a timing model in its rank files.
     Simulator,
     /// Quantize or convert, then `trtllm-build`.
     TensorrtLlm,
@@ -161,7 +161,7 @@ pub struct SystemShape {
     pub memory_gb: f64,
     /// Memory bandwidth of one GPU, GB/s.
     pub bandwidth_gbs: f64,
-    /// To the other GPUs of a host, GB/s in one direction. [default: an eighth of the memory bandwidth]
+    /// Links to the other GPUs of a host, GB/s in one direction. [default: an eighth of the memory bandwidth]
     pub link_gbs: Option<u16>,
     /// Dense peak of one GPU at 16 bits, Tflop/s; fp8 counts twice, fp4 four times.
     pub tflops_16bit: f64,

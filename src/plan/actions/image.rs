@@ -14,8 +14,7 @@ use base::spec::ContainerEngine;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Image {
-    /// docker and podman keep it in their own store; enroot writes a `.sqsh`, apptainer a `.sif`. [default: docker, or
-    /// podman without docker]
+    /// enroot writes a `.sqsh`, apptainer a `.sif`. [default: docker, or podman without docker]
     pub engine: Option<ContainerEngine>,
     /// Path of the engine's program, where its name is not found.
     pub program: Option<String>,
@@ -39,7 +38,7 @@ impl Image {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImageBuild {
-    /// The folder to send to the build, relative to the current folder. Its files are inputs.
+    /// The build's folder, relative to the current one. Its files are inputs.
     pub context: String,
     /// Relative to the current folder. [default: `Dockerfile` in the context]
     pub dockerfile: Option<String>,

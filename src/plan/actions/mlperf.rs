@@ -39,7 +39,7 @@ pub enum Mlperf {
 pub struct LoadgenLibrary {
     /// `v4.1`, `v5.0`, `v5.1`, `v6.0`, `v6.1`.
     pub round: String,
-    /// A local source distribution of `mlcommons-loadgen`, file or folder. [default: fetched with pip]
+    /// A source distribution of `mlcommons-loadgen`, file or folder. [default: fetched with pip]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sdist: Option<String>,
     /// The Python whose pip fetches it.

@@ -163,7 +163,7 @@ pub struct Vllm {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub step_log: bool,
     /// Other options of vLLM by name, without dashes: text, number, list, true (`--name`), false (`--no-name`), or a
-    /// map (given as JSON).
+    /// map (as JSON).
     pub options: IndexMap<String, Value>,
     /// Further arguments, unchanged.
     pub args: Vec<String>,

@@ -23,12 +23,11 @@ macro_rules! define_stage {
         pub struct Stage {
             /// A one-line description.
             pub about: Option<String>,
-            /// One task for each combination of these lists; inside, each name is its value.
+            /// One task for each combination of these lists; in the stage each name is its value.
             pub foreach: IndexMap<String, serde_json::Value>,
             /// Skip the stage when this is false.
             pub when: Option<bool>,
-            /// Stages that must end first although this one uses none of their outputs. References are dependencies
-            /// already.
+            /// Stages that must end first although no output is used. References are dependencies already.
             pub needs: Vec<String>,
             /// Files and folders that it reads: a path, a glob or a list, relative to the current folder. `{{
             /// inputs.NAME }}` has the absolute paths, separated by spaces, `$INPUT_NAME` by `:`; for paths with these

@@ -52,7 +52,7 @@ pub struct Repository {
     /// What each repository holds.
     #[serde(default, skip_serializing_if = "RepositoryLayout::is_five")]
     pub layout: RepositoryLayout,
-    /// Copies of the engine in one server, in the harness layout. [default: as many as its GPUs allow]
+    /// Harness layout: copies of the engine in one server. [default: as many as fit]
     #[schemars(range(min = 1, max = MOST_PARTS))]
     pub triton_num_models_per_server: Option<u32>,
     /// Token streaming (`decoupled`): true for Server and Interactive.
