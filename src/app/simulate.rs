@@ -12,8 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::project::Project;
 use super::{bench, run};
 use crate::cli::{
-    self, CalibrateRequest, CliExit, CliRequest, Global, LockMode, OutputVerbosity, RunRequest,
-    Select, SimulateRequest,
+    self, CalibrateRequest, CliExit, CliRequest, Global, LockMode, OutputVerbosity, RunRequest, Select, SimulateRequest,
 };
 use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
