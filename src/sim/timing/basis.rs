@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(name(&mixture, Precision::Fp8, &bare), "kernels assumed");
         assert_eq!(name(&dense, Precision::Fp8, &bare), "assumed");
         let parameters = Some(8_030_261_248);
-        let logged = SimCalibration { scheduler: SimScheduler::Vllm, parameters, experts: None, ..fitted };
+        let logged = SimCalibration { scheduler: SimScheduler::Vllm, parameters, experts: None, ..fitted.clone() };
         let large = DecoderModel { parameters: 70_553_706_496, ..dense.clone() };
         assert_eq!(name(&dense, Precision::Bf16, &logged), "step log");
         assert_eq!(name(&large, Precision::Bf16, &logged), "another model's step log");
