@@ -507,6 +507,14 @@ mod tests {
     }
 
     #[test]
+    fn step_times_name_their_rows_where_rows_differ() {
+        let basis = Some(StepTimeBasis::CarriedOver { gpu: "H200".to_owned() });
+        let rows = [row("a", 1, 4.0, 9.0), WhatIfRow { basis, ..row("b", 2, 6.0, 8.0) }];
+        let text = what_if(&rows, "", &[], "").terminal(Styler::OFF);
+        assert!(text.contains("step times of no. 2, carried over ±20 %: carried over from H200"), "{text}");
+    }
+
+    #[test]
     fn systems_of_one_size_are_not_drawn_over_their_size() {
         assert!(front(&[row("a", 1, 4.0, 9.0), row("b", 1, 6.0, 8.0)]).is_none());
         assert!(front(&[row("a", 1, 4.0, 9.0), row("b", 2, 6.0, 8.0)]).is_some());
