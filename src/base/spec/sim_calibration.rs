@@ -28,6 +28,9 @@ pub struct SimCalibration {
     /// The GPU of the same generation that it was fitted to, if not this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub carried_from: Option<String>,
+    /// Parameters of the model whose step log it was fitted to: of others the band is wider.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<u64>,
     /// Whose scheduler and KV cache rules the engine follows.
     pub scheduler: SimScheduler,
     /// Share of the memory bandwidth for reading weights.
@@ -106,6 +109,7 @@ impl Default for SimCalibration {
         Self {
             source: String::new(),
             carried_from: None,
+            parameters: None,
             scheduler: SimScheduler::TensorrtLlm,
             weights_bandwidth: 0.8,
             kv_bandwidth: 0.8,

@@ -286,6 +286,7 @@ impl Linear {
         let thousandths = |value: f64| (1e3 * value).round() / 1e3;
         let calibration = SimCalibration {
             source: target.source.clone(),
+            parameters: Some(target.model.parameters),
             scheduler: target.scheduler,
             weights_bandwidth,
             kv_bandwidth,

@@ -17,6 +17,8 @@ pub enum StepTimeBasis {
     CarriedOver { gpu: String },
     /// Fitted to the step log of this server, vLLM's, by `regatta sim calibrate`.
     StepLog { source: String },
+    /// Fitted to a step log of a model of another size.
+    OtherModel { source: String },
     /// The data sheet's numbers, and assumed shares of them.
     Assumed,
     /// The same, where the shares of a mixture of experts, or of 4 bits, were fitted to nothing.
@@ -32,7 +34,13 @@ impl StepTimeBasis {
         match &calibration.carried_from {
             _ if lacks_experts || lacks_fp4 => Self::AssumedKernels,
             _ if calibration.source.is_empty() => Self::Assumed,
-            None if calibration.scheduler == SimScheduler::Vllm => Self::StepLog { source: calibration.source.clone() },
+            None if calibration.scheduler == SimScheduler::Vllm => {
+                let source = calibration.source.clone();
+                // Models of one shape may count their embeddings once or twice.
+                let differs = |of_log: u64| model.parameters.abs_diff(of_log) > of_log / 10;
+                let is_other = calibration.parameters.is_some_and(differs);
+                if is_other { Self::OtherModel { source } } else { Self::StepLog { source } }
+            }
             None => Self::Fitted { source: calibration.source.clone() },
             Some(gpu) => Self::CarriedOver { gpu: gpu.clone() },
         }
@@ -44,6 +52,7 @@ impl StepTimeBasis {
             Self::Fitted { .. } => "fitted",
             Self::CarriedOver { .. } => "carried over",
             Self::StepLog { .. } => "step log",
+            Self::OtherModel { .. } => "another model's step log",
             Self::Assumed => "assumed",
             Self::AssumedKernels => "kernels assumed",
         }
@@ -59,9 +68,10 @@ impl StepTimeBasis {
 
     const fn band_share(&self) -> f64 {
         match self {
-            Self::Fitted { .. } | Self::CarriedOver { .. } => 0.15,
             Self::StepLog { .. } => 0.1,
-            Self::Assumed => 0.35,
+            Self::Fitted { .. } => 0.15,
+            Self::CarriedOver { .. } => 0.2,
+            Self::OtherModel { .. } | Self::Assumed => 0.35,
             Self::AssumedKernels => 1.0,
         }
     }
@@ -77,6 +87,9 @@ impl fmt::Display for StepTimeBasis {
         match self {
             Self::Fitted { source } => write!(f, "fitted to {source}"),
             Self::StepLog { source } => write!(f, "fitted to the step log of {source}"),
+            Self::OtherModel { source } => {
+                write!(f, "fitted to the step log of {source}; no held-out result is of a model of this size")
+            }
             Self::CarriedOver { gpu } => write!(f, "carried over from {gpu}, a GPU of the same generation"),
             Self::Assumed => f.write_str("assumed from the data sheet, fitted to nothing"),
             Self::AssumedKernels => f.write_str("kernels assumed: what experts or 4 bits reach was fitted to nothing"),
@@ -102,6 +115,11 @@ mod tests {
         assert_eq!(name(&dense, Precision::Fp4, &fitted), "kernels assumed");
         assert_eq!(name(&mixture, Precision::Fp8, &bare), "kernels assumed");
         assert_eq!(name(&dense, Precision::Fp8, &bare), "assumed");
+        let parameters = Some(8_030_261_248);
+        let logged = SimCalibration { scheduler: SimScheduler::Vllm, parameters, experts: None, ..fitted };
+        let large = DecoderModel { parameters: 70_553_706_496, ..dense.clone() };
+        assert_eq!(name(&dense, Precision::Bf16, &logged), "step log");
+        assert_eq!(name(&large, Precision::Bf16, &logged), "another model's step log");
     }
 
     #[test]

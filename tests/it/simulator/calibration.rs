@@ -410,7 +410,7 @@ fn loads_on_h200_come_out_near_what_was_measured() {
     let mut table =
         String::from("| vLLM 0.24 on H200 | | measured | simulated | error, % | |\n|---|---|---|---|---|---|\n");
     let mut peer_table = String::from(
-        "| H200, vLLM 0.24 | | measured | simulated | AIConfigurator | with 8,192 tokens |\n|---|---|---|---|---|---|\n",
+        "| H200, vLLM 0.24 | | measured | simulated | AIConfigurator | with 8,192 tokens | BLIS |\n|---|---|---|---|---|---|---|\n",
     );
     let mut wrong = Vec::new();
     for (load, server, servers, arrivals, numbers) in rows {
@@ -431,8 +431,9 @@ fn loads_on_h200_come_out_near_what_was_measured() {
                 measured.name(),
                 100.0 * error
             );
-            if let Some((_, _, answers)) = AICONFIGURATOR.iter().find(|row| (row.0, row.1) == (load, *measured)) {
-                let beside = [simulated, answers[0], answers[1]].map(|number| {
+            if let Some((_, _, answers)) = PEERS.iter().find(|row| (row.0, row.1) == (load, *measured)) {
+                let beside = [Some(simulated), answers[0], answers[1], answers[2]].map(|answer| {
+                    let Some(number) = answer else { return "n/a".to_owned() };
                     let shown = regatta::units::grouped(number, usize::from(number < 100.0));
                     format!("{shown} ({:+.0} %)", 100.0 * (number / value - 1.0))
                 });
@@ -450,26 +451,46 @@ fn loads_on_h200_come_out_near_what_was_measured() {
     assert!(wrong.is_empty(), "{table}{wrong:?}");
 }
 
-/// What AIConfigurator 0.12.0 answers to the same loads: with the users as its batch size, and its own `--ctx-tokens` (512, the
-/// prompt) or the server's 8,192. The config has the shapes of Llama-3.1-8B:
+/// What other simulators answer to the same loads.
+///
+/// AIConfigurator 0.12.0, with the users as its batch size, and its own `--ctx-tokens` (512, the prompt) or 8,192:
 ///
 /// ```sh
-/// aiconfigurator cli estimate --model-path FOLDER --system h200_sxm --backend vllm --perf-db-version 0.24.0 --isl 512 --osl 128 \
-///   --tp-size 1 --gemm-quant-mode bfloat16 --kvcache-quant-mode bfloat16 --fmha-quant-mode bfloat16 --batch-size USERS
+/// aiconfigurator cli estimate --model-path FOLDER --system h200_sxm --backend vllm --perf-db-version 0.24.0 \
+///   --isl 512 --osl 128 --tp-size 1 --gemm-quant-mode bfloat16 --kvcache-quant-mode bfloat16 \
+///   --fmha-quant-mode bfloat16 --batch-size USERS
 /// ```
-const AICONFIGURATOR: &[(&str, Measured, [f64; 2])] = {
+///
+/// BLIS (inference-sim, commit f90a1e3 of 2026-08-22) with its default model of latencies, trained-physics. Its
+/// `hardware_config.json` has no H200: the H100's entry was copied, with 4.8 TB/s and 141 GiB. Users are `--concurrency
+/// USERS --num-requests 6·USERS` (20 for one), rates a `--workload-spec` with Poisson arrivals for 100 seconds:
+///
+/// ```sh
+/// blis run --model meta-llama/llama-3.1-8b-instruct --model-config-folder model_configs/llama-3.1-8b-instruct \
+///   --hardware-config h200.json --hardware H200 --tp 1 --max-num-seqs 1024 --max-num-batched-tokens 8192 \
+///   --max-model-len 4096
+/// ```
+const PEERS: &[(&str, Measured, [Option<f64>; 3])] = {
     use Measured::{Latency, TokensPerSecond};
     use regatta::spec::LimitedMetric::{Tpot, Ttft};
     use regatta::spec::Statistic::{Mean, P50};
     &[
-        ("one user", Latency(Ttft, P50), [37.082, 199.960]),
-        ("one user", Latency(Tpot, P50), [4.848, 4.848]),
-        ("16 users", TokensPerSecond, [2366.85, 1763.74]),
-        ("16 users", Latency(Ttft, Mean), [57.579, 300.608]),
-        ("64 users", TokensPerSecond, [5657.71, 4308.39]),
-        ("64 users", Latency(Ttft, Mean), [70.628, 354.148]),
-        ("256 users", TokensPerSecond, [5704.58, 6834.70]),
-        ("256 users", Latency(Ttft, Mean), [95.726, 421.082]),
-        ("256 users", Latency(Tpot, Mean), [22.263, 34.140]),
+        ("one user", Latency(Ttft, P50), [Some(37.082), Some(199.960), Some(21.858)]),
+        ("one user", Latency(Tpot, P50), [Some(4.848), Some(4.848), Some(5.195)]),
+        ("16 users", TokensPerSecond, [Some(2366.85), Some(1763.74), Some(2696.05)]),
+        ("16 users", Latency(Ttft, Mean), [Some(57.579), Some(300.608), Some(38.881)]),
+        ("64 users", TokensPerSecond, [Some(5657.71), Some(4308.39), Some(7946.00)]),
+        ("64 users", Latency(Ttft, Mean), [Some(70.628), Some(354.148), Some(69.986)]),
+        ("256 users", TokensPerSecond, [Some(5704.58), Some(6834.70), Some(15535.04)]),
+        ("256 users", Latency(Ttft, Mean), [Some(95.726), Some(421.082), Some(112.893)]),
+        ("256 users", Latency(Tpot, Mean), [Some(22.263), Some(34.140), Some(15.675)]),
+        ("5 a second", Latency(Ttft, P50), [None, None, Some(24.54)]),
+        ("5 a second", Latency(Tpot, P50), [None, None, Some(5.346)]),
+        ("10 a second", Latency(Ttft, P50), [None, None, Some(24.95)]),
+        ("10 a second", Latency(Tpot, P50), [None, None, Some(5.509)]),
+        ("20 a second, three runs", Latency(Ttft, P50), [None, None, Some(25.37)]),
+        ("20 a second, three runs", Latency(Tpot, P50), [None, None, Some(5.849)]),
+        ("35 a second", Latency(Ttft, P50), [None, None, Some(26.32)]),
+        ("35 a second", Latency(Tpot, P50), [None, None, Some(6.449)]),
     ]
 };
