@@ -12,8 +12,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::project::Project;
 use super::{bench, run};
 use crate::cli::{
-    self, BenchTask, CalibrateRequest, CalibratedScheduler, CliExit, CliRequest, Global, LockMode, OutputVerbosity,
-    RunRequest, Select, SimulateRequest,
+    self, BenchTask, CalibrateRequest, CliExit, CliRequest, Global, LockMode, OutputVerbosity, RunRequest, Select,
+    SimulateRequest,
 };
 use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
@@ -217,10 +217,7 @@ pub(super) fn calibrate(global: &Global, request: &CalibrateRequest) -> Result<C
         precision,
         kv,
         parallelism: Parallelism { tensor: request.tensor_parallelism, pipeline: 1 },
-        scheduler: match request.scheduler {
-            CalibratedScheduler::Vllm => SimScheduler::Vllm,
-            CalibratedScheduler::TensorrtLlm => SimScheduler::TensorrtLlm,
-        },
+        scheduler: if request.scheduler == "vllm" { SimScheduler::Vllm } else { SimScheduler::TensorrtLlm },
         max_cudagraph_capture_size: request.max_cudagraph_capture_size,
     };
     let fit = sim::calibrate(&target, &logs).map_err(CommandError::usage)?;

@@ -27,7 +27,7 @@ pub struct WhatIfRow {
     pub gpus: u32,
     pub servers: usize,
     /// Why there are no numbers.
-    pub outcome: Result<WhatIfNumbers, WhatIfProblem>,
+    pub outcome: Result<WhatIfNumbers, String>,
     /// No other point has more tokens per second with as many GPUs or fewer.
     pub is_best: bool,
     /// The same at several rates, up to a little more than the highest one; empty where they were not asked for.
@@ -81,7 +81,9 @@ pub(super) fn setting_columns(keys: &[&String]) -> impl Iterator<Item = TableCol
 pub(super) fn setting_cells(keys: &[&String], settings: &[(String, String)]) -> Vec<Cell> {
     // A value may be a whole file.
     let value = |key: &&String| settings.iter().find(|(name, _)| name == *key).map(|(_, text)| cut(text, 40));
-    keys.iter().map(|key| Cell::from(value(key).unwrap_or_default())).collect()
+    // Names of systems have hyphens, which a page would break at.
+    let cell = |text: String| if text.len() <= 24 { Cell::name(text) } else { Cell::from(text) };
+    keys.iter().map(|key| cell(value(key).unwrap_or_default())).collect()
 }
 
 /// The columns of TTFT and TPOT, of which [`latency`] are the cells.
@@ -113,11 +115,6 @@ impl fmt::Display for WhatIfLengths {
         write!(f, "tokens: prompts {}, answers {}: {source}", self.input, self.output)
     }
 }
-
-/// A point that cannot be simulated.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct WhatIfProblem(pub String);
 
 /// What the model says.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -184,7 +181,14 @@ pub fn what_if(rows: &[WhatIfRow], goal: &str, limits: &[LatencyLimit], command:
 /// What the step times of each GPU rest on, and where the winner is open.
 fn bases(rows: &[WhatIfRow]) -> Vec<String> {
     let answered = || rows.iter().filter_map(|row| Some((row, row.outcome.as_ref().ok()?, row.basis.as_ref()?)));
-    let mut lines = distinct(answered().map(|(.., basis)| format!("step times, {}: {basis}", basis.with_band())));
+    let bases = distinct(answered().map(|(.., basis)| basis));
+    let places = |basis: &StepTimeBasis| {
+        let those = rows.iter().enumerate().filter(|(_, row)| row.outcome.is_ok() && row.basis.as_ref() == Some(basis));
+        let places: Vec<_> = those.map(|(at, _)| (at + 1).to_string()).collect();
+        if bases.len() > 1 { format!(" of no. {}", cut(&places.join(", "), 60)) } else { String::new() }
+    };
+    let line = |basis: &&StepTimeBasis| format!("step times{}, {}: {basis}", places(basis), basis.with_band());
+    let mut lines: Vec<_> = bases.iter().map(line).collect();
     let range = |numbers: &WhatIfNumbers, basis: &StepTimeBasis| {
         let (low, high) = basis.band();
         (numbers.tokens_per_second * low, numbers.tokens_per_second * high)
@@ -195,7 +199,9 @@ fn bases(rows: &[WhatIfRow]) -> Vec<String> {
         let mut ranges = rivals.map(|(_, numbers, basis)| range(numbers, basis));
         row.is_best && ranges.any(|(other_low, other_high)| other_low < high && low < other_high)
     };
-    if answered().any(|(.., basis)| !matches!(basis, StepTimeBasis::StepLog { .. })) {
+    let is_of_a_log =
+        |basis: &StepTimeBasis| matches!(basis, StepTimeBasis::StepLog { .. } | StepTimeBasis::OtherModel { .. });
+    if answered().any(|(.., basis)| !is_of_a_log(basis)) {
         lines.push("nine of ten published MLPerf results were within the band of the simulated tok/s".to_owned());
     }
     if answered().any(meets) {
@@ -230,7 +236,7 @@ fn points(rows: &[WhatIfRow]) -> Table {
                 cells.extend(latencies.map(|ms| Cell::from(latency(ms))));
                 cells.extend(row.basis.as_ref().map(|basis| Cell::from(basis.with_band())));
             }
-            Err(problem) => cells.push(Cell::new(TextRole::Bad, problem.to_string())),
+            Err(problem) => cells.push(Cell::new(TextRole::Bad, problem)),
         }
         table.row(cells);
     }
@@ -243,7 +249,11 @@ fn nearby(rows: &[WhatIfRow]) -> Option<Table> {
     let bound = |ms: Option<f64>| ms.map_or_else(|| "overloaded".to_owned(), |ms| latency(Some(ms)));
     let range = |fast, slow| Cell::from(format!("{} to {}", bound(fast), bound(slow)));
     let more = |ms: Option<f64>, now: Option<f64>| {
-        Cell::from(ms.zip(now).map_or_else(|| bound(None), |(ms, now)| format!("{:+.1} ms", ms - now)))
+        let change = |(ms, now): (f64, f64)| {
+            let sign = if ms < now { '−' } else { '+' };
+            format!("{sign}{}", latency(Some((ms - now).abs())))
+        };
+        Cell::from(ms.zip(now).map_or_else(|| bound(None), change))
     };
     let cells = |(at, row): (usize, &WhatIfRow)| {
         let (near, now) = (row.nearby?, row.outcome.as_ref().ok()?);
@@ -419,7 +429,7 @@ pub fn what_if_json(rows: &[WhatIfRow], goal: &str) -> Value {
                         point["nearby_ttft_ms"] = json!(nearby);
                     }
                 }
-                Err(problem) => point["error"] = json!(problem.to_string()),
+                Err(problem) => point["error"] = json!(problem),
             }
             point
         })
@@ -480,8 +490,7 @@ mod tests {
 
     #[test]
     fn a_page_has_every_point_with_its_command_and_is_marked_as_a_model() {
-        let broken =
-            WhatIfRow { outcome: Err(WhatIfProblem("it does not fit <b>".to_owned())), ..row("c", 1, 1.0, 1.0) };
+        let broken = WhatIfRow { outcome: Err("it does not fit <b>".to_owned()), ..row("c", 1, 1.0, 1.0) };
         let broken = WhatIfRow { curve: Vec::new(), is_best: false, ..broken };
         let rows = [row("a", 1, 4.0, 9.0), row("b", 2, 6.0, 8.0), broken];
         let limit = LatencyLimit { metric: LimitedMetric::Ttft, statistic: base::spec::Statistic::P99, ms: 450.0 };
@@ -495,6 +504,14 @@ mod tests {
         assert!(page.contains("limit ttft_p99: 450 ms"));
         // Above the highest rate a point is hollow: one of each curve in both pictures.
         assert_eq!(page.matches("dot over-limit").count(), 4);
+    }
+
+    #[test]
+    fn step_times_name_their_rows_where_rows_differ() {
+        let basis = Some(StepTimeBasis::CarriedOver { gpu: "H200".to_owned() });
+        let rows = [row("a", 1, 4.0, 9.0), WhatIfRow { basis, ..row("b", 2, 6.0, 8.0) }];
+        let text = what_if(&rows, "", &[], "").terminal(Styler::OFF);
+        assert!(text.contains("step times of no. 2, carried over ±20 %: carried over from H200"), "{text}");
     }
 
     #[test]
@@ -525,7 +542,7 @@ mod tests {
         2 *  b       benchmark     2  all at once    600        300   50.0 ms  32.3 s   8.00 ms      n/a  assumed ±35 %
         * Pareto-optimal: most tok/s of the benchmark for its number of GPUs
         no.  TTFT p50 in the band   TTFT p99 in the band   1 % more req/s: p50  p99
-        1    40.0 ms to overloaded  70.0 ms to overloaded  +1.0 ms              +20.0 ms
+        1    40.0 ms to overloaded  70.0 ms to overloaded  +1.00 ms             +20.0 ms
         tokens: prompts 128, answers 64: answers as in this benchmark
         step times, assumed ±35 %: assumed from the data sheet, fitted to nothing
         nine of ten published MLPerf results were within the band of the simulated tok/s

@@ -34,7 +34,7 @@ pub use results::{
     CompareRequest, ExplainRequest, ExportRequest, HistoryRequest, ImportRequest, ReportRequest, TagRequest,
 };
 pub use run::{BulkRequest, EventFormat, Force, PlanFormat, PlanRequest, RunRequest, RunTarget, Select, ServeRequest};
-pub use simulation::{CalibrateRequest, CalibratedScheduler, SimRequest, SimulateRequest, WhatIfRequest};
+pub use simulation::{CalibrateRequest, SimRequest, SimulateRequest, WhatIfRequest};
 pub use store::{LOCK_FILE, LockMode, LockRequest, LockStrictness, LockingArgs, StoreGc, StoreRequest, StoreSelection};
 pub use triton::{Infer, RepositoryFill, RepositoryRequest, ServerArgs, TritonProtocol, TritonRequest, TritonUrl};
 pub use values::{GpuSelection, KeyValueArg, Subject, rehearsal};

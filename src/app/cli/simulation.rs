@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum, ValueHint};
+use clap::{Args, Subcommand, ValueHint};
 
 use super::help;
 use super::values::{KeyValueArg, above_zero, zero_or_more};
@@ -81,8 +81,8 @@ pub struct CalibrateRequest {
     #[arg(long = "tp", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub tensor_parallelism: u32,
     /// Whose scheduler and KV cache rules a simulated engine with this calibration follows.
-    #[arg(long, value_name = "SOFTWARE", value_enum, default_value_t = CalibratedScheduler::Vllm)]
-    pub scheduler: CalibratedScheduler,
+    #[arg(long, value_name = "SOFTWARE", default_value = "vllm", value_parser = ["vllm", "tensorrt-llm"])]
+    pub scheduler: String,
     /// Largest step with a CUDA graph in vLLM, tokens; 0 is `--enforce-eager`. vLLM's default is twice
     /// `--max-num-seqs`, at most 512.
     #[arg(long, value_name = "N", default_value_t = 512)]
@@ -96,13 +96,6 @@ pub struct CalibrateRequest {
     /// Print the fit, the errors and every step as JSON.
     #[arg(long)]
     pub json: bool,
-}
-
-/// Whose scheduler a simulated engine with a calibration follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CalibratedScheduler {
-    Vllm,
-    TensorrtLlm,
 }
 
 /// `regatta what-if`.
