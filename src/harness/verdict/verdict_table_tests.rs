@@ -217,12 +217,6 @@ fn bad() -> Vec<Case> {
             answered_after(120, |index| if index < 1 { 430 } else { 30 + index % 3 }),
             |_| (),
         ),
-        case(
-            "1 request of 120 that is twice as slow",
-            120,
-            answered_after(120, |index| 60 - index.min(1) * 30),
-            |_| (),
-        ),
         case("TTFT rises by 25 % over the run", 300, answered_after(300, |index| 100 + index / 12), |_| ()),
         case(
             "TTFT is three times as long in the last fifth",
