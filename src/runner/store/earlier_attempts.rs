@@ -65,7 +65,7 @@ impl OutputCache {
     }
 }
 
-/// The names of the folders in which later attempts go on, and that no record names. `None`: nothing has asked for one yet.
+/// The names of folders in which later attempts go on, and that no record names. `None`: none was asked for yet.
 #[derive(Debug, Default)]
 pub(super) struct ResumedFolders(Mutex<Option<BTreeSet<String>>>);
 
