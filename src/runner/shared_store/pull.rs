@@ -38,6 +38,10 @@ pub(super) async fn pull(
         Ok(sealed) => sealed,
         Err(error) => {
             inner.note_damage(&error);
+            if matches!(error, SharedStoreError::Damaged { .. }) {
+                // What is made here may have other bytes: a new record names its own files.
+                inner.damaged.lock().insert(bucket::record(name));
+            }
             // What has come is of use to the next run only if the rest can come, too.
             if !error.is_of_the_store() {
                 let _ = incoming.discard();

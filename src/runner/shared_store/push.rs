@@ -57,8 +57,7 @@ pub(super) async fn push(
     let object = bucket::record(&name(&record.key, machine));
     let is_damaged = inner.is_damaged(&object);
     let is_there = !is_damaged && inner.bucket.size(&object).await?.is_some();
-    let mends =
-        again || has_damaged_file(inner, record) || (is_there && lacks_signature(inner, record, machine).await?);
+    let mends = again || (is_there && lacks_signature(inner, record, machine).await?);
     if is_there && !mends {
         return Ok(UploadOutcome::AlreadyPresent);
     }
@@ -125,18 +124,6 @@ async fn lacks_signature(
 async fn is_of_newer_program(inner: &StoreState, record: &TaskRecord, machine: &BTreeMap<String, String>) -> bool {
     let read = pull::read(inner, &name(&record.key, machine)).await;
     matches!(read, Err(SharedStoreError::Newer { .. }))
-}
-
-/// One of its files was found to be damaged in the store.
-fn has_damaged_file(inner: &StoreState, record: &TaskRecord) -> bool {
-    let damaged = inner.damaged.lock().clone();
-    !damaged.is_empty()
-        && inner.cache.items(record).is_ok_and(|items| {
-            items
-                .iter()
-                .filter(|item| item.is_file())
-                .any(|item| item.digest.is_some_and(|d| damaged.contains(&blob(&d))))
-        })
 }
 
 fn unfit_for_others(folder: &Path, items: &[PortableItem]) -> Option<String> {

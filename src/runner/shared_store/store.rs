@@ -66,11 +66,15 @@ impl SharedStore {
             };
             tasks.insert(task.id.clone(), shareability);
         }
-        let inner = StoreState::new(Bucket::open(address)?, address, output_cache, emit, signatures, tasks);
+        let bucket = Bucket::open(address)?;
+        Ok(Self::start(StoreState::new(bucket, address, output_cache, emit, signatures, tasks)))
+    }
+
+    pub(super) fn start(inner: StoreState) -> Self {
         let inner = Arc::new(inner);
         let (send, receive) = mpsc::unbounded_channel();
         let worker = tokio::spawn(send_all(Arc::clone(&inner), receive));
-        Ok(Self { inner, queue: Arc::new(Mutex::new(Some(Queue { send, worker }))) })
+        Self { inner, queue: Arc::new(Mutex::new(Some(Queue { send, worker }))) }
     }
 
     /// Waits until everything that was offered is in the store, with progress reports, or until a stop is requested.

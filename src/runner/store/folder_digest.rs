@@ -426,6 +426,24 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn outputs_have_the_same_bytes_where_paths_kinds_and_contents_are_equal() {
+        let entry = |path: &str, kind, text: &str| OutputEntry {
+            path: path.into(),
+            stamp: FileStamp { size: 0, mtime: 0, ctime: 0, inode: 0, kind },
+            digest: Some(Digest::hash(text.as_bytes())),
+        };
+        let (a, b) = (entry("a", EntryKind::File, "1"), entry("b", EntryKind::File, "2"));
+        let whole = [a.clone(), b];
+        assert!(have_same_bytes(&whole, &whole));
+        for last in
+            [entry("c", EntryKind::File, "2"), entry("b", EntryKind::Program, "2"), entry("b", EntryKind::File, "3")]
+        {
+            assert!(!have_same_bytes(&whole, &[a.clone(), last]));
+        }
+        assert!(!have_same_bytes(&whole, &whole[..1]) && !have_same_bytes(&whole[..1], &whole));
+    }
+
     proptest! {
         #[test]
         fn any_path_is_read_back_as_it_was(

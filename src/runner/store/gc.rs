@@ -8,8 +8,8 @@ use std::{fs, io};
 use walkdir::WalkDir;
 
 use super::durable::{PathError, WithPath as _, discard, half_written_by, is_there, items_in};
+use super::earlier_attempts::is_resumed_by;
 use super::folder_digest::has_result;
-use super::resumed_folders::is_resumed_by;
 use super::state_folder::{RESUMED, is_output_name, is_own_file};
 use super::{OutputCache, StateFolder, TaskRecord, read_journal, runs, tags_of};
 use base::event::{Event, RunId, TaskId};

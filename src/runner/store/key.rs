@@ -205,6 +205,32 @@ mod tests {
     }
 
     #[test]
+    fn each_field_is_part_of_the_digest_and_of_the_explanation() {
+        let changes: [(fn(&mut TaskKey), &str); 7] = [
+            (|key| key.version += 1, "key version: 1 → 2"),
+            (|key| key.env = BTreeMap::from([("CC".to_owned(), "gcc".to_owned())]), "env CC: new, gcc"),
+            (|key| key.facts = BTreeMap::from([("gpu".to_owned(), "H200".to_owned())]), "gpu: new, H200"),
+            (|key| key.secrets = vec!["TOKEN".to_owned()], "secrets:  → TOKEN"),
+            (|key| key.outputs = vec!["engine".to_owned()], "outputs:  → engine"),
+            (|key| key.inputs = BTreeMap::from([("a".to_owned(), Digest::hash(b"1"))]), "input a is new"),
+            (|key| key.upstream = BTreeMap::from([(TaskId::new("a"), Digest::hash(b"1"))]), "a is a new need"),
+        ];
+        let mut digests = std::collections::BTreeSet::from([key("{}").digest()]);
+        for (change, text) in changes {
+            let mut new = key("{}");
+            change(&mut new);
+            assert_eq!(explain(&key("{}"), &new), [text]);
+            assert!(digests.insert(new.digest()), "{text}");
+        }
+        // Equal bytes under another name are another input.
+        let of_input = |name: &str| {
+            let inputs = BTreeMap::from([(name.to_owned(), Digest::hash(b"1"))]);
+            TaskKey { inputs, ..key("{}") }.digest()
+        };
+        assert_ne!(of_input("a"), of_input("b"));
+    }
+
+    #[test]
     fn the_same_key_needs_no_words() {
         assert!(explain(&key("{}"), &key("{}")).is_empty());
     }

@@ -46,7 +46,7 @@
 
 mod digests;
 mod durable;
-mod failed_attempts;
+mod earlier_attempts;
 mod folder_digest;
 mod gc;
 mod jobs;
@@ -59,7 +59,6 @@ mod output_cache;
 mod plan_cache;
 mod portable_output;
 mod record;
-mod resumed_folders;
 mod sealed;
 mod state_folder;
 

@@ -401,6 +401,8 @@ mod tests {
         assert_refused(&[large("x"), large("y")], "with y (1152921504606846976 bytes) it has more than");
         assert_refused(&[PortableItem { digest: Some(Digest::hash(b"other")), ..link("l", "a") }], "contradict");
         assert!(unfit(&[]).is_some());
+        let without_root = unfit(&[item("a", EntryKind::Folder)]).unwrap();
+        assert!(without_root.contains("is not a path in an output"), "{without_root}");
         assert!(unfit(&[item("", EntryKind::File)]).is_some());
     }
 }

@@ -13,9 +13,9 @@ use rustix::io::Errno;
 use super::durable::{
     LineFile, PathError, WithPath as _, create_folder, discard, items_in, replace, sealed_json, text_if_there,
 };
+use super::earlier_attempts::{ResumedFolders, start_of_resumed};
 use super::folder_digest::{ContentChange, FolderChange, HashedFolder, OutputEntry, compare, have_same_bytes};
 use super::record::{self, KeyText, RecordHistory, TaskRecord, WrittenLine};
-use super::resumed_folders::{ResumedFolders, start_of_resumed};
 use super::state_folder::RESUMED;
 use super::{FileStamp, StateFolder, TaskKey, WatchedOutput};
 use base::event::{Done, RunId, TaskId};
