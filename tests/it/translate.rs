@@ -428,12 +428,12 @@ fn todays_lines_of_fill_template_are_one_repository_and_other_models_keep_their_
 fn settings_of_trtllm_bench_are_read_from_a_file_beside_it() {
     let world = World::new();
     let line = "trtllm-bench --model m throughput --dataset d.jsonl --extra_llm_api_options ./options.yml";
-    let absent = world.regatta(&["import", "--", line]);
-    assert_eq!(absent.code, 2, "{absent:?}");
-    absent.shows("its content belongs under `options`");
+    // One translates on a laptop.
+    let elsewhere = world.good(&["import", "--", line]).stdout;
+    assert!(elsewhere.contains("extra_llm_api_options: ./options.yml"), "{elsewhere}");
     world.file("options.yml", "enable_attention_dp: true\ncuda_graph_config: { max_batch_size: 8 }\n");
     let printed = world.good(&["import", "--", line]).stdout;
-    assert!(printed.contains("enable_attention_dp: true") && !printed.contains("belongs under"), "{printed}");
+    assert!(printed.contains("enable_attention_dp: true") && !printed.contains("inputs:"), "{printed}");
 }
 
 fn words(line: &str) -> Vec<String> {

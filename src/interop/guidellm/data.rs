@@ -228,7 +228,9 @@ fn shape(all: &Map<String, Value>, load: &mut TranslatedLoad) -> Option<Quantity
                     .push_untranslated(format!("source={value}"), "prompts are made up with the seed, of no text");
             }
             other => {
-                let near = nearest(other, LENGTHS.split(' '));
+                // The first releases had variances.
+                let stdev = other.strip_suffix("_variance").map(|stem| format!("{stem}_stdev"));
+                let near = stdev.or_else(|| nearest(other, LENGTHS.split(' ')).map(str::to_owned));
                 let reason = near.map(|near| format!("it is not a field of GuideLLM's data; did you mean `{near}`?"));
                 let reason = reason.unwrap_or_else(|| "Regatta has nothing like it".to_owned());
                 load.builder.push_untranslated_load(format!("{other}={value}"), reason);

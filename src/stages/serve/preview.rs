@@ -12,6 +12,7 @@ use super::repository_models::{groups_of, repositories};
 use super::{argv, launch, repository_models};
 use crate::container::{ContainerView, WrappedEngine, place_of, wrap, wrap_in};
 use crate::remote::hosts;
+use crate::task_context::locale_beside;
 use base::diag::error_chain;
 use base::event::GpuId;
 use base::spec::{Launcher, ServerMode};
@@ -535,7 +536,11 @@ impl ContainerPreview<'_> {
     fn variables(&self) -> Vec<(String, Option<OsString>)> {
         let placeholder = |name: &str| (name.to_owned(), Some(OsString::from(format!("<{name}>"))));
         let task_env = self.task.env.iter().map(|(name, value)| (name.clone(), Some(OsString::from(value))));
-        task_env
+        let task_env: Vec<_> = task_env.collect();
+        let locale = locale_beside(&task_env);
+        locale
+            .into_iter()
+            .chain(task_env)
             .chain([("OUT".to_owned(), Some(OUT.into()))])
             .chain(self.task.inputs.keys().map(|name| placeholder(&input_variable(name))))
             .chain([process::HOME, process::RUN, process::TASK].map(placeholder))

@@ -41,6 +41,13 @@ pub struct TaskContext {
     pub slurm_container: Option<SlurmContainer>,
 }
 
+/// The variables of `LOCALE` that are not among these.
+pub fn locale_beside(variables: &[(String, Option<OsString>)]) -> Vec<(String, Option<OsString>)> {
+    let is_set = |name: &str| variables.iter().any(|(other, _)| other == name);
+    let locale = LOCALE.map(|(name, value)| (name.to_owned(), Some(OsString::from(value))));
+    locale.into_iter().filter(|(name, _)| !is_set(name)).collect()
+}
+
 impl TaskContext {
     /// # Errors
     /// A secret could not be kept out of logs.
@@ -61,8 +68,7 @@ impl TaskContext {
         if !lease.gpus.is_empty() {
             shown.push(("CUDA_VISIBLE_DEVICES".to_owned(), Some(GpuId::list(&lease.gpus).into())));
         }
-        let mut env: Vec<_> = LOCALE.map(|(name, value)| (name.to_owned(), Some(value.into()))).into();
-        env.retain(|(name, _)| shown.iter().all(|(other, _)| other != name));
+        let mut env = locale_beside(&shown);
         env.extend_from_slice(&shown);
         let task = format!("{run}/{}/{}", lease.task.id, lease.attempt);
         env.push((process::HOME.to_owned(), Some(home.into())));

@@ -82,3 +82,44 @@ kubectl port-forward svc/vllm 8000:8000
 ray start --head
 locust -f llama.py --host http://localhost:8000
 ab -n 100 -c 10 http://localhost:8000/v1/models
+# Lines of repositories and of issues of these tools, tried in the same way.
+vllm bench serve --backend vllm --model /home/lisiqi/work/models/Qwen3-4B --endpoint /v1/completions --dataset-name sharegpt --dataset-path /home/lisiqi/work/models/ShareGPT_V3_unfiltered_cleaned_split.json --num-prompts 10
+/path/to/vllm/.venv/bin/lm_eval --model local-completions --model_args 'model=deepseek-ai/DeepSeek-V4-Flash,base_url=http://127.0.0.1:8000/v1/completions,num_concurrent=2,max_retries=10,tokenized_requests=False,tokenizer_backend=none,max_gen_toks=2048,timeout=300' --tasks gsm8k --num_fewshot 5 --batch_size auto --limit 200 --output_path /tmp/gsm8k_raw
+vllm serve Qwen/Qwen3-Next-80B-A3B-Instruct --tokenizer-mode auto --gpu-memory-utilization 0.8 --speculative-config '{"method": "qwen3_next_mtp", "num_speculative_tokens": 2}' --tensor-parallel-size 4 --no-enable-chunked-prefill
+HF_HOME=/opt/huggingface /opt/vllm-rocm/bin/vllm bench serve --backend vllm --base-url http://127.0.0.1:8000 --model Qwen/Qwen3.8-27B-FP8 --dataset-name random --num-prompts 32 --random-input-len 512 --random-output-len 128 --ignore-eos --request-rate inf --max-concurrency 8 --seed 42
+python3 ../../python/sglang/bench_serving.py --backend trt --dataset-name random --num-prompt 2500 --random-input 1024 --random-output 1024 --random-range-ratio 0.5 --model meta-llama/Meta-Llama-3-8B-Instruct > trtllm/log11
+python3 -m sglang.bench_serving --backend sglang --base-url http://127.0.0.1:8000 --dataset-name random --num-prompts 128 --random-input 1024 --random-output 1024
+genai-perf --model tensorrt_llm_bls --tokenizer meta-llama/Meta-Llama-3-8B-Instruct --service-kind openai --endpoint-type chat --synthetic-input-tokens-mean 256 --synthetic-input-tokens-stddev 0 --output-tokens-mean 256 --output-tokens-stddev 0 --streaming
+genai-perf profile -m TinyLlama-1.1B-Chat-v1.0 --tokenizer TinyLlama/TinyLlama-1.1B-Chat-v1.0 --endpoint-type chat --random-seed 123 --synthetic-input-tokens-mean 128 --synthetic-input-tokens-stddev 0 --output-tokens-mean 128 --output-tokens-stddev 0 --request-count 100 --request-rate 10 --profile-export-file my_profile_export.json --url localhost:8000 --streaming
+aiperf profile --model-names ${MODEL} -u localhost:8080 --concurrency 100 --request-count 300
+guidellm benchmark --target "http://localhost:8000" --data "prompt_tokens=256,output_tokens=128" --max-seconds 60
+guidellm benchmark run --target http://localhost:8000 --model /models/Qwen3-4B --processor /models/Qwen3-4B --profile concurrent --rate 1 --max-seconds 60 --warmup 5 --random-seed 20260416 --data 'prompt_tokens=512,prompt_tokens_stdev=1,prompt_tokens_min=512,prompt_tokens_max=512,output_tokens=128,output_tokens_stdev=1,output_tokens_min=128,output_tokens_max=128' --output-dir out --backend openai_http --backend-kwargs '{"validate_backend": "/v1/models", "request_format": "/v1/completions"}' --disable-console-interactive --outputs json --outputs csv --outputs html
+evalscope perf --url 'http://127.0.0.1:8000/v1/chat/completions' --parallel 2 --model 'qwen2.5' --log-every-n-query 10 --number 20 --api openai --temperature 0.9 --max-tokens 1024 --prompt '写一个科幻小说,请开始你的表演'
+aiperf profile -m Qwen/Qwen3-8B --url http://localhost:8000 --streaming --input-file ./benchmarks/prompts.json --concurrency 4 --artifact-dir ./results/x-c4
+trtllm-bench --model nvidia/DeepSeek-V3.1-NVFP4 latency --dataset ./dataset.jsonl --tp 8 --config config.yaml --report_json ./bench_bs_1.json --backend pytorch
+docker run --rm --gpus '"device=0,1"' --shm-size=8g --ipc=host --ulimit memlock=-1 --ulimit stack=67108864 -e PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True -v /models:/models -v /out:/out nvcr.io/nvidia/tensorrt-llm/release:1.1.0 trtllm-bench --model meta/x --model_path /models/x throughput --dataset /out/d.txt --backend pytorch --tp 2 --kv_cache_free_gpu_mem_fraction 0.9 --extra_llm_api_options /out/x.yml --report_json /out/r.json
+genai-bench benchmark --api-backend sglang --api-base "http://127.0.0.1:30000" --api-key "dummy" --api-model-name "Qwen/Qwen3-8B" --model-tokenizer "Qwen/Qwen3-8B" --task text-to-text --traffic-scenario "D(256,32)" --num-concurrency 16 --max-time-per-run 5 --max-requests-per-run 200 --server-engine "SGLang" --server-gpu-type "local" --server-version "custom" --server-gpu-count 1
+genai-bench excel --experiment-folder ./experiments/your_experiment --excel-name results --metric-percentile mean
+PYTHONUNBUFFERED=1 stdbuf -oL -eL uvx llama-benchy --base-url http://localhost:8000/v1 --model qwen3.6-35b-a3b-fp8 --runs 3 --latency-mode generation --format md --pp 8192 --tg 512 --depth 0 --concurrency 5 10 20
+llama-benchy --base-url http://localhost:8000/v1 --model deepseek-ai/DeepSeek-V4-Flash --tokenizer /home/x/DeepSeek-V4-Flash --pp 2048 --tg 128 --depth 0 4096 --runs 3 --latency-mode generation --format md --save-result /tmp/x.md
+python3 /tensorrtllm_backend/scripts/launch_triton_server.py --world_size=1 --model_repo=/opt/tritonserver/inflight_batcher_llm
+python3 /workspace/tensorrtllm_backend/scripts/launch_triton_server.py --world_size=4 --grpc_port 8101 --http_port 8100 --metrics_port 8102 --model_repo=/workspace/models/triton_model_repo/
+python3 /app/scripts/launch_triton_server.py --model_repo=/opt/tritonserver/llmapi_repo/
+python3 scripts/launch_triton_server.py --world_size 1 --model_repo=multimodal_ifb/ --tensorrt_llm_model_name tensorrt_llm,multimodal_encoders --multimodal_gpu0_cuda_mem_pool_bytes 300000000
+python3 tools/fill_template.py -i llama_ifb/tensorrt_llm/config.pbtxt triton_max_batch_size:64,decoupled_mode:False,max_beam_width:1,engine_dir:${ENGINE_PATH},max_tokens_in_paged_kv_cache:2560,max_attention_window_size:2560,kv_cache_free_gpu_mem_fraction:0.5,exclude_input_in_output:True,enable_kv_cache_reuse:False,batching_strategy:inflight_fused_batching,max_queue_delay_microseconds:0
+genai-perf profile -m phi3 --service-kind openai --endpoint-type chat --synthetic-input-tokens-mean 512 --output-tokens-mean 256 --concurrency 32 --goodput time_to_first_token:500 inter_token_latency:50
+genai-perf profile -m llava-hf/llava-1.5-7b-hf --tokenizer llava-hf/llava-1.5-7b-hf --service-kind openai --endpoint-type vision --image-width-mean 640 --image-height-mean 424 --image-width-stddev 0 --image-height-stddev 0 --endpoint v1/chat/completions --url 127.0.0.1:8333 --streaming --concurrency 16 --num-dataset-entries 64 --warmup-request-count 32 --request-count 32 --synthetic-input-tokens-mean 3000
+llmb-run single -w pretrain_nemotron4 -s 340b --dtype fp8 --scale 256
+python3 -u main.py --scenario Server --model-path /workspace/llama-model-info/ --api-server http://llama.svc.cluster.local:8080 --additional-servers http://l2:8080 --api-model-name Llama-2-70b-chat-hf --mlperf-conf mlperf.conf --vllm --user-conf user.conf --total-sample-count 24576 --dataset-path /workspace/processed-data.pkl --output-log-dir logs --dtype float32 --device cpu
+cm run script --tags=run-mlperf,inference,_find-performance,_all-scenarios --model=llama2-70b-99 --implementation=reference --device=cuda --backend=pytorch --category=datacenter --division=open --precision=bfloat16 --quiet
+srun -p Gveval-T --gres=gpu:8 --cpus-per-task=1 -n1 --ntasks-per-node=1 --quotatype=reserved --job-name=pyvision vllm serve /mnt/petrelfs/x/Qwen2.5-72B-Instruct --port 18901 --gpu-memory-utilization 0.8 --max-model-len 32768 --tensor-parallel-size 8 --served-model-name "judge" --trust-remote-code --disable-log-requests
+vllm bench serve --model m --dataset-name random --request-rate 100 --num-prompts 3000 --max-concurrency 10
+vllm bench serve --model m --dataset-name random --random-input-len 100 --random-output-len 100 --random-range-ratio 1.0 --num-prompts 10
+vllm bench serve --model m --num-prompts 10 --goodput ttft:0.5 --request-rate 4
+vllm bench serve --model m --dataset-name random --input-len 500 --output-len 50 --num-prompts 20 --num-warmups 3
+python3 -m sglang.bench_serving --backend sglang --dataset-name random --random-input-len 1000 --random-output-len 100 --num-prompts 50
+python3 -m sglang.bench_serving --backend sglang-oai-chat --dataset-name random --num-prompts 50 --request-rate inf --max-concurrency 8 --extra-request-body '{"temperature":0.6}'
+guidellm benchmark --target http://localhost:8000 --scenario chat
+trtllm-serve m --tp_size 2 --kv_cache_dtype fp8 --host 0.0.0.0 --port 9000 --log_level info
+trtllm-serve serve m --tp_size 2 --trust_remote_code
+aiperf plot --paths artifacts
