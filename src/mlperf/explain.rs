@@ -40,35 +40,29 @@ impl fmt::Display for Explanation {
     }
 }
 
-/// Explains a run in performance mode.
-pub fn explain(detail: &Detail) -> Explanation {
-    let run = Run { detail, reasons: Vec::new(), next_qps: None };
-    run.explained()
-}
-
 struct Run<'a> {
     detail: &'a Detail,
     reasons: Vec<RuleViolation>,
     next_qps: Option<f64>,
 }
 
-impl Run<'_> {
-    fn explained(mut self) -> Explanation {
-        self.errors();
-        let result = self.detail.result().map(str::to_owned);
-        let is_accuracy = self.detail.text("effective_test_mode") == Some("AccuracyOnly");
-        if result.is_none() && !is_accuracy {
-            self.push_reason("unfinished", "LoadGen wrote no result: the run did not end", "run it again");
-        }
-        if result.is_some() {
-            let late = self.limits();
-            self.duration();
-            self.queries();
-            self.early_stopping(late);
-        }
-        Explanation { result, reasons: self.reasons, next_qps: self.next_qps }
+/// Explains a run in performance mode.
+pub fn explain(detail: &Detail) -> Explanation {
+    let mut run = Run { detail, reasons: Vec::new(), next_qps: None };
+    run.errors();
+    let result = detail.result().map(str::to_owned);
+    if result.is_some() {
+        let late = run.limits();
+        run.duration();
+        run.queries();
+        run.early_stopping(late);
+    } else if detail.text("effective_test_mode") != Some("AccuracyOnly") {
+        run.push_reason("unfinished", "LoadGen wrote no result: the run did not end", "run it again");
     }
+    Explanation { result, reasons: run.reasons, next_qps: run.next_qps }
+}
 
+impl Run<'_> {
     fn push_reason(&mut self, rule: &'static str, what: impl Into<String>, advice: impl Into<String>) {
         self.reasons.push(RuleViolation { rule, what: what.into(), advice: advice.into() });
     }

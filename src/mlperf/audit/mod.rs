@@ -327,6 +327,9 @@ pub(crate) struct AuditOutputs {
     pub answers: u64,
     /// Those that differ from one another.
     pub different: BTreeSet<Vec<u8>>,
+    /// The largest token id, and the most tokens of an answer.
+    pub largest: Option<u32>,
+    pub longest: usize,
     /// None: Offline reports no first token.
     pub first_token: Option<bool>,
     pub end: bool,
@@ -365,6 +368,8 @@ impl AuditOutputs {
                     .add_offence(&answer, &format!("ends with {ends} end-of-sequence tokens; one at most is allowed"));
             }
             outputs.different.insert(answer.data.clone());
+            outputs.largest = outputs.largest.max(tokens.iter().max().copied());
+            outputs.longest = outputs.longest.max(tokens.len());
             if answer.token_count != Some(tokens.len() as i64) {
                 outputs.length = false;
                 let text = answer

@@ -4,13 +4,13 @@ use std::path::Path;
 
 use indexmap::IndexMap;
 
-use super::checks::{FindingWeight, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
+use super::checks::{FindingWeight, REPACK, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::tree::ResultEntry;
 use super::{answers, loadgen, witness};
 use crate::LockedRun;
 use crate::truncate_accuracy_log::{self, LONGEST};
-use base::files::{is_absence, read_text, sha256_of_file};
-use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail};
+use base::files::{Sha256Of, is_absence, read_text, sha256_of_file};
+use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail, SUMMARY_FILE};
 use rules::{Accuracy, Benchmark, needs_sentences, written_metric, written_name};
 
 const SCORE: &str = "`mlperf: { score: … }` writes it from the accuracy run";
@@ -38,6 +38,8 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, locked: Op
         let wanted = benchmark.accuracy_samples.unwrap_or(benchmark.dataset_samples);
         let count =
             detail.count("effective_accuracy_sample_count").or_else(|| detail.count("qsl_reported_total_count"));
+        let issued = detail.count("generated_query_count").zip(detail.count("generated_samples_per_query"));
+        let issued = issued.map(|(queries, samples)| queries.saturating_mul(samples));
         // The checkers until v5.1 say so, and take it.
         let newer = FindingWeight::of_newer_checker(entry.layout);
         let weight = if entry.is_closed() { Refused } else { newer };
@@ -48,6 +50,14 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, locked: Op
                     format!("it covers {count} samples, the accuracy run has {wanted}")
                 }),
                 "accuracy is that of the whole data set", "run with the whole data set";
+            Review, Counts, &at,
+                issued.filter(|issued| count.is_some_and(|count| *issued != count))
+                    .map(|issued| format!("LoadGen issued {issued} samples, the data set has {}", count.unwrap_or(0))),
+                "an accuracy run issues each sample once", REPACK;
+            Review, LogsDisagree, &folder.join(SUMMARY_FILE),
+                read_text(folder.join(SUMMARY_FILE)).is_ok_and(|text| text.contains("Result is"))
+                    .then_some("it has a result, and an accuracy run has none"),
+                "the summary and the detail log are of one run", REPACK;
         }
     }
     let samples = benchmark.accuracy_samples.unwrap_or(0).max(benchmark.dataset_samples);
@@ -144,11 +154,17 @@ fn plausibility(
     let rouge = [("rougeL", "rouge1"), ("rouge2", "rouge1"), ("rougeL", "rougeLsum")]
         .map(|(part, whole)| Some(((part, written(part)?), (whole, written(whole)?))));
     let rouge = rouge.into_iter().flatten().find(|((_, part), (_, whole))| part > whole);
+    let several = metrics.keys().find_map(|name| {
+        let mut values = text.lines().filter_map(|line| written_metric(line, name));
+        let first = values.next()?;
+        Some(format!("{name} is {first} and, further down, {}", values.find(|value| *value != first)?))
+    });
     let characters = scored.and_then(|scored| Some(written("gen_len")? / scored));
     findings! { to;
         Review, Plausibility, at,
             rouge.map(|((part, less), (whole, more))| format!("{part} is {less}, and never more than {whole}, {more}")),
             rule, fix;
+        Review, Plausibility, at, several, rule, fix;
         // Published texts have 275 characters and more.
         Review, Plausibility, at,
             characters.filter(|characters| *characters < 30.0)
@@ -196,6 +212,9 @@ fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<
         Review, Hash, &text_at, (hashes.len() > 1).then_some("it has several lines `hash=…`"), rule, score;
         Refused, Hash, &text_at,
             hash.filter(|hash| !is_sha256(hash)).map(|hash| format!("its hash is not a SHA-256: {hash:?}")),
+            rule, score;
+        Review, Hash, &text_at,
+            hash.filter(|hash| **hash == Sha256Of::default().finish()).map(|_| "its hash is that of an empty file"),
             rule, score;
     }
     let Some(hash) = hash.filter(|hash| is_sha256(hash)) else { return };

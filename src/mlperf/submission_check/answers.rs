@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::checks::{Review, SubmissionCheck, SubmissionFindings, finding, findings};
+use super::checks::{Review, SubmissionCheck, SubmissionFindings, findings};
 use crate::truncate_accuracy_log::{LONGEST, cut};
 use base::files::read_bytes;
 use rules::log::{AnswerLog, LogError, LoggedAnswer};
@@ -25,6 +25,8 @@ pub(super) fn check(to: &mut SubmissionFindings, at: &Path, samples: Option<u64>
         (bytes != 4 * tokens && bytes != 8 * tokens).then(|| format!("{bytes} bytes are counted as {tokens} tokens"))
     });
     let twice = answers.windows(2).find(|pair| pair[0].qsl_idx == pair[1].qsl_idx);
+    let queries = answers.iter().map(|answer| answer.seq_id).collect::<BTreeSet<_>>().len();
+    let largest = answers.iter().filter_map(|answer| answer.tokens().ok()?.into_iter().max()).max();
     findings! { to;
         Review, Unreadable, at, error.map(|error| error.to_string()),
             "the answers are what the accuracy is computed from; LoadGen writes them as hexadecimal digits", FIX;
@@ -33,19 +35,29 @@ pub(super) fn check(to: &mut SubmissionFindings, at: &Path, samples: Option<u64>
                 format!("sample {} (query {}): the data set has {limit}", answer.qsl_idx, answer.seq_id)
             }),
             "samples are counted from 0", FIX;
-        Review, SampleIndex, at, twice.map(|pair| format!("sample {} is answered twice", pair[0].qsl_idx)),
+        Review, SampleIndex, at,
+            twice.map(|pair| format!("sample {} is answered twice", pair[0].qsl_idx))
+                .or((queries < answers.len()).then(|| format!("{} answers are of {queries} queries", answers.len()))),
             "an accuracy run issues each sample once", FIX;
         Review, Lengths, at, miscounted, "LoadGen logs the ids of an answer and their number", FIX;
     }
-    repeated(to, at, answers.len(), answers.iter().map(|answer| &answer.data).collect::<BTreeSet<_>>().len());
+    let different = answers.iter().map(|answer| &answer.data).collect::<BTreeSet<_>>().len();
+    implausible(to, at, [answers.len(), different], largest);
 }
 
-/// Reports a log in which most answers are copies.
-pub(super) fn repeated(to: &mut SubmissionFindings, at: &Path, answers: usize, different: usize) {
-    if answers >= FEWEST_ANSWERS && different * 2 < answers {
-        finding!(to; Review, RepeatedAnswers, at, format!("{different} of {answers} answers differ"),
+/// Reports answers of which most are copies, and a token that is in no model's vocabulary; the largest of the
+/// benchmarks has 201,088.
+pub(super) fn implausible(to: &mut SubmissionFindings, at: &Path, counts: [usize; 2], largest: Option<u32>) {
+    let [answers, different] = counts;
+    findings! { to;
+        Review, RepeatedAnswers, at,
+            (answers >= FEWEST_ANSWERS && different * 2 < answers)
+                .then(|| format!("{different} of {answers} answers differ")),
             "each sample is another prompt, and has an answer of its own",
-            "look whether the system generates its answers; run again");
+            "look whether the system generates its answers; run again";
+        Review, Plausibility, at,
+            largest.filter(|id| *id >= 1 << 18).map(|id| format!("no model has a token {id}")),
+            "an answer is the ids of the tokens that the model gave", FIX;
     }
 }
 

@@ -136,8 +136,13 @@ fn test06(to: &mut SubmissionFindings, at: &Path, benchmark: &Benchmark, scenari
                 "the verification is of the samples that the test logged", fix);
         }
     };
-    answers::repeated(to, at, answers.answers as usize, answers.different.len());
+    answers::implausible(to, at, [answers.answers as usize, answers.different.len()], answers.largest);
+    let most = benchmark.max_output_tokens as usize;
     findings! { to;
+        Review, Lengths, at,
+            (answers.longest > most + most / 50)
+                .then(|| format!("an answer has {} tokens, at most {most} are requested", answers.longest)),
+            "the test runs with the settings of the result", fix;
         Refused, AuditLog, at,
             (1..FEWEST_ANSWERS).contains(&answers.answers)
                 .then(|| format!("it holds {} answers, about 100 are sampled", answers.answers)),

@@ -8,7 +8,8 @@ use indexmap::IndexMap;
 
 use super::checks::{FindingWeight, REPACK, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::tree::ResultEntry;
-use base::files::sha256_of_file;
+use crate::truncate_accuracy_log;
+use base::files::{read_text, sha256_of_file};
 use base::spec::TestMode;
 use rules::MlperfScenario;
 use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail};
@@ -62,6 +63,7 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, detail: &D
 
 /// A shorter accuracy log has no answer in it.
 const SHORTEST_ANSWERS: u64 = 16;
+const SCORES: &str = "accuracy.txt";
 
 /// What a log was packed as.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,6 +106,8 @@ impl PackedRun {
 struct PackedLog {
     path: PathBuf,
     run: PackedRun,
+    /// None: that of the file.
+    digest: Option<String>,
 }
 
 /// The logs of a submission, in the order in which its results were examined.
@@ -132,6 +136,14 @@ impl PackedLogs {
                 mode,
                 inferred,
             };
+            // A truncated log is known by the hash of the whole.
+            if mode == TestMode::Accuracy {
+                let path = answers.join(SCORES);
+                let text = read_text(&path).unwrap_or_default();
+                let digest = truncate_accuracy_log::hashes(&text).last().map(|hash| (*hash).to_owned());
+                let log = PackedLog { path, run: run.clone(), digest };
+                self.by_size.entry((SCORES, 0)).or_default().extend(Some(log).filter(|log| log.digest.is_some()));
+            }
             self.put(DETAIL_FILE, 1, &detail, &run);
             self.put(ACCURACY_FILE, SHORTEST_ANSWERS, &answers, &run);
         }
@@ -141,7 +153,7 @@ impl PackedLogs {
         let path = folder.join(name);
         let size = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file).map(|meta| meta.len());
         if let Some(size) = size.filter(|size| *size >= shortest) {
-            self.by_size.entry((name, size)).or_default().push(PackedLog { path, run: run.clone() });
+            self.by_size.entry((name, size)).or_default().push(PackedLog { path, run: run.clone(), digest: None });
         }
     }
 
@@ -150,11 +162,12 @@ impl PackedLogs {
         for ((name, _), logs) in self.by_size.iter().filter(|(_, logs)| logs.len() > 1) {
             let mut by_digest: BTreeMap<String, Vec<&PackedLog>> = BTreeMap::new();
             for log in logs {
-                let Ok(digest) = sha256_of_file(&log.path) else { continue };
+                let named = log.digest.clone();
+                let Ok(digest) = named.map_or_else(|| sha256_of_file(&log.path), Ok) else { continue };
                 let before = by_digest.entry(digest).or_default();
                 // The copy was already reported for the other result of the same run.
                 let is_found = before.iter().any(|first| log.run.may_be_run_of(&first.run));
-                let is_allowed = |first: &PackedLog| *name == ACCURACY_FILE && log.run.may_answer_like(&first.run);
+                let is_allowed = |first: &PackedLog| *name != DETAIL_FILE && log.run.may_answer_like(&first.run);
                 if let Some(first) = before.iter().find(|first| !is_found && !is_allowed(first)) {
                     reused(to, root, name, &first.path, &log.path);
                 }
@@ -166,7 +179,8 @@ impl PackedLogs {
 
 fn reused(to: &mut SubmissionFindings, root: &Path, name: &str, first: &Path, log: &Path) {
     let first = first.strip_prefix(root).unwrap_or(first);
-    finding!(to; Review, ReusedLog, log, format!("it is, byte for byte, {}", first.display()),
+    let same = if name == SCORES { "its hash is that of" } else { "it is, byte for byte," };
+    finding!(to; Review, ReusedLog, log, format!("{same} {}", first.display()),
         if name == DETAIL_FILE {
             "a run is that of one system, scenario and test; its log has its process and its times, which no other run \
              has"

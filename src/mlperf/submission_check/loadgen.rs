@@ -107,6 +107,9 @@ fn check_log_complete(to: &mut SubmissionFindings, path: &Path, detail: &Detail,
             "each folder holds the logs of its own mode", RERUN_HINT;
         Refused, TornLog, path, is_broken_off.then(|| format!("it ends before `{before}`")),
             "the run was broken off", RERUN_HINT;
+        Review, LogsDisagree, path,
+            detail.spliced_at.map(|line| format!("line {line} is of another process, or older than the one before")),
+            "one process writes a log from its first line to its last", RERUN_HINT;
         Review, TornLog, path, (is_cut && !is_broken_off && !is_older).then(|| format!("it has no `{last}`")),
             "the run was broken off, or the log is cut off", RERUN_HINT;
     }

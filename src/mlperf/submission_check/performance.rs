@@ -1,6 +1,9 @@
 //! A performance run: valid by LoadGen's own result, long enough, and with the limits of its folder.
 
+use std::collections::BTreeSet;
 use std::path::Path;
+
+use serde_json::Value;
 
 use super::checks::{FindingWeight, REPACK, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::tree::ResultEntry;
@@ -101,6 +104,14 @@ impl Run<'_> {
         self.detail.get(key).map_or_else(|| "not logged".to_owned(), ToString::to_string)
     }
 
+    /// A finding where other samples were loaded than those of the library.
+    fn loaded(&self) -> Option<String> {
+        let loaded = self.detail.get("loaded_qsl_set")?.as_array()?;
+        let different = loaded.iter().filter_map(Value::as_u64).collect::<BTreeSet<_>>().len() as u64;
+        let count = self.detail.count("effective_performance_sample_count").filter(|count| *count != different)?;
+        Some(format!("`loaded_qsl_set` has {different} samples, `effective_performance_sample_count` is {count}"))
+    }
+
     /// How long the run lasted, milliseconds: in Offline what its samples took; else LoadGen schedules it.
     fn lasted(&self) -> Option<f64> {
         let number = |key: &str| self.detail.number(key);
@@ -121,8 +132,11 @@ const NO_AUDIT: &str = "remove audit.config from where the run starts, and run a
 fn key_rules(to: &mut SubmissionFindings, at: &Path, run: &Run) {
     let (table, is_closed) = (run.entry.table, run.entry.is_closed());
     // Most builds of LoadGen 4 do not log equal issue.
-    let is_unlogged = run.detail.get("effective_sample_concatenate_permutation").is_none()
-        && run.detail.loadgen_version().is_some_and(|version| version.starts_with("4."));
+    let is_older = run.detail.is_of_version_4();
+    let is_unlogged = is_older && run.detail.get("effective_sample_concatenate_permutation").is_none();
+    let is_server = run.scenario.loadgen() == "Server";
+    let is_stopped =
+        |logged: String| logged.contains("unsuccessful") || is_server && !is_older && logged == "not logged";
     findings! { to;
         Refused, Duration, at, run.least("effective_min_duration_ms", SHORTEST_MS),
             "every test of a language model lasts at least 600 s",
@@ -156,23 +170,23 @@ fn key_rules(to: &mut SubmissionFindings, at: &Path, run: &Run) {
             run.switch("effective_sample_concatenate_permutation", true).filter(|_| is_closed && !is_unlogged),
             "equal issue: in performance runs of language models each sample is issued equally often",
             "take it out of user.conf; audit tests turn it off themselves, results may not";
+        Review, Counts, at, run.loaded().filter(|_| is_closed), "LoadGen loads each sample of the library once", REPACK;
         // For debugging or for audits, and never for a result.
-        Refused, AuditSettings, at, run.switch("effective_performance_issue_unique", false),
+        Refused, AuditSettings, at,
+            run.switch("effective_performance_issue_unique", false)
+                .or_else(|| run.switch("effective_performance_issue_same", false)),
             "it makes LoadGen ask other samples than the rules say", NO_AUDIT;
-        Refused, AuditSettings, at, run.switch("effective_performance_issue_same", false),
-            "it makes LoadGen ask other samples than the rules say", NO_AUDIT;
-        Refused, AuditSettings, at, run.most("effective_accuracy_log_probability", 0.0),
-            "LoadGen took an audit.config; the log of an audit test is not a result", NO_AUDIT;
-        Refused, AuditSettings, at, run.most("effective_accuracy_log_sampling_target", 0.0),
+        Refused, AuditSettings, at,
+            run.most("effective_accuracy_log_probability", 0.0)
+                .or_else(|| run.most("effective_accuracy_log_sampling_target", 0.0)),
             "LoadGen took an audit.config; the log of an audit test is not a result", NO_AUDIT;
         Refused, Verdict, at, run.unmet("early_stopping_met", true), CONDITIONS, REPACK;
         Refused, Verdict, at, run.unmet("result_min_duration_met", true), CONDITIONS, REPACK;
         Refused, Verdict, at, run.unmet("result_min_queries_met", true), CONDITIONS, REPACK;
-        Refused, Verdict, at, run.unmet("result_perf_constraints_met", run.scenario.loadgen() == "Server"),
-            CONDITIONS, REPACK;
+        Refused, Verdict, at, run.unmet("result_perf_constraints_met", is_server), CONDITIONS, REPACK;
         Review, Verdict, at,
             ["early_stopping_ttft_result", "early_stopping_tpot_result"].into_iter()
-                .find(|key| run.logged(key).contains("unsuccessful") && run.detail.result() == Some("VALID"))
+                .find(|key| is_stopped(run.logged(key)) && run.detail.result() == Some("VALID"))
                 .map(|key| format!("`{key}` is {}, and the result VALID", run.logged(key))), CONDITIONS, REPACK;
         Review, TokenLatencies, at, run.switch("requested_infer_token_latencies", false).filter(|_| is_closed),
             "TTFT and TPOT are measured of each answer", "remove it, and run again";
@@ -184,15 +198,13 @@ fn key_rules(to: &mut SubmissionFindings, at: &Path, run: &Run) {
                 .and(run.least("effective_target_latency_percentile", 0.99))
                 .filter(|_| is_closed && table.latency.contains_key(&run.scenario)),
             "limits are for the 99th percentile", "take it out of user.conf; run again";
-        Refused, LatencyLimits, at, run.looser("ttft", |limits| limits.ttft_ms),
-            "LoadGen judged this run by looser limits than its folder's; the official checker takes it",
-            format!("run it as model `{}`", table.loadgen_model(run.scenario));
-        Refused, LatencyLimits, at, run.looser("tpot", |limits| limits.tpot_ms),
+        Refused, LatencyLimits, at,
+            run.looser("ttft", |limits| limits.ttft_ms).or_else(|| run.looser("tpot", |limits| limits.tpot_ms)),
             "LoadGen judged this run by looser limits than its folder's; the official checker takes it",
             format!("run it as model `{}`", table.loadgen_model(run.scenario));
         // Of a whole query; 0 where LoadGen judges tokens. In every division.
         Refused, LatencyLimits, at,
-            table.target_latency_ms.filter(|_| run.scenario.loadgen() == "Server")
+            table.target_latency_ms.filter(|_| is_server)
                 .and_then(|most| run.most("effective_target_latency_ns", most * 1e6)),
             "early stopping goes by the round's latency of a query, or a shorter one",
             "take `target_latency` out of user.conf; run again";

@@ -113,6 +113,16 @@ pub(super) fn one_model(to: &mut SubmissionFindings, entries: &[ResultEntry]) {
     }
 }
 
+const SAME_WEIGHTS: &str = "a closed result has the reference's weights, quantized at most; others belong into Open";
+const OPEN: &str = "submit it to Open, or correct the field";
+
+/// Sizes of models in a name: `70b` of `Llama-2-70b-chat-hf`.
+fn sizes(name: &str) -> Vec<String> {
+    let is_size = |part: &&str| part.strip_suffix('b').is_some_and(|size| size.parse::<u32>().is_ok() || size == "8x7");
+    let name = name.to_lowercase();
+    name.split(['-', '_', '/', ' ']).filter(is_size).map(str::to_owned).collect()
+}
+
 fn measurements(to: &mut SubmissionFindings, entry: &ResultEntry, folder: &Path) {
     let Some(at) = measurements_file(entry) else {
         let at = folder.join(entry.layout.measurements_file(entry.system, entry.scenario));
@@ -125,13 +135,20 @@ fn measurements(to: &mut SubmissionFindings, entry: &ResultEntry, folder: &Path)
         return;
     };
     let Some(fields) = read_fields(to, &at, "it describes how the model was made") else { return };
-    let retraining = fields.get("retraining").and_then(Value::as_str).filter(|_| entry.is_closed());
+    let closed = |name: &str| fields.get(name)?.as_str().filter(|_| entry.is_closed()).map(str::to_owned);
+    let of_benchmark = sizes(entry.official);
     findings! { to;
         Review, Retraining, &at,
-            retraining.filter(|text| ["yes", "y", "true"].contains(&text.to_lowercase().as_str()))
-                .map(|text| format!("`retraining` is {text:?}")),
-            "a closed result has the reference's weights, quantized at most; retraining belongs into Open",
-            "submit it to Open, or correct the field";
+            closed("retraining").filter(|text| text != "false" && !text.is_empty() && !text.starts_with(['n', 'N']))
+                .map(|text| format!("`retraining` is {text:?}")), SAME_WEIGHTS, OPEN;
+        Review, Retraining, &at,
+            closed("weight_transformations")
+                .filter(|text| ["prun", "spars"].iter().any(|part| text.to_lowercase().contains(part)))
+                .map(|text| format!("`weight_transformations` is {text:?}")), SAME_WEIGHTS, OPEN;
+        Review, Benchmark, &at,
+            closed("starting_weights_filename").map(|text| sizes(&text)).unwrap_or_default().into_iter()
+                .find(|size| !of_benchmark.is_empty() && !of_benchmark.contains(size))
+                .map(|size| format!("`starting_weights_filename` is of a model of {size}")), SAME_WEIGHTS, OPEN;
     }
     for (field, meaning, example) in MEASUREMENT_FIELDS {
         let value = fields.get(field);
@@ -175,7 +192,7 @@ fn conf(to: &mut SubmissionFindings, at: &Path, text: &str, request: &TestReques
         let is_limit = line.key != "target_latency" || request.scenario.loadgen() == "Server";
         if let Some((_, logged, factor)) = effective_key
             && is_limit
-            && let Some(in_force) = number_of(detail.get(logged))
+            && let Some(in_force) = detail.number(logged).or(detail.flag(logged).map(|flag| f64::from(u8::from(flag))))
             && let Ok(written) = line.value.parse::<f64>()
             // 0 means: LoadGen's own.
             && written != 0.0
@@ -185,12 +202,5 @@ fn conf(to: &mut SubmissionFindings, at: &Path, text: &str, request: &TestReques
             finding!(to; Review, UserConf, at, format!("line {line}: it sets {key} = {value}, but the run used {used}"),
                 "user.conf is what the run was made with", "pack the user.conf next to the run's logs");
         }
-    }
-}
-
-fn number_of(value: Option<&Value>) -> Option<f64> {
-    match value? {
-        Value::Bool(flag) => Some(f64::from(u8::from(*flag))),
-        other => other.as_f64(),
     }
 }

@@ -33,6 +33,9 @@ pub struct Detail {
     pub contradictions: BTreeMap<String, Value>,
     /// When the last line was written, milliseconds after the first by LoadGen's clock.
     pub last_ms: Option<f64>,
+    /// The first line that another process wrote, or that is older than the one before: the log is of several runs.
+    pub spliced_at: Option<usize>,
+    process: Option<u64>,
     /// Lines that could not be read.
     pub unread: u64,
     /// Numbers of the first of these, counted from 1.
@@ -81,6 +84,8 @@ struct Metadata {
     is_error: bool,
     #[serde(default)]
     is_warning: bool,
+    #[serde(default)]
+    pid: Option<u64>,
 }
 
 impl Detail {
@@ -111,14 +116,18 @@ impl Detail {
             };
             any = true;
             match entry(json.trim()) {
-                Some(entry) => detail.add(entry),
+                Some(entry) => detail.add(entry, number),
                 None => detail.count_unread(number),
             }
         }
         if any { Ok(detail) } else { Err(DetailError::Empty) }
     }
 
-    fn add(&mut self, entry: Entry) {
+    fn add(&mut self, entry: Entry, line: usize) {
+        // Threads log a little out of order.
+        let is_older = entry.time_ms.zip(self.last_ms).is_some_and(|(now, before)| now + 1000.0 < before);
+        let is_foreign = entry.metadata.pid.is_some_and(|pid| *self.process.get_or_insert(pid) != pid);
+        self.spliced_at = self.spliced_at.or((is_older || is_foreign).then_some(line));
         self.last_ms = entry.time_ms.or(self.last_ms);
         if entry.metadata.is_error {
             self.errors += 1;
@@ -177,6 +186,11 @@ impl Detail {
     pub fn settings(&self) -> impl Iterator<Item = (&str, &Value)> {
         let is_setting = |key: &str| key.starts_with("effective_") || key.starts_with("requested_");
         self.values.iter().filter(move |(key, _)| is_setting(key)).map(|(key, value)| (key.as_str(), value))
+    }
+
+    /// Of a LoadGen before 5.0, which logs less.
+    pub fn is_of_version_4(&self) -> bool {
+        self.loadgen_version().is_some_and(|version| version.starts_with("4."))
     }
 
     /// Errors by LoadGen's own count, or Regatta's, whichever is more.

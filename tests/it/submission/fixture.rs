@@ -388,6 +388,10 @@ pub(crate) fn samples(log: &Path, watts: f64) -> String {
 impl Submission {
     /// Makes it one of gpt-oss-120b, with its own scores, samples and audit tests.
     pub(crate) fn with_reasoning_model(&self) {
+        for scenario in SCENARIOS {
+            let weights = Some(json!("gpt-oss-120b"));
+            self.field(&self.of(scenario).join("measurements.json"), "starting_weights_filename", weights);
+        }
         let round = Round::named(if self.is_of_v6_1() { "v6.1" } else { "v6.0" }).unwrap();
         for scenario in SCENARIOS {
             for run in ["performance/run_1", "accuracy"] {
@@ -396,6 +400,11 @@ impl Submission {
                 if run.ends_with("run_1") {
                     self.summary(scenario, "performance_sample_count", "6396");
                     self.summary(scenario, "accuracy_sample_count", "4395");
+                }
+                let issued =
+                    if scenario == "Offline" { "generated_samples_per_query" } else { "generated_query_count" };
+                if run.ends_with("accuracy") {
+                    self.set(&run, issued, &json!(samples));
                 }
                 self.set(&run, "effective_performance_sample_count", &json!(6396));
                 self.set(&run, "qsl_reported_performance_count", &json!(6396));

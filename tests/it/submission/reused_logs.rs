@@ -21,7 +21,8 @@ fn reused(submission: &Submission, round: &str) -> Vec<(String, String)> {
     found
         .map(|finding| {
             assert_eq!(finding.weight, FindingWeight::Review);
-            let what = finding.what.strip_prefix("it is, byte for byte, ").unwrap().to_owned();
+            let what = finding.what.strip_prefix("it is, byte for byte, ");
+            let what = what.or_else(|| finding.what.strip_prefix("its hash is that of ")).unwrap().to_owned();
             (finding.place, what)
         })
         .collect()
@@ -52,7 +53,7 @@ fn a_run_is_not_that_of_two_systems() {
 #[test]
 fn a_run_may_be_that_of_two_accuracy_targets() {
     let round = Round::named("v5.1").unwrap();
-    for (benchmark, count) in [("llama2-70b-99", 0), ("mixtral-8x7b", 12)] {
+    for (benchmark, count) in [("llama2-70b-99", 0), ("mixtral-8x7b", 15)] {
         let folder = tempfile::tempdir().unwrap();
         let submission = good_of(&round, folder.path());
         for part in ["results", "compliance", "measurements"] {

@@ -57,6 +57,23 @@ fn accuracy_log(s: &Submission, log: &str) {
     write(path, log);
 }
 
+/// Puts the samples that LoadGen loaded into a log.
+fn load(s: &Submission, run: &str, samples: &[u64]) {
+    let log = fs::read_to_string(s.log(run)).unwrap();
+    write(s.log(run), super::fixture::line("loaded_qsl_set", &json!(samples), false) + &log);
+}
+
+/// Truncates the accuracy logs of scenarios, so that their hash is that of a whole that nobody has.
+fn name_hash(s: &Submission, hash: &str, scenarios: &[&str]) {
+    for scenario in scenarios {
+        let path = s.of(&format!("{scenario}/accuracy/mlperf_log_accuracy.json"));
+        let log = fs::read_to_string(&path).unwrap();
+        s.replace(&s.of(&format!("{scenario}/accuracy/accuracy.txt")), &sha256(log.as_bytes()), hash);
+        let (head, tail) = log.split_at(log.find("\n]").unwrap());
+        write(&path, format!("{head}\n\n...\n\n{tail}"));
+    }
+}
+
 /// Writes a field a second time, at the beginning of a JSON object.
 fn twice(path: &std::path::Path, field: &str) {
     let text = fs::read_to_string(path).unwrap();
@@ -302,26 +319,6 @@ const MUTATIONS: &[Mutation] = &[
         s.replace(&s.of("Server/user.conf"), "llama2-70b.Server.target_qps = 40.5\n", "llama2-70b.Server.target_qps = 80\nllama2-70b.Server.target_qps = 40.5\n");
     }),
     ("no nodes", Style, |s| s.field(&s.system(), "number_of_nodes", Some(json!(0)))),
-    // Style.
-    ("a name with a space", Style, |s| write(s.at("documentation/cali bration.md"), "x\n")),
-    ("cooling to be done", Style, |s| s.field(&s.system(), "cooling", Some(json!("TODO")))),
-    ("no README", Style, |s| fs::remove_file(s.of("Server/README.md")).unwrap()),
-    ("a file beside closed/", Style, |s| write(s.0.join("results.csv"), "x\n")),
-];
-
-/// Mutations that no check finds today, each with the grade that it would have.
-#[rustfmt::skip]
-const HOLES: &[Mutation] = &[
-    ("Interactive is Server's run with other limits", FraudLike, |s| {
-        let limits = [("requested_server_ttft_latency", "ttft_latency (ns)", 450_000_000_u64), ("requested_server_tpot_latency", "tpot_latency (ns)", 40_000_000)];
-        for name in ["mlperf_log_detail.txt", "mlperf_log_summary.txt"] {
-            fs::copy(s.of(SERVER).join(name), s.of(INTERACTIVE).join(name)).unwrap();
-        }
-        for (key, name, limit) in limits {
-            both(s, "Interactive", key, name, limit);
-        }
-        s.replace(&s.of("Interactive/user.conf"), "40.2", "40.5");
-    }),
     ("a log of two processes", FraudLike, |s| {
         let text = fs::read_to_string(s.log(SERVER)).unwrap();
         let (first, second) = text.split_at(text.find(":::MLLOG {\"event_type\":\"POINT_IN_TIME\",\"key\":\"power_begin\"").unwrap_or(text.len() / 2));
@@ -342,6 +339,62 @@ const HOLES: &[Mutation] = &[
     }),
     ("TEST06 with a token that no vocabulary has", FraudLike, |s| {
         s.replace(&s.of("Server/TEST06/accuracy/mlperf_log_accuracy.json"), "\"0500000009000000\"", "\"05000000FFFFFF7F\"");
+    }),
+    // Written from the rules and the official checker alone, and tried on a published result: 23 of 82 were not found.
+    ("longest latency beyond the run in both logs", FraudLike, |s| {
+        both(s, "Server", "result_max_latency_ns", "Max latency (ns)", 2_000_000_000_000);
+        both(s, "Server", "result_99.90_percentile_latency_ns", "99.90 percentile latency (ns)", 1_900_000_000_000);
+    }),
+    ("no line of TTFT's early stopping", FraudLike, |s| s.replace(&s.log(SERVER), "early_stopping_ttft_result", "early_stopping_ttft")),
+    ("no line of the longest latency in both logs", Contradiction, |s| {
+        s.replace(&s.log(SERVER), "\"result_max_latency_ns\"", "\"result_most_latency_ns\"");
+        s.replace(&s.of(&format!("{SERVER}/mlperf_log_summary.txt")), "Max latency (ns)", "Most");
+    }),
+    ("results that are older than the queries", FraudLike, |s| {
+        let log = fs::read_to_string(s.log(SERVER)).unwrap();
+        let (first, rest) = log.split_at(log.find("\"result_validity\"").unwrap());
+        write(s.log(SERVER), format!("{first}{}", rest.replace("\"time_ms\":700000.0", "\"time_ms\":400000.0")));
+    }),
+    ("a minimum of 270,336 queries in both logs", FraudLike, |s| {
+        s.set(SERVER, "requested_min_query_count", &json!(270_336));
+        both(s, "Server", "effective_min_query_count", "min_query_count", 270_336);
+    }),
+    ("a target duration of a minute", FraudLike, |s| s.set(SERVER, "effective_target_duration_ms", &json!(60_000))),
+    ("one sample loaded as often as there are samples", FraudLike, |s| load(s, SERVER, &vec![7; 24_576])),
+    ("128 samples loaded", FraudLike, |s| load(s, SERVER, &(0..128).collect::<Vec<u64>>())),
+    ("a second, lower score", FraudLike, |s| {
+        let path = s.of("Server/accuracy/accuracy.txt");
+        let scores = fs::read_to_string(&path).unwrap();
+        write(path, format!("{scores}\n{}\n", super::fixture::SCORES.replace("44.4542", "40.1")));
+    }),
+    ("the hash of another scenario", FraudLike, |s| name_hash(s, &sha256(b"another log"), &["Server", "Interactive"])),
+    ("the hash of an empty file", FraudLike, |s| name_hash(s, &sha256(b""), &["Server"])),
+    ("weights of another model", Contradiction, |s| {
+        s.field(&s.of("Server/measurements.json"), "starting_weights_filename", Some(json!("meta-llama/Llama-3.1-8B-Instruct")));
+    }),
+    ("pruned weights in Closed", Contradiction, |s| {
+        s.field(&s.of("Server/measurements.json"), "weight_transformations", Some(json!("2:4 sparsity, then quantization")));
+    }),
+    ("retraining in Closed, in words", Contradiction, |s| s.field(&s.of("Server/measurements.json"), "retraining", Some(json!("LoRA")))),
+    // Style.
+    ("a name with a space", Style, |s| write(s.at("documentation/cali bration.md"), "x\n")),
+    ("cooling to be done", Style, |s| s.field(&s.system(), "cooling", Some(json!("TODO")))),
+    ("no README", Style, |s| fs::remove_file(s.of("Server/README.md")).unwrap()),
+    ("a file beside closed/", Style, |s| write(s.0.join("results.csv"), "x\n")),
+];
+
+/// Mutations that no check finds today, each with the grade that it would have.
+#[rustfmt::skip]
+const HOLES: &[Mutation] = &[
+    ("Interactive is Server's run with other limits", FraudLike, |s| {
+        let limits = [("requested_server_ttft_latency", "ttft_latency (ns)", 450_000_000_u64), ("requested_server_tpot_latency", "tpot_latency (ns)", 40_000_000)];
+        for name in ["mlperf_log_detail.txt", "mlperf_log_summary.txt"] {
+            fs::copy(s.of(SERVER).join(name), s.of(INTERACTIVE).join(name)).unwrap();
+        }
+        for (key, name, limit) in limits {
+            both(s, "Interactive", key, name, limit);
+        }
+        s.replace(&s.of("Interactive/user.conf"), "40.2", "40.5");
     }),
     ("an empty calibration.md", Style, |s| write(s.at("documentation/calibration.md"), "")),
     ("a second run beside run_1", Style, |s| write(s.of("Server/performance/run_2/mlperf_log_summary.txt"), summary("server_performance"))),
