@@ -378,7 +378,6 @@ impl Core {
         // Each step is a little longer than the one before: the chunks wait for each other in all of them or in none.
         let chunks_ns = self.limits.timing.chunks_ns(steps.generating);
         self.sent = (self.sent + count * chunks_ns).max(end + chunks_ns);
-        self.sending += count * chunks_ns;
         end
     }
 

@@ -102,9 +102,8 @@ pub struct Core {
     adapters: LoadedAdapters,
     /// Requests that entered so far.
     entered: u64,
-    /// When the HTTP server has sent the chunks of all steps, and what that takes in all.
+    /// When the HTTP server has sent the chunks of all steps.
     sent: u64,
-    sending: u64,
     pub(crate) steps: u64,
     pub(crate) peak_blocks: u64,
     pauses: u64,
@@ -122,7 +121,6 @@ impl Core {
             adapters: LoadedAdapters::default(),
             entered: 0,
             sent: 0,
-            sending: 0,
             steps: 0,
             peak_blocks: 0,
             pauses: 0,
@@ -220,9 +218,7 @@ impl Core {
         let took = self.limits.step_ns(&work) + self.adapters.use_in(&self.limits, &self.requests, &flight);
         self.in_flight = Some(flight);
         let end = now + took;
-        let chunks_ns = self.limits.timing.chunks_ns(chunks);
-        self.sent = self.sent.max(end) + chunks_ns;
-        self.sending += chunks_ns;
+        self.sent = self.sent.max(end) + self.limits.timing.chunks_ns(chunks);
         let (context_tokens, generating) = (work.context_tokens, work.generating as usize);
         Some(CoreStep { end, sent: self.sent, context_tokens, generating, paused })
     }

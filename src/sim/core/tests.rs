@@ -231,21 +231,16 @@ pub(super) fn one_by_one(limits: &EngineLimits, load: &[SimulatedRequest]) -> (V
     order.sort_by_key(|&at| (load[at].at, at));
     let mut order = order.into_iter().peekable();
     let mut core = Core::new(limits.clone());
-    let mut frontend = virtual_time::Frontend::default();
     let mut run = VirtualRun { requests: vec![Served::default(); load.len()], ..VirtualRun::default() };
     let mut steps = Vec::new();
     let mut now = 0;
     loop {
-        while let Some(at) = order.next_if(|&at| load[at].at <= now) {
-            frontend.enter(at, load[at].at, limits.timing.frontend_ns());
-        }
-        frontend.end_step(&core);
-        while let Some(at) = frontend.leave(now) {
+        while let Some(at) = order.next_if(|&at| load[at].at + limits.timing.frontend_ns() <= now) {
             core.arrive(load[at].with_id(at as u64)).unwrap();
         }
         let Some(step) = core.begin(now) else {
-            let Some(next) = frontend.first().or_else(|| order.peek().map(|&at| load[at].at)) else { break };
-            now = next;
+            let Some(&at) = order.peek() else { break };
+            now = load[at].at + limits.timing.frontend_ns();
             continue;
         };
         steps.push(step);
@@ -315,27 +310,10 @@ proptest! {
 
     /// Steps that are run at once and steps one by one: the same tokens at the same times.
     #[test]
-    fn equal_steps_at_once_are_the_same_as_one_by_one(
-        limits in limits(), load in loads(), chunk in 0_u32..4, frontend in 0_u32..4,
-    ) {
-        let timing =
-            Coefficients { chunk: f64::from(chunk) * 4e-4, frontend: f64::from(frontend) * 7e-3, ..limits.timing };
+    fn equal_steps_at_once_are_the_same_as_one_by_one(limits in limits(), load in loads(), chunk in 0_u32..4) {
+        let timing = Coefficients { chunk: f64::from(chunk) * 4e-4, ..limits.timing };
         let limits = EngineLimits { timing, ..limits };
         prop_assert_eq!(simulate(&limits, &load).unwrap(), one_by_one(&limits, &load).0);
-    }
-
-    /// A request that comes while others stream is behind their chunks in the HTTP server, too, and not in the engine alone.
-    #[test]
-    fn chunks_come_before_requests_on_their_way_in(others in 20_u64..40) {
-        let first = |chunk: f64| {
-            let limits = EngineLimits { timing: Coefficients { chunk, frontend: 20e-3, ..GOLDEN }, ..golden() };
-            let mut load = vec![SimulatedRequest::new(0, 100, 200); others as usize];
-            load.push(SimulatedRequest::new(600_000_000, 100, 2));
-            simulate(&limits, &load).unwrap().requests[others as usize].first
-        };
-        // Two or three steps of the others end while it is on its way.
-        let (chunk, late) = (100_000, first(1e-4) - first(0.0));
-        prop_assert!((2 * others * chunk..9 * others * chunk).contains(&late), "{late} ns, {others} others");
     }
 
     /// The HTTP server sends one chunk after another; the engine does not wait for it, and users do.

@@ -6,44 +6,6 @@ use super::scheduler::EngineLimits;
 use super::{Core, CoreRequest, CoreTokens, NeverFits};
 use std::collections::VecDeque;
 
-/// Requests on their way through the HTTP server. Its one process first sends the chunks that are due.
-#[derive(Default)]
-pub(super) struct Frontend {
-    /// Places in the load, each with the idle time of the process after which it is through.
-    inside: VecDeque<(usize, u64)>,
-    /// Chunks of the steps until now: what they take in all, and when the last one is sent.
-    sending: u64,
-    sent: u64,
-}
-
-impl Frontend {
-    /// The time without chunks until then.
-    fn idle(&self, time: u64) -> u64 {
-        time.max(self.sent) - self.sending
-    }
-
-    /// A request that takes `work` there came during the last step.
-    pub(super) fn enter(&mut self, place: usize, at: u64, work: u64) {
-        self.inside.push_back((place, self.idle(at) + work));
-    }
-
-    /// That step has ended, and its chunks are due.
-    pub(super) fn end_step(&mut self, core: &Core) {
-        (self.sending, self.sent) = (core.sending, core.sent);
-    }
-
-    /// The next request that is through.
-    pub(super) fn leave(&mut self, now: u64) -> Option<usize> {
-        let idle = self.idle(now);
-        self.inside.pop_front_if(|(_, through)| *through <= idle).map(|(place, _)| place)
-    }
-
-    /// When the first one is through, unless other chunks come.
-    pub(super) fn first(&self) -> Option<u64> {
-        self.inside.front().map(|(_, through)| through + self.sending)
-    }
-}
-
 /// One request of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SimulatedRequest {
@@ -125,7 +87,7 @@ fn run(
     mut free_users: usize,
 ) -> Result<(Vec<SimulatedRequest>, VirtualRun), NeverFits> {
     let mut core = Core::new(limits.clone());
-    let mut frontend = Frontend::default();
+    let frontend = limits.timing.frontend_ns();
     let mut served = vec![Served::default(); requests.len()];
     let (mut now, mut free_since) = (0, 0);
     loop {
@@ -135,22 +97,15 @@ fn run(
             sent.push(SimulatedRequest { at: free_since, ..requests[sent.len()] });
             free_users -= 1;
         }
-        while let Some(id) = entering.pop_front_if(|id| sent[*id].at <= now) {
-            frontend.enter(id, sent[id].at, limits.timing.frontend_ns());
-        }
-        frontend.end_step(&core);
-        while let Some(id) = frontend.leave(now) {
+        while let Some(id) = entering.pop_front_if(|id| sent[*id].at + frontend <= now) {
             core.arrive(sent[id].with_id(id as u64))?;
         }
-        let next = entering.front().map(|id| sent[*id].at);
+        let next = entering.front().map(|id| sent[*id].at + frontend);
         let Some(step) = core.begin(now) else {
-            let Some(next) = frontend.first().or(next) else { break };
+            let Some(next) = next else { break };
             now = next;
             continue;
         };
-        // Which chunks were due when a request came is known of single steps.
-        let margin = if step.sent > step.end { 2 * (step.end - now) } else { 0 };
-        let next = [frontend.first(), next.map(|at| at.saturating_sub(margin))].into_iter().flatten().min();
         (now, free_since) = (step.end, step.sent);
         core.finish(false, |token| {
             served[token.id as usize].take(&token, step.sent);
