@@ -30,6 +30,7 @@ pub struct SimCalibration {
     pub carried_from: Option<String>,
     /// Parameters of the model whose step log it was fitted to: of others the band is wider.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 1_000_000_000_000_000_u64))]
     pub parameters: Option<u64>,
     /// The scheduler and KV cache rules to simulate.
     pub scheduler: SimScheduler,

@@ -372,7 +372,7 @@ mod tests {
             ("aiperf profile -m m --image-width-mean 512", &["--image-width-mean 512"][..]),
             ("aiperf profile -m m --batch-size 1 --ui simple --slice-duration 5 --export-level raw", &[]),
             ("aiperf profile -m a b", &[]),
-            ("trtllm-bench --model m throughput --dataset d --config absent.yml", &["--config absent.yml"]),
+            ("trtllm-bench --model m throughput --dataset d --config absent.yml", &[]),
             ("guidellm benchmark --target http://h:1 --data f.jsonl --data-args {\"prompt_column\":\"text\"}", &[]),
             (
                 "guidellm benchmark --target http://h:1 --data f.jsonl --data-args {\"prompt_column\":\"q\"}",

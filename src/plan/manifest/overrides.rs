@@ -427,8 +427,8 @@ mod tests {
                  `two.runtime_flags.kv=…`",
                 "`tunning.kv` leads nowhere | did you mean `tuning`?",
                 "`system` is a parameter, it has no parts | give it whole: system=…",
-                "`machine.gpus` leads into something that is not a map | replace the whole of it, or what \
-                 it is made from",
+                "`machine.gpus` leads into something that is not a map | replace it entirely, or the values \
+                 that it is computed from",
                 "the brackets ⟦ and ⟧ are reserved | ",
             ]
         );

@@ -117,8 +117,8 @@ mod tests {
         let refused = check(&TestRequest { dataset_samples: Some(64), ..test_request(&none) });
         assert_eq!(
             error_lines(&refused),
-            ["dataset: holds 64 samples; llama2-70b-99.9 of v6.1 has 24576 (nothing less may be measured) [make it \
-                 whole, or add `rehearse: true`]"]
+            ["dataset: holds 64 samples; llama2-70b-99.9 of v6.1 has 24576 (nothing less may be measured) [complete \
+                 it, or add `rehearse: true`]"]
         );
     }
 

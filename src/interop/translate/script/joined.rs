@@ -272,7 +272,7 @@ impl Script {
         let [word] = words else { return false };
         let is_unknown = self.total > 1 && word.starts_with("{{") && word.ends_with("}}");
         if is_unknown {
-            self.builder.note("a line that is only a variable without a value is read as nothing");
+            self.builder.note(format!("`{word}`: a line that is only a variable without a value is read as nothing"));
         }
         is_unknown
     }
