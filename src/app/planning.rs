@@ -29,7 +29,6 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
     // Its memory goes with the process: to free it task by task takes a tenth of the command's time.
     let plan = ManuallyDrop::new(project.plan(&request.manifest, &request.settings, &request.select)?);
     match request.show {
-        PlanFormat::Dot => print(&report::graph_dot(&plan)),
         PlanFormat::Mermaid => print(&report::graph_mermaid(&plan)),
         PlanFormat::Launch { json } => return launches(global, &project, &plan, &request.select, json),
         as_what @ (PlanFormat::Text | PlanFormat::Json) => {

@@ -7,7 +7,7 @@ use super::project::colored;
 use crate::cli::{CliExit, Global, KeyValueArg, RepositoryFill, RepositoryRequest};
 use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
-use base::diag::{Diagnostic, Diagnostics, Severity, Span};
+use base::diag::{CheckProblem, Diagnostics};
 use base::files::{parse_yaml, read_text};
 use base::units::counted;
 use report::{Cell, Styler, Table};
@@ -37,25 +37,7 @@ pub(super) fn perform(global: &Global, request: &RepositoryRequest) -> Result<Cl
 }
 
 fn check_result_json(models: usize, found: &Diagnostics) -> serde_json::Value {
-    let problems: Vec<serde_json::Value> = found.sorted().into_iter().map(problem).collect();
-    serde_json::json!({ "models": models, "errors": found.errors(), "problems": problems })
-}
-
-fn problem(one: &Diagnostic) -> serde_json::Value {
-    let span = one.primary.as_ref().map(|label| &label.span);
-    let column = span.map(|span| {
-        let (source, at) = (span.source(), span.range().start);
-        let begin = source.line_start(span.line());
-        source.text().get(begin..at).map_or(1, |before| before.chars().count() + 1)
-    });
-    serde_json::json!({
-        "severity": match one.severity { Severity::Error => "error", Severity::Warning => "warning" },
-        "message": one.message,
-        "file": span.map(|span| span.source().name()),
-        "line": span.map(Span::line),
-        "column": column,
-        "hints": one.hints,
-    })
+    serde_json::json!({ "models": models, "errors": found.errors(), "problems": CheckProblem::list("", found) })
 }
 
 fn fill(request: &RepositoryFill) -> Result<CliExit, CommandError> {

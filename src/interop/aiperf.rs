@@ -109,13 +109,9 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad) {
 fn kserve(line: &ParsedLine, urls: &[String], load: &mut TranslatedLoad) {
     load.put("protocol", "kserve");
     load.target(urls.iter().map(|url| url.trim_start_matches("grpc://")).collect::<Vec<_>>().join("|"));
-    for given in line.given.iter().filter(|given| given.name == "--extra-inputs") {
-        if let Some(tensor) = given.values.iter().find(|value| value.starts_with("v2_")) {
-            load.builder.push_error(format!(
-                "`--extra-inputs {tensor}`: the tensors of the model are those of Triton's LLM backends, \
-                text_input and text_output"
-            ));
-        }
+    for tensor in line.all("--extra-inputs").values.iter().filter(|value| value.starts_with("v2_")) {
+        let sentence = format!("`--extra-inputs {tensor}`: the model has the tensors of Triton's LLM backends");
+        load.builder.push_error(sentence + ", text_input and text_output");
     }
 }
 

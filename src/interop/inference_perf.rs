@@ -31,13 +31,9 @@ pub(crate) fn translate(
         match content(file).and_then(|text| base::files::parse_yaml(&text).ok()) {
             Some(config) => flatten("--", &config, &mut settings),
             None => {
-                return TranslationBuilder::nothing(
-                    TABLE.program,
-                    format!(
-                        "cannot translate the line: its settings are in `{file}`, which is not on this machine or no \
-                        YAML; import it where it is"
-                    ),
-                );
+                let sentence =
+                    format!("cannot translate the line: its settings are in `{file}`, which is absent or no YAML");
+                return TranslationBuilder::nothing(TABLE.program, sentence + "; import it where the file is");
             }
         }
     }
@@ -245,7 +241,10 @@ report:
         let error = translate(&words, &|_| Some(wrong.clone())).unwrap_err().to_string();
         assert!(error.contains("--server.modell_name"), "{error}");
         let absent = translate(&words, &|_| None).unwrap().kind;
-        assert!(matches!(&absent, TranslationKind::Nothing(why) if why.contains("not on this machine")), "{absent:?}");
+        assert!(
+            matches!(&absent, TranslationKind::Nothing(why) if why.contains("import it where the file is")),
+            "{absent:?}"
+        );
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub use document::{Block, Cell, Document, Section, Table};
 pub use launch::{launch_json, launch_problems, launch_text};
 pub use live::{LiveDisplay, LiveOptions};
 pub use plan::{
-    BenchEstimate, DecisionRow, EstimateBasis, EstimatedLoad, decisions_text, estimates_note, graph_dot, graph_mermaid,
+    BenchEstimate, DecisionRow, EstimateBasis, EstimatedLoad, decisions_text, estimates_note, graph_mermaid,
     write_decisions_json,
 };
 pub use result_page::result;
@@ -66,4 +66,4 @@ pub use server::{
 pub use styler::{Styler, TextRole, clean, cut, signed_percent};
 pub use summary::{RunPaths, summary};
 pub use sweep::sweep;
-pub use what_if::{NearbyTtft, WhatIfLengths, WhatIfNumbers, WhatIfRow, what_if, what_if_json};
+pub use what_if::{NearbyTtft, WhatIfLengths, WhatIfNumbers, WhatIfProblem, WhatIfRow, what_if, what_if_json};

@@ -1,5 +1,5 @@
 //! What a plan would do: the decision for each task, what its benchmarks are expected to take by the twin of their
-//! servers, and the graph of tasks as text for Graphviz's `dot` and Mermaid.
+//! servers, and the graph of tasks as text for Mermaid.
 
 use crate::document::{Cell, Table};
 use crate::styler::{Styler, TextRole};
@@ -185,31 +185,6 @@ pub fn estimates_note(estimates: &[BenchEstimate], basis: &EstimateBasis) -> Str
     out
 }
 
-/// For `dot -Tsvg`.
-pub fn graph_dot(plan: &Plan) -> String {
-    let mut out = String::new();
-    let _ = writeln!(out, "digraph {} {{", quoted(&plan.name));
-    out.push_str("  rankdir=LR;\n  node [shape=box, style=rounded, fontname=\"sans-serif\"];\n");
-    for (at, task) in plan.tasks.iter().enumerate() {
-        let mut looks = vec![format!("label={}", quoted(task.id.as_str()))];
-        if task.lifetime == Lifetime::Service {
-            looks.push("peripheries=2".to_owned());
-        }
-        if task.skipped.is_some() {
-            looks.push("color=gray, fontcolor=gray".to_owned());
-        }
-        let _ = writeln!(out, "  t{at} [{}];", looks.join(", "));
-    }
-    for (at, task) in plan.tasks.iter().enumerate() {
-        for need in &task.needs {
-            let style = if need.data { "" } else { " [style=dashed]" };
-            let _ = writeln!(out, "  t{} -> t{at}{style};", need.task);
-        }
-    }
-    out.push_str("}\n");
-    out
-}
-
 /// For Markdown pages that draw Mermaid.
 pub fn graph_mermaid(plan: &Plan) -> String {
     let mut out = String::from("flowchart LR\n");
@@ -241,10 +216,6 @@ pub fn graph_mermaid(plan: &Plan) -> String {
 
 fn label(task: &Task) -> String {
     task.id.as_str().replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;").replace('>', "&gt;")
-}
-
-fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 #[cfg(test)]
@@ -375,28 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_has_a_double_border_and_order_is_dashed() {
-        insta::assert_snapshot!(graph_dot(&test_runs::plan()), @r#"
-        digraph "quickstart" {
-          rankdir=LR;
-          node [shape=box, style=rounded, fontname="sans-serif"];
-          t0 [label="engine"];
-          t1 [label="repository/server"];
-          t2 [label="triton/server", peripheries=2];
-          t3 [label="smoke", color=gray, fontcolor=gray];
-          t4 [label="load/server"];
-          t5 [label="package"];
-          t0 -> t1;
-          t1 -> t2;
-          t2 -> t3 [style=dashed];
-          t2 -> t4;
-          t4 -> t5;
-        }
-        "#);
-    }
-
-    #[test]
-    fn mermaid_says_the_same() {
+    fn a_service_is_round_and_order_is_dashed() {
         insta::assert_snapshot!(graph_mermaid(&test_runs::plan()), @r#"
         flowchart LR
           t0["engine"]

@@ -12,7 +12,6 @@ mod http;
 pub mod launch;
 pub mod memory;
 mod metrics;
-mod own_address;
 pub mod pbtxt;
 pub mod proto;
 pub mod repository;
@@ -25,11 +24,11 @@ pub use engine::{
     BuildConfig, EngineConfig, EngineError, LARGEST_CONFIG, Mapping, PluginConfig, PretrainedConfig, Quantization,
 };
 pub use http::{
-    HttpAddress, HttpClient, ListeningService, MOST_REDIRECTS, Redirect, SseEvent, SseEvents, SseParser, probe,
+    HttpAddress, HttpClient, ListeningService, MOST_REDIRECTS, Redirect, SseEvent, SseEvents, SseParser,
+    is_own_address, probe,
 };
 pub use metrics::{
     Derived, Exposition, MetricFamily, MetricKind, MetricSample, MetricSeries, MetricValue, MetricsError, Scrape,
     Scraper, ServerMetric, ServerMetrics, ServerPoll, summarize, summarize_part,
 };
-pub use own_address::is_own_address;
 pub use repository::{Repository, RepositoryError, SpecProblem, WrittenRepositories};

@@ -134,7 +134,7 @@ pub struct InitRequest {
 /// How to show the last run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
 pub struct StatusRequest {
-    /// Refresh every second until the run ends (every 10 s without a terminal). `regatta top` is short for this.
+    /// Refresh every second until the run ends (every 10 s without a terminal).
     #[arg(short, long)]
     pub follow: bool,
     /// Print JSON.

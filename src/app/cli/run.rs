@@ -256,7 +256,6 @@ pub enum PlanFormat {
     Text,
     #[value(skip)]
     Json,
-    Dot,
     Mermaid,
     /// What `serve` stages will start.
     #[value(skip)]

@@ -18,7 +18,7 @@ use plan::manifest::ManifestLibrary;
 use plan::manifest::model::Bench;
 use plan::{Plan, Task};
 use question::Question;
-use report::{WhatIfLengths, WhatIfRow, what_if_json};
+use report::{WhatIfLengths, WhatIfProblem, WhatIfRow, what_if_json};
 use sim::{UnknownMetric, VirtualWorkload, is_in_virtual_time};
 
 pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExit, CommandError> {
@@ -229,7 +229,7 @@ fn questions_of(
                 },
                 gpus,
                 servers: copies,
-                outcome: Err(problem.unwrap_or_default().to_owned()),
+                outcome: Err(WhatIfProblem(problem.unwrap_or_default().to_owned())),
                 is_best: false,
                 curve: Vec::new(),
                 nearby: None,

@@ -1,4 +1,4 @@
-//! What `check` found, for other programs: JSON, and annotations of GitHub.
+//! What a check of manifests or of a model repository found, for other programs: JSON, and annotations of GitHub.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -18,6 +18,8 @@ pub struct CheckedManifest {
 /// One error or warning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckProblem {
+    /// Empty for a model repository, whose JSON has no such key.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub manifest: String,
     /// `error` or `warning`.
     pub severity: &'static str,

@@ -22,8 +22,8 @@ use base::units::counted;
 
 /// Fewer slow requests at the beginning are an accident.
 pub(crate) const LEAST_SLOW: usize = 3;
-/// Unless they took as many times the longest of all later ones: then one is enough, of a run of so many requests. Users
-/// that all send at once make a beginning as many times as slow as they are.
+/// Unless each took this many times the longest of all later ones: then one is enough, in a run of at least
+/// [`LEAST_OF_RUN`] requests. Users who all send at once make a beginning as many times as slow as they are.
 const FAR_SLOWER: f64 = 3.0;
 const LEAST_OF_RUN: usize = 20;
 /// In a closed loop, whose users all send at once at the beginning, unless more of them are slow than there are users.

@@ -75,8 +75,8 @@ pub(super) fn longer_prompts(spec: &BenchSpec, result: &RunResult, found: &mut V
     let bound = OF_A_WORD * tokens.input as f64 + OF_A_TEMPLATE * ok as f64;
     let Some(counted) = tokens.input_server.filter(|counted| is_drawn && *counted as f64 > bound) else { return };
     let text = format!(
-        "prompts are longer than requested: the server counts {counted} tokens in {} {}: its tokenizer cuts words, or it \
-         adds a prompt of its own; with a `tokenizer` prompts have the requested length",
+        "prompts are longer than requested: the server counts {counted} tokens in {} {}: its tokenizer cuts words, \
+         or it adds a prompt of its own; with a `tokenizer` prompts have the requested length",
         tokens.input, tokens.input_source
     );
     found.warn(VerdictCheck::Lengths, text);

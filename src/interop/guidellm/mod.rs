@@ -60,10 +60,9 @@ fn scenario(name: Option<&str>, line: &ParsedLine, run: &mut GuideLlmRun) -> Res
     let scenarios: Map<String, Value> = toml::from_str(include_str!("scenarios.toml")).unwrap_or_default();
     let Some(name) = name else { return Ok(()) };
     let data = scenarios.get(name).and_then(Value::as_object).ok_or_else(|| {
-        format!(
-            "cannot translate the line: its settings are in the scenario `{name}`, which is not read; give them as \
-                options"
-        )
+        let sentence =
+            format!("cannot translate the line: its settings are in the scenario `{name}`, which is not read");
+        sentence + "; give them as options"
     })?;
     run.data = if line.has("--data") { Vec::new() } else { vec![GuideLlmData::Synthetic(data.clone())] };
     Ok(())

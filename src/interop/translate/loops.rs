@@ -1,7 +1,5 @@
 //! Loops of a shell: over values that the text has, and those that only wait; arrays of such values.
 
-use std::ops::Range;
-
 use crate::command_line::{ELEMENT_BLANK, WrittenCommand, sequence};
 use base::units::is_identifier;
 
@@ -125,72 +123,6 @@ pub(super) fn function(commands: &[WrittenCommand]) -> Option<(String, Vec<Writt
         body.push(command.clone());
     }
     None
-}
-
-/// Which commands of a condition are read, and where its `fi` is, if the values of the text decide it: `if [ a = b ]`.
-/// `expand` is what a test reads as, unless that is not certain.
-pub(super) fn decided(
-    commands: &[WrittenCommand],
-    expand: &mut dyn FnMut(&str) -> Option<String>,
-) -> Option<(Range<usize>, usize)> {
-    let mut is_true = |at: usize| {
-        // `if A && B` has a second test behind it.
-        let is_whole = commands.get(at + 1)?.text.trim_start().starts_with("then");
-        holds(&shlex::split(&expand(&commands[at].text).filter(|_| is_whole)?)?)
-    };
-    let (mut depth, mut start, mut branch) = (0_usize, None, None);
-    for (at, command) in commands.iter().enumerate() {
-        for word in command.text.split_whitespace() {
-            match word {
-                "elif" | "else" | "fi" if depth == 1 => {
-                    branch = branch.or(start.take().map(|start| start..at));
-                    match word {
-                        "fi" => return Some((branch.unwrap_or(0..0), at)),
-                        "else" if branch.is_none() => start = Some(at),
-                        "elif" if branch.is_none() && is_true(at)? => start = Some(at + 1),
-                        _ => {}
-                    }
-                }
-                "if" => {
-                    depth += 1;
-                    start = if depth == 1 { is_true(at)?.then_some(at + 1) } else { start };
-                }
-                "fi" => depth = depth.checked_sub(1)?,
-                word if OPENING.contains(&word) => {}
-                _ => break,
-            }
-        }
-        if depth == 0 {
-            return None;
-        }
-    }
-    None
-}
-
-/// Whether the test after `if` holds; none where it has unknown values, or compares nothing.
-fn holds(words: &[String]) -> Option<bool> {
-    let is_keyword = |word: &&str| OPENING.contains(word) && *word != "!" || ["if", "elif"].contains(word);
-    let words: Vec<&str> = words.iter().map(String::as_str).skip_while(is_keyword).collect();
-    let test = match words.as_slice() {
-        ["[", test @ .., "]"] | ["[[", test @ .., "]]"] | ["test", test @ ..] => test,
-        _ => return None,
-    };
-    if test.iter().any(|word| word.contains("{{") || word.contains(['*', '?'])) {
-        return None;
-    }
-    match test {
-        ["-z", text] => Some(text.is_empty()),
-        ["-n", text] => Some(!text.is_empty()),
-        [left, "=" | "==", right] => Some(left == right),
-        [left, "!=", right] => Some(left != right),
-        [left, operator, right] => {
-            let order = left.parse::<i64>().ok()?.cmp(&right.parse().ok()?);
-            let signs = [("-eq", order.is_eq()), ("-ne", order.is_ne()), ("-gt", order.is_gt())];
-            let more = [("-ge", order.is_ge()), ("-lt", order.is_lt()), ("-le", order.is_le())];
-            signs.into_iter().chain(more).find(|(sign, _)| sign == operator).map(|(_, holds)| holds)
-        }
-        _ => None,
-    }
 }
 
 /// `NAME=(VALUE …)`, with its values behind each other, and `NAME=([KEY]=VALUE …)`.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::command::{NOT_RUN, Surroundings, translate};
-use super::loops::{OPENING, array, decided, end_of_loop, for_loop, function, waiting_loop};
+use super::loops::{OPENING, array, end_of_loop, for_loop, function, waiting_loop};
 use super::stage_names::{unique, with_unique_names};
 use super::unknown_values::{with_every_value, with_variables_named};
 use crate::command_line::{
@@ -162,17 +162,6 @@ impl Script {
                     self.variables.set(&name, &value);
                     self.all(&commands[at + 1..at + length], depth + 1);
                 }
-                at += length + 1;
-                continue;
-            }
-            let Self { variables, alternatives, .. } = self;
-            let condition = decided(&commands[at..], &mut |test| {
-                // A variable that an open condition sets has several values.
-                let is_used = |name: &String| ["$", "${"].iter().any(|sign| test.contains(&format!("{sign}{name}")));
-                (!alternatives.keys().any(is_used)).then(|| variables.expand(test))
-            });
-            if let Some((branch, length)) = condition.filter(|_| depth < DEEPEST) {
-                self.all(&commands[at..][branch], depth + 1);
                 at += length + 1;
                 continue;
             }

@@ -319,13 +319,13 @@ impl StageChecker<'_> {
         if is_open || !are_written_together(written, "output_tokens", "request") {
             return;
         }
-        let all = longest.saturating_mul(request.sequences()).saturating_mul(request.batch.unwrap_or(1));
+        let tokens = longest.saturating_mul(request.sequences()).saturating_mul(request.batch.unwrap_or(1));
         let mut beyond = |key: &[&str], problem: &str, tokens: u32| {
             let label = format!("no request has more than {tokens} tokens in its answer");
             self.fault(key, problem, &label).hint("lower it, or raise `output_tokens`");
         };
-        if request.cancel.as_ref().is_some_and(|cancel| cancel.after_tokens > all) {
-            beyond(&["bench", "request", "cancel", "after_tokens"], "has no effect", all);
+        if request.cancel.as_ref().is_some_and(|cancel| cancel.after_tokens > tokens) {
+            beyond(&["bench", "request", "cancel", "after_tokens"], "has no effect", tokens);
         }
         if request.min_length.is_some_and(|least| i64::from(least) > i64::from(longest)) {
             beyond(&["bench", "request", "min_length"], "is more than `output_tokens`", longest);

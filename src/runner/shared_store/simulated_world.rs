@@ -48,8 +48,8 @@ enum Property {
     RecordsComeLast,
     /// A collection deletes no file that a record names which it could see.
     NamedFilesStay,
-    /// A record of a newer Regatta is neither replaced nor deleted, but by a collection that had read another one in its
-    /// place before.
+    /// A record of a newer Regatta is neither replaced nor deleted, except by a collection that had read another one
+    /// in its place before.
     NewerRecordsStay,
     /// A run ends, whatever the store does.
     EverythingEnds,

@@ -7,6 +7,7 @@ mod sse_parser;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -42,6 +43,22 @@ impl fmt::Display for HttpAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&host_port(&self.host, self.port))
     }
+}
+
+/// This host reaches an address of its own from that address. Where it could bind to it shows nothing:
+/// `ip_nonlocal_bind` lets it bind to any. No other machine is queried.
+pub fn is_own_address(ip: IpAddr) -> bool {
+    ip.is_loopback() || ip.is_unspecified() || source_to(ip).is_ok_and(|source| source == ip)
+}
+
+/// The address that packets to this one come from. Nothing is sent.
+fn source_to(ip: IpAddr) -> std::io::Result<IpAddr> {
+    /// Any will do.
+    const PORT: u16 = 9;
+    let unspecified: IpAddr = if ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((unspecified, 0))?;
+    socket.connect((ip, PORT))?;
+    Ok(socket.local_addr()?.ip())
 }
 
 /// One connection to one server.
@@ -489,6 +506,17 @@ impl SseEvents {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_of_interfaces_are_this_machines() {
+        assert!(is_own_address(IpAddr::from([127, 0, 0, 1])) && is_own_address(Ipv6Addr::UNSPECIFIED.into()));
+        // A documentation address (RFC 5737) belongs to no host; without a route to it there may be no other interface.
+        let documentation = IpAddr::from([192, 0, 2, 7]);
+        assert!(!is_own_address(documentation));
+        if let Ok(own) = source_to(documentation) {
+            assert!(is_own_address(own), "the address of an interface");
+        }
+    }
 
     #[test]
     fn a_redirect_is_followed_on_the_same_server_only() {

@@ -79,7 +79,7 @@ impl SseParser {
         self.line.len() + self.data.len()
     }
 
-    /// Lines that are neither fields nor comments: a server that fails in the middle of a stream may write its error so.
+    /// Lines that are neither fields nor comments: some servers write an error in the middle of a stream like this.
     pub fn stray(&self) -> &[u8] {
         self.stray.trim_ascii()
     }

@@ -109,8 +109,8 @@ fn a_plan_is_shown_in_one_way() {
     assert_eq!(show("plan m --graph mermaid"), PlanFormat::Mermaid);
     assert_eq!(show("plan m --launch"), PlanFormat::Launch { json: false });
     assert_eq!(show("plan m --json --launch"), PlanFormat::Launch { json: true });
-    assert!(usage_error_text("plan m --json --graph dot").contains("cannot be used with"));
-    assert!(usage_error_text("plan m --launch --graph dot").contains("cannot be used with"));
+    assert!(usage_error_text("plan m --json --graph mermaid").contains("cannot be used with"));
+    assert!(usage_error_text("plan m --launch --graph mermaid").contains("cannot be used with"));
 }
 
 #[test]

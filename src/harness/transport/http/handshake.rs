@@ -139,8 +139,8 @@ async fn openai(asker: &HandshakeClient<'_>, spec: &BenchSpec, http: &Http) -> R
     Ok(ServerModelInfo { model, inputs: None })
 }
 
-/// What is measured where no model is named: the only model of the list, LoRA adapters aside, which name their model; of
-/// Triton's models for TensorRT-LLM the one that takes text.
+/// What is measured where no model is named: the only model of the list, without LoRA adapters (they name their
+/// model); of Triton's models for TensorRT-LLM the one that takes text.
 fn usual_model(models: &[Value]) -> Option<&str> {
     let bases = models.iter().filter(|model| !model["parent"].is_string());
     let names: Vec<&str> = bases.filter_map(|model| model["id"].as_str()).collect();

@@ -264,9 +264,7 @@ impl Script {
             self.whole.stages = std::iter::once((stage, write)).chain(stages).collect::<Map<_, _>>();
         }
     }
-}
 
-impl Script {
     /// Whether a line is only a variable without a value, `$PROLOGUE`: nothing is read.
     pub(super) fn is_unknown_command(&mut self, words: &[String]) -> bool {
         let [word] = words else { return false };

@@ -266,20 +266,6 @@ fn composed(script: &str) -> String {
 }
 
 #[test]
-fn a_condition_over_values_of_the_text_is_followed() {
-    let script = "SET=${SET:-\"random\"}\nN=16\nC=\"vllm bench serve --model m --dataset-name $SET\"\n\
-        if [ \"$SET\" = \"sharegpt\" ]; then\n  C=\"$C --dataset-path x\"\n\
-        elif [[ $N -gt 8 ]]; then\n  if [ -z \"\" ]; then\n    C=\"$C --random-input-len 7\"\n  fi\n\
-        else\n  C=\"$C --random-input-len 9\"\nfi\neval \"$C\"\n";
-    assert!(composed(script).contains("--input-tokens 7 "), "{}", composed(script));
-    let other = script.replace("N=16", "N=4");
-    assert!(composed(&other).contains("--input-tokens 9 "), "{}", composed(&other));
-    // What is not known is read once, as before.
-    let open = untranslated("if [ \"$SET\" = a ]; then\n  vllm bench serve --model m\nfi\n").join("\n");
-    assert!(open.contains("loops and conditions are not followed"), "{open}");
-}
-
-#[test]
 fn a_value_of_an_array_may_have_blanks() {
     let script = "A=(\n  --target http://h:8000\n  --backend-kwargs '{\"validate_backend\": false}'\n)\n\
         guidellm benchmark run \"${A[@]}\" --profile synchronous --data \"prompt_tokens=5\" --max-requests 3\n";

@@ -5,7 +5,6 @@ mod plans;
 #[path = "../../../../tests/bench/power.rs"]
 #[allow(clippy::print_stdout, reason = "a benchmark prints a table")]
 mod power;
-mod searches;
 #[path = "../../../base/stats/simulated_queue.rs"]
 #[allow(dead_code, reason = "tests of statistics and benchmarks use the rest")]
 mod simulated_queue;

@@ -130,8 +130,8 @@ fn an_error_that_is_no_event_is_the_reason_of_an_answer_that_breaks_off() {
         ("Internal Server Error", "after 1 token: Internal Server Error"),
         (": a comment\n\n", "after 1 token without a finish_reason and without [DONE]"),
     ] {
-        let why = listen(Api::OpenaiChat, &[token, end]).1.unwrap_err().1;
-        assert_eq!(why, format!("the stream ended {reason}"));
+        let error = listen(Api::OpenaiChat, &[token, end]).1.unwrap_err().1;
+        assert_eq!(error, format!("the stream ended {reason}"));
     }
 }
 
