@@ -28,14 +28,12 @@ pub(crate) fn translate(
 ) -> Result<Translation, TranslationError> {
     let mut settings = Vec::new();
     if let Some(file) = TABLE.read(words, &mut TranslationBuilder::default()).value("--config_file") {
-        match content(file).and_then(|text| base::files::parse_yaml(&text).ok()) {
-            Some(config) => flatten("--", &config, &mut settings),
-            None => {
-                let sentence =
-                    format!("cannot translate the line: its settings are in `{file}`, which is absent or no YAML");
-                return TranslationBuilder::nothing(TABLE.program, sentence + "; import it where the file is");
-            }
-        }
+        let Some(config) = content(file).and_then(|text| base::files::parse_yaml(&text).ok()) else {
+            let sentence =
+                format!("cannot translate the line: its settings are in `{file}`, which is absent or no YAML");
+            return TranslationBuilder::nothing(TABLE.program, sentence + "; import it where the file is");
+        };
+        flatten("--", &config, &mut settings);
     }
     // The last value of a setting counts: an option of the line overrides the file.
     settings.extend_from_slice(words);

@@ -222,17 +222,16 @@ fn throughput(
     }
     for given in line.given.iter().filter(|given| given.name != "--model") {
         match given.name {
-            "--extra_llm_api_options" => match content(given.value()).and_then(|content| options(&content)) {
-                Some(options) => {
+            "--extra_llm_api_options" => {
+                if let Some(options) = content(given.value()).and_then(|content| options(&content)) {
                     keys.insert("options".to_owned(), Value::Object(options));
                     builder.reads(given.value());
-                }
-                None => {
+                } else {
                     let name = &given.name[2..];
                     inputs.insert(name.to_owned(), json!(given.value()));
                     flags.insert(name.to_owned(), json!(format!("{{{{ inputs.{name} }}}}")));
                 }
-            },
+            }
             "--report_json" | "--workspace" => {
                 TABLE.row(given.name).into_iter().for_each(|row| row.push_untranslated(given, &mut builder));
             }

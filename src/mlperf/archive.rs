@@ -50,7 +50,7 @@ pub fn require_archive_name(path: &Path) -> Result<(), ArchiveError> {
     stem(path).map(drop)
 }
 
-/// Packs the divisions of the submission in `root`, and writes the SHA-1 of the archive beside it. The same submission
+/// Packs the divisions of the submission in `root`, and writes the SHA-1 of the archive next to it. The same submission
 /// gives the same bytes.
 ///
 /// # Errors

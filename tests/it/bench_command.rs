@@ -133,7 +133,7 @@ fn one_stream_for_all_requests_of_a_connection_is_one_word() {
 fn a_minimum_above_the_length_of_answers_is_refused_before_the_load() {
     let line = ["bench", "openai://127.0.0.1:1", "--min-tokens", "20", "--output-tokens", "4", "--dry-run"];
     let ended = World::new().regatta(&line);
-    ended.shows("`request.min_length` is more than `output_tokens`").shows("no request has more than 4 tokens");
+    ended.shows("`--min-tokens` is more than `output_tokens`").shows("no request has more than 4 tokens");
     assert_eq!(ended.code, 2);
 }
 

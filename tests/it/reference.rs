@@ -77,7 +77,6 @@ fn an_unknown_topic_has_a_hint_over_metrics_and_keys() {
         ("bench.tarfet", "did you mean `bench.target`?"),
         ("max_in_flight", "there is: `stages.bench.max_in_flight`"),
         ("stages.shel", "did you mean `stages.shell`?"),
-        ("ttft_p99", "there is: `ttft`, `stages.bench.limits.ttft_p99`"),
         ("xyzzy", "`regatta explain` lists the metrics"),
     ] {
         let ended = world.regatta(&["explain", topic]);

@@ -122,7 +122,7 @@ fn a_package_of_gpt_oss_names_each_data_set_that_it_needs() {
     ]);
 }
 
-/// What `mlc-r2-downloader` fetches: `X.uri` holds where the files are, `X.md5` beside it their checksums and names.
+/// What `mlc-r2-downloader` fetches: `X.uri` holds where the files are, `X.md5` their checksums and names.
 #[test]
 fn a_data_set_is_fetched_from_its_uri_and_its_checksums_are_compared() {
     const MD5: &str = "3e052b77b9c6af3aa632e273688e47d2";

@@ -483,9 +483,10 @@ mod tests {
             RunnerExit::Alone(left) => {
                 let is_registered = left.groups.is_subset(&registry.groups)
                     && left.external_resources.is_subset(&registry.external_resources);
-                match is_registered {
-                    false => Some(Property::NothingElseIsEnded),
-                    true => (!is_cut && left != registry).then_some(Property::NothingIsLeft),
+                if is_registered {
+                    (!is_cut && left != registry).then_some(Property::NothingIsLeft)
+                } else {
+                    Some(Property::NothingElseIsEnded)
                 }
             }
         };

@@ -32,7 +32,7 @@ impl CachedInput {
     }
 }
 
-/// How many requests there are, and the sums of their two counts; `None`: there are none.
+/// How many requests there are, and the sums of their two counts; `None` without requests.
 fn sums(counts: impl Iterator<Item = (u64, u64)>) -> Option<(u64, u64, u64)> {
     let add = |(requests, first, second): (u64, u64, u64), (one, other)| {
         (requests + 1, first.saturating_add(one), second.saturating_add(other))

@@ -179,13 +179,11 @@ impl Script {
     }
 
     fn place(&self, command: &WrittenCommand) -> String {
-        match &self.name {
-            Some(name) => format!("{name}:{}", command.line),
-            None => {
-                let words = command.text.split_whitespace().skip_while(|word| assignment(word).is_some());
-                words.take(2).collect::<Vec<_>>().join(" ")
-            }
+        if let Some(name) = &self.name {
+            return format!("{name}:{}", command.line);
         }
+        let words = command.text.split_whitespace().skip_while(|word| assignment(word).is_some());
+        words.take(2).collect::<Vec<_>>().join(" ")
     }
 
     fn command(&mut self, command: &WrittenCommand, depth: usize) {

@@ -157,7 +157,7 @@ fn plausibility(
     let several = metrics.keys().find_map(|name| {
         let mut values = text.lines().filter_map(|line| written_metric(line, name));
         let first = values.next()?;
-        Some(format!("{name} is {first} and, further down, {}", values.find(|value| *value != first)?))
+        Some(format!("{name} is {first} and, further down, {}", values.find(|value| value.total_cmp(&first).is_ne())?))
     });
     let characters = scored.and_then(|scored| Some(written("gen_len")? / scored));
     findings! { to;

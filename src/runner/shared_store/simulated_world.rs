@@ -109,7 +109,7 @@ struct World {
     listed: Mutex<Option<Instant>>,
     /// Of each output, the marks of those who made it.
     made: Mutex<HashSet<(u64, String)>>,
-    newer: Mutex<HashMap<Path, Bytes>>,
+    newer: Mutex<BTreeMap<Path, Bytes>>,
     violated: Mutex<Option<Property>>,
     counts: Mutex<HashMap<u64, u64>>,
     is_calm: AtomicBool,
@@ -285,9 +285,10 @@ fn damaged(bytes: &Bytes, dice: &mut Dice) -> Bytes {
     let mut bytes = bytes.to_vec();
     if !bytes.is_empty() {
         let at = dice.random_range(0..bytes.len());
-        match dice.random_ratio(50, 100) {
-            true => bytes[at] ^= 1,
-            false => bytes.truncate(at),
+        if dice.random_ratio(50, 100) {
+            bytes[at] ^= 1;
+        } else {
+            bytes.truncate(at);
         }
     }
     bytes.into()

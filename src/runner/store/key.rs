@@ -206,7 +206,8 @@ mod tests {
 
     #[test]
     fn each_field_is_part_of_the_digest_and_of_the_explanation() {
-        let changes: [(fn(&mut TaskKey), &str); 7] = [
+        type Change = fn(&mut TaskKey);
+        let changes: [(Change, &str); 7] = [
             (|key| key.version += 1, "key version: 1 → 2"),
             (|key| key.env = BTreeMap::from([("CC".to_owned(), "gcc".to_owned())]), "env CC: new, gcc"),
             (|key| key.facts = BTreeMap::from([("gpu".to_owned(), "H200".to_owned())]), "gpu: new, H200"),

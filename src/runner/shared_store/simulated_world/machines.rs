@@ -142,7 +142,7 @@ async fn collect_garbage(world: &Arc<World>, round: u64) {
     }
 }
 
-/// What nobody asked for.
+/// What befalls a store by itself: bytes decay, a newer Regatta writes.
 async fn decay(world: &Arc<World>, round: u64) {
     let mut dice = world.dice(("decay", round));
     sleep(Duration::from_millis(dice.random_range(0..800))).await;
