@@ -83,6 +83,7 @@ fn every_interface_of_a_server_is_one_line() {
         (format!("grpc://127.0.0.1:{grpc}"), vec!["-m", "ensemble"], "kserve", "responses"),
         (format!("http://127.0.0.1:{http}/v1/chat/completions"), vec!["-m", "ensemble"], "openai-chat", "usage"),
         (format!("openai://127.0.0.1:{http}"), vec!["-m", "tensorrt_llm"], "openai-chat", "usage"),
+        (format!("http://127.0.0.1:{http}"), vec![], "openai-chat", "usage"),
         (format!("http://127.0.0.1:{http}/v2/models/ensemble/generate_stream"), vec![], "generate", "responses"),
         (format!("http://127.0.0.1:{http}/v2/models/tensorrt_llm/generate"), vec![], "generate", "output_ids"),
     ] {
@@ -96,6 +97,7 @@ fn every_interface_of_a_server_is_one_line() {
         let requested = &result["requested"]["protocol"];
         let found = requested.as_str().or_else(|| requested["http"]["api"].as_str()).unwrap();
         assert_eq!(found, protocol, "{target}");
+        assert_eq!(result["identity"]["simulated"], true, "{target}");
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use crate::identity::client::{IdentityClient, IdentityReply, NoReply, bounded, bounded_value};
 use crate::identity::kserve;
 use crate::identity::kserve::{SIMULATOR_KIND, mark_simulated, server_by_http};
+use crate::transport::http::{listed_models, usual_model};
 use crate::{Api, BenchSpec, SentHeaders, ServerIdentity, Transport};
 use base::event::Endpoint;
 use base::files::Digest;
@@ -196,11 +197,12 @@ pub(super) async fn by_openai(asker: &IdentityClient, model: &str, identity: &mu
     }
 }
 
-/// The entry of the model that is measured, or the only one.
+/// The entry of the model that is measured.
 fn model_is(listed: &Value, model: &str, identity: &mut ServerIdentity) {
-    let models: Vec<&Value> = listed["data"].as_array().into_iter().flatten().collect();
-    let named = models.iter().find(|entry| entry["id"].as_str() == Some(model));
-    let Some(entry) = named.or(if models.len() == 1 { models.first() } else { None }) else { return };
+    let models = listed_models(listed);
+    let named = models.iter().find(|entry| entry["id"] == model);
+    let usual = || usual_model(models).filter(|_| model.is_empty() || models.len() == 1);
+    let Some(entry) = named.or_else(usual) else { return };
     identity.model = entry["id"].as_str().and_then(bounded);
     let owner = entry["owned_by"].as_str().unwrap_or_default();
     match OWNERS.iter().find(|(name, _)| *name == owner) {
@@ -216,7 +218,7 @@ fn model_is(listed: &Value, model: &str, identity: &mut ServerIdentity) {
     }
     identity.model_source = entry["root"].as_str().and_then(bounded);
     identity.max_model_len = entry["max_model_len"].as_u64();
-    let mut lasting = (*entry).clone();
+    let mut lasting = entry.clone();
     if let Some(members) = lasting.as_object_mut() {
         members.retain(|name, _| !VOLATILE.contains(&name.as_str()));
         members.sort_keys();

@@ -122,10 +122,9 @@ async fn openai(asker: &HandshakeClient<'_>, spec: &BenchSpec, http: &Http) -> R
         };
         return Err(HandshakeError::Access { path, status, cause });
     }
-    // Some gateways send the list alone.
-    let models = list["data"].as_array().or(list.as_array()).map_or(&[][..], Vec::as_slice);
+    let models = listed_models(&list);
     let names: Vec<&str> = models.iter().filter_map(|model| model["id"].as_str()).collect();
-    let usual = usual_model(models).filter(|_| spec.model.is_empty());
+    let usual = usual_model(models).and_then(|usual| usual["id"].as_str()).filter(|_| spec.model.is_empty());
     let model = match (names.as_slice(), usual) {
         _ if is_offered(&names, &spec.model) => spec.model.clone(),
         (_, Some(usual)) => usual.to_owned(),
@@ -139,14 +138,19 @@ async fn openai(asker: &HandshakeClient<'_>, spec: &BenchSpec, http: &Http) -> R
     Ok(ServerModelInfo { model, inputs: None })
 }
 
+/// The models of an answer to `/v1/models`; some gateways send the list alone.
+pub(crate) fn listed_models(answer: &Value) -> &[Value] {
+    answer["data"].as_array().or(answer.as_array()).map_or(&[][..], Vec::as_slice)
+}
+
 /// What is measured where no model is named: the only model of the list, without LoRA adapters (they name their
 /// model); of Triton's models for TensorRT-LLM the one that takes text.
-fn usual_model(models: &[Value]) -> Option<&str> {
-    let bases = models.iter().filter(|model| !model["parent"].is_string());
-    let names: Vec<&str> = bases.filter_map(|model| model["id"].as_str()).collect();
-    match names.as_slice() {
+pub(crate) fn usual_model(models: &[Value]) -> Option<&Value> {
+    let bases: Vec<&Value> = models.iter().filter(|it| it["id"].is_string() && !it["parent"].is_string()).collect();
+    let with_id = |id: &str| bases.iter().copied().find(|model| model["id"] == id);
+    match bases.as_slice() {
         [only] => Some(*only),
-        _ => Some("ensemble").filter(|text| names.contains(text) && names.contains(&"tensorrt_llm")),
+        _ => with_id("ensemble").filter(|_| with_id("tensorrt_llm").is_some()),
     }
 }
 
@@ -190,7 +194,8 @@ mod tests {
             (listed(&["m", "n"]), None),
             (Vec::new(), None),
         ] {
-            assert_eq!(usual_model(&models), usual, "{models:?}");
+            let id = usual_model(&models).and_then(|model| model["id"].as_str());
+            assert_eq!(id, usual, "{models:?}");
         }
     }
 

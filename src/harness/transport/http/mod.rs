@@ -21,7 +21,7 @@ mod tls;
 
 pub(crate) use answer_text::{AnswerIds, answer_text_from_events, prompt_from_events};
 pub(crate) use attempt::{HttpAttempt, QueryError};
-pub(crate) use handshake::handshake;
+pub(crate) use handshake::{handshake, listed_models, usual_model};
 pub(crate) use pool::ConnectionPool;
 pub(crate) use request_template::{HttpRequestTemplate, addressed};
 pub(crate) use response_reader::HttpOutcome;
