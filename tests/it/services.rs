@@ -48,7 +48,7 @@ pub const SERVE: &str = r#""$S" sim serve --repository "$2" --grpc-port "$1""#;
 pub const USER: &str = "  user: { shell: 'echo {{ stages.server }} > out' }\n";
 
 /// A stage that needs the server until the gate opens.
-pub const LONG_USER: &str = r#"  user: { shell: 'touch "$W/using"; echo {{ stages.server }} > address; while [ ! -e "$W/gate" ]; do sleep 0.02; done' }
+pub const LONG_USER: &str = r#"  user: { shell: 'touch "$W/using"; echo "{{ stages.server }}" > address; while [ ! -e "$W/gate" ]; do sleep 0.02; done' }
 "#;
 
 pub fn bench(scenario: &str, requests: u32, more: &str) -> String {

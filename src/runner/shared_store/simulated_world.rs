@@ -49,7 +49,8 @@ enum Property {
     /// A collection deletes no file that a record names which it could see.
     NamedFilesStay,
     /// A record of a newer Regatta is neither replaced nor deleted, except by a collection that had read another one
-    /// in its place before.
+    /// in its place before. One of a hundred seeds shows a writer or a collection that looked just before it came:
+    /// 63 of 6,000, the first is 45, beyond the usual number of seeds.
     NewerRecordsStay,
     /// A run ends, whatever the store does.
     EverythingEnds,
