@@ -9,6 +9,7 @@ use crate::console::print_as;
 use crate::error::CommandError;
 use base::diag::{list_of, nearest};
 use base::event::Verdict;
+use base::spec::Statistic;
 use harness::{FailureClass, FinishReason, KNEE_DEFINITION, PointRole, VerdictReason, Violation};
 use plan::manifest::ManifestKey;
 use report::explain::{self, ENTRIES, ExplainedNumber};
@@ -39,8 +40,9 @@ enum Topic<'k> {
 
 impl<'k> Topic<'k> {
     fn find(topic: &str, root: &'k ManifestKey) -> Option<Self> {
-        let statistics = ["mean", "p50", "p75", "p90", "p95", "p99", "max"];
-        let metric = || topic.rsplit_once('_').filter(|(_, stat)| statistics.contains(stat)).map(|(metric, _)| metric);
+        // `ttft_p99`, as limits and `compare` have it.
+        let is_statistic = |name: &str| Statistic::ALL.iter().any(|known| known.as_str() == name);
+        let metric = || topic.rsplit_once('_').filter(|(_, name)| is_statistic(name)).map(|(metric, _)| metric);
         let number = || explain::entry(topic).or_else(|| explain::entry(metric()?)).map(Self::Number);
         let key = || root.find(topic).map(Self::Key);
         let reason = || Some(Self::Reason(VerdictReason::find(topic)?, keys_named(topic, root)));
@@ -100,7 +102,7 @@ const TERMS: [(&str, &str); 21] = [
     ("cannot tell", "neither a difference nor equivalence is shown: the runs of a side differ too much"),
     ("primary", "TTFT mean and p99, TPOT mean, output tokens and requests per second: decide by these rows"),
     ("exploratory", "not one of the primary rows: a difference there is a reason to measure again"),
-    ("detectable", "the smallest change that runs like these show in 9 of 10 comparisons; N runs each show 5 %"),
+    ("detectable", "the smallest change that runs like these show in nine of ten comparisons"),
     ("paired", "tested by the ratios of runs with the same arrivals and prompts, not by the means"),
     ("difference", "(B − A) / A of the means; where `paired` the geometric mean of the pairs' ratios, less 1"),
     ("interval", "contains the true difference in 95 of 100 cases; of one row alone, not of all together"),

@@ -7,7 +7,7 @@ use super::project::colored;
 use crate::cli::{CliExit, Global, KeyValueArg, RepositoryFill, RepositoryRequest};
 use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
-use base::diag::{CheckProblem, Diagnostics};
+use base::diag::CheckProblem;
 use base::files::{parse_yaml, read_text};
 use base::units::counted;
 use report::{Cell, Styler, Table};
@@ -19,7 +19,10 @@ pub(super) fn perform(global: &Global, request: &RepositoryRequest) -> Result<Cl
             let checked = check(folder, engine.as_deref(), *gpus)?;
             let errors = checked.found.errors();
             if *json {
-                print(&format!("{:#}\n", check_result_json(checked.models.len(), &checked.found)));
+                let problems = CheckProblem::list("", &checked.found);
+                let result =
+                    serde_json::json!({ "models": checked.models.len(), "errors": errors, "problems": problems });
+                print(&format!("{result:#}\n"));
             } else {
                 print_error(&checked.found.render(colored(global.color)));
                 let warnings = checked.found.len() - errors;
@@ -34,10 +37,6 @@ pub(super) fn perform(global: &Global, request: &RepositoryRequest) -> Result<Cl
             Ok(CliExit::Done)
         }
     }
-}
-
-fn check_result_json(models: usize, found: &Diagnostics) -> serde_json::Value {
-    serde_json::json!({ "models": models, "errors": found.errors(), "problems": CheckProblem::list("", found) })
 }
 
 fn fill(request: &RepositoryFill) -> Result<CliExit, CommandError> {

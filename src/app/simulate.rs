@@ -17,7 +17,6 @@ use crate::cli::{
 use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
 use base::files::read_text;
-use base::spec::SimScheduler;
 use plan::manifest::ManifestLibrary;
 use plan::manifest::model::{Action, Engine, ModelShape, Repository, Serve, SystemShape};
 use plan::{Plan, Task};
@@ -205,7 +204,7 @@ pub(super) fn calibrate(global: &Global, request: &CalibrateRequest) -> Result<C
         precision,
         kv,
         parallelism: Parallelism { tensor: request.tensor_parallelism, pipeline: 1 },
-        scheduler: if request.scheduler == "vllm" { SimScheduler::Vllm } else { SimScheduler::TensorrtLlm },
+        scheduler: request.scheduler,
         max_cudagraph_capture_size: request.max_cudagraph_capture_size,
     };
     let fit = sim::calibrate(&target, &logs).map_err(CommandError::usage)?;

@@ -30,7 +30,7 @@ pub(crate) fn translate(
     if let Some(file) = TABLE.read(words, &mut TranslationBuilder::default()).value("--config_file") {
         let Some(config) = content(file).and_then(|text| base::files::parse_yaml(&text).ok()) else {
             let sentence =
-                format!("cannot translate the line: its settings are in `{file}`, which is absent or no YAML");
+                format!("cannot translate the line: its settings are in `{file}`, which is absent or not YAML");
             return TranslationBuilder::nothing(TABLE.program, sentence + "; import it where the file is");
         };
         flatten("--", &config, &mut settings);

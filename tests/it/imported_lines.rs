@@ -379,7 +379,7 @@ fn retries_of_inference_perf_are_of_connections() {
     assert_eq!(retries(line), json!({"times": 3, "on": ["connect"], "pause": "0.5s"}));
     assert_eq!(retries(&format!("{line} --load.request_retry_backoff_sec 2"))["pause"], "2s");
     assert!(!bench(&line.replace("retries 3", "retries 0")).keys.contains_key("retries"));
-    assert!(refusal("inference-perf --config_file gone.yml").contains("`gone.yml`, which is absent or no YAML"));
+    assert!(refusal("inference-perf --config_file gone.yml").contains("`gone.yml`, which is absent or not YAML"));
 }
 
 #[test]

@@ -135,7 +135,11 @@ fn a_data_set_is_fetched_from_its_uri_and_its_checksums_are_compared() {
             let mut head = String::new();
             BufReader::new(&stream).read_line(&mut head).unwrap();
             let (status, body) = match head.split(' ').nth(1).unwrap() {
-                "/metadata/right.uri" | "/metadata/wrong.uri" => ("200 OK", format!("{at}/data")),
+                "/metadata/right.uri" | "/metadata/wrong.uri" | "/metadata/outside.uri" | "/metadata/absolute.uri" => {
+                    ("200 OK", format!("{at}/data"))
+                }
+                "/metadata/outside.md5" => ("200 OK", format!("{MD5}  ./eval/../../../cnn_eval.json\n")),
+                "/metadata/absolute.md5" => ("200 OK", format!("{MD5}  /tmp/cnn_eval.json\n")),
                 "/metadata/right.md5" => ("200 OK", format!("{MD5}  ./eval/cnn_eval.json\n")),
                 "/metadata/wrong.md5" => ("200 OK", format!("{MD5}  ./eval/cnn_eval.json\n").replace('d', "e")),
                 "/data/eval/cnn_eval.json" => ("200 OK", "[{}]\n".to_owned()),
@@ -161,4 +165,10 @@ fn a_data_set_is_fetched_from_its_uri_and_its_checksums_are_compared() {
     assert_eq!(wrong.code, 1, "{wrong:?}");
     wrong.shows("./eval/cnn_eval.json: FAILED");
     fetch("none").shows("cannot fetch ");
+    // The server chooses the names of files, and none of them leads out of the stage's folder.
+    for name in ["outside", "absolute"] {
+        let outside = fetch(name);
+        assert_eq!(outside.code, 1, "{outside:?}");
+        outside.shows("which is outside of the output");
+    }
 }

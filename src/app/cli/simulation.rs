@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueHint};
 
 use super::help;
 use super::values::{KeyValueArg, above_zero, zero_or_more};
+use base::spec::SimScheduler;
 
 /// What to do with the simulator.
 #[derive(Clone, Debug, PartialEq, Subcommand)]
@@ -73,8 +75,8 @@ pub struct CalibrateRequest {
     #[arg(long = "tp", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub tensor_parallelism: u32,
     /// The scheduler and KV cache rules that a simulated engine with this calibration follows.
-    #[arg(long, value_name = "SOFTWARE", default_value = "vllm", value_parser = ["vllm", "tensorrt-llm"])]
-    pub scheduler: String,
+    #[arg(long, value_name = "SOFTWARE", default_value = "vllm", value_parser = scheduler())]
+    pub scheduler: SimScheduler,
     /// Largest step with a CUDA graph in vLLM, tokens; 0 is `--enforce-eager`. vLLM's default is twice
     /// `--max-num-seqs`, at most 512.
     #[arg(long, value_name = "N", default_value_t = 512)]
@@ -88,6 +90,11 @@ pub struct CalibrateRequest {
     /// Print the fit, the errors and every step as JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+fn scheduler() -> impl TypedValueParser<Value = SimScheduler> {
+    PossibleValuesParser::new(["vllm", "tensorrt-llm"])
+        .map(|name| if name == "vllm" { SimScheduler::Vllm } else { SimScheduler::TensorrtLlm })
 }
 
 /// `regatta what-if`.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::prompts::LONGEST_LENGTH;
+use super::schema_format::MOST_PARAMETERS;
 
 /// Whose scheduler and KV cache rules a simulated engine follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -30,7 +31,7 @@ pub struct SimCalibration {
     pub carried_from: Option<String>,
     /// Parameters of the model whose step log it was fitted to: of others the band is wider.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(max = 1_000_000_000_000_000_u64))]
+    #[schemars(range(max = MOST_PARAMETERS))]
     pub parameters: Option<u64>,
     /// The scheduler and KV cache rules to simulate.
     pub scheduler: SimScheduler,

@@ -353,6 +353,9 @@ fn order_about(sign: char, resource: &ExternalResource) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rand::{RngExt as _, SeedableRng as _};
+    use rand_pcg::Pcg64Mcg as Dice;
+
     use super::*;
 
     #[test]
@@ -400,18 +403,6 @@ mod tests {
         ByeIsPeace,
     }
 
-    /// SplitMix64.
-    struct Dice(u64);
-
-    impl Dice {
-        fn below(&mut self, end: u64) -> u64 {
-            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            (mixed ^ (mixed >> 31)) % end
-        }
-    }
-
     /// A pipe whose reads are cut and interrupted.
     struct SimulatedPipe {
         bytes: Vec<u8>,
@@ -427,11 +418,11 @@ mod tests {
 
     impl BufRead for SimulatedPipe {
         fn fill_buf(&mut self) -> io::Result<&[u8]> {
-            if self.dice.below(8) == 0 {
+            if self.dice.random_ratio(1, 8) {
                 return Err(io::ErrorKind::Interrupted.into());
             }
             let rest = self.bytes.len() - self.at;
-            let length = self.dice.below(200).min(rest as u64).max(1.min(rest as u64)) as usize;
+            let length = self.dice.random_range(0..200_u64).min(rest as u64).max(1.min(rest as u64)) as usize;
             Ok(&self.bytes[self.at..self.at + length])
         }
 
@@ -444,18 +435,18 @@ mod tests {
     /// many orders it gave.
     fn simulated_run(seed: u64) -> (u64, Option<Property>) {
         const PIPE_BUF: usize = 4096;
-        let mut dice = Dice(seed);
+        let mut dice = Dice::seed_from_u64(seed);
         let region = |n: u64| ExternalResource::SharedMemory { mark: "m".repeat(1 + n as usize) };
         // What the runner has registered, and of what the watchdog that lives last was sent whole writes.
         let (mut registry, mut pipe) = (WatchdogRegistry::default(), Vec::new());
-        let orders = dice.below(40) + 2000 * u64::from(dice.below(8) == 0);
+        let orders = dice.random_range(0..40_u64) + 2000 * u64::from(dice.random_ratio(1, 8));
         let mut is_cut = false;
         for at in 0..orders {
             let is_last = at + 1 == orders;
-            let digits = 1 + dice.below(20);
-            let group = 2 + dice.below(1 << digits) as i32;
-            let resource = region(dice.below(9));
-            let write = match dice.below(12) {
+            let digits = 1 + dice.random_range(0..20_u64);
+            let group = 2 + dice.random_range(0..1_i32 << digits);
+            let resource = region(dice.random_range(0..9_u64));
+            let write = match dice.random_range(0..12_u64) {
                 0..6 => format!("+{group}\n"),
                 6..8 => format!("-{}\n", registry.groups.first().unwrap_or(&group)),
                 8 => order_about('o', &resource),
@@ -469,10 +460,10 @@ mod tests {
             write.split_inclusive('\n').for_each(|order| registry.apply(order));
             // Killed while it writes.
             is_cut = is_last && write.len() > PIPE_BUF;
-            let length = if is_cut { dice.below(write.len() as u64) as usize } else { write.len() };
+            let length = if is_cut { dice.random_range(0..write.len()) } else { write.len() };
             pipe.extend_from_slice(&write.as_bytes()[..length]);
         }
-        let says_bye = !is_cut && dice.below(3) == 0;
+        let says_bye = !is_cut && dice.random_ratio(1, 3);
         if says_bye {
             pipe.extend_from_slice(b"bye\n");
         }

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::de::IntoDeserializer as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::measure::course::{LEAST_SLOW, MEAN_ABOVE, P99_ABOVE, STALL_MS};
+use crate::measure::course::{FAR_SLOWER, LEAST_SLOW, MEAN_ABOVE, P99_ABOVE, STALL_MS};
 use crate::measure::freeze::{LEAST_HELD_UP, LEAST_S, SEVERAL, SINGLE_S, TIMES_GAP};
 use crate::measure::latency::{COALESCED, NEGLIGIBLE};
 use crate::measure::occupancy::{BUSY, FULL_SHARE};
@@ -204,7 +204,11 @@ verdict_reasons! {
         ("4 times as long as a request takes"); [Warning]; "let requests arrive for longer (`stop`)".
     ColdStart "cold_start":
         "the beginning was slower than the rest, and headline numbers include it";
-        ("{LEAST_SLOW} requests; {} of the mean, {} of p99", percent(MEAN_ABOVE - 1.0), percent(P99_ABOVE - 1.0));
+        (
+            "{LEAST_SLOW} requests; {} of the mean, {} of p99; or one {FAR_SLOWER} times as long as any later one",
+            percent(MEAN_ABOVE - 1.0),
+            percent(P99_ABOVE - 1.0)
+        );
         [Warning];
         "warm up longer (`warmup`, `warmup_time`)".
     Freeze "freeze":
@@ -240,7 +244,7 @@ verdict_reasons! {
         "a longer warm-up; check clocks and caches".
     Lengths "lengths":
         "answers are longer or shorter than requested, or drawn prompts longer";
-        ("0; prompts: {OF_A_WORD} tokens a word and {OF_A_TEMPLATE}");
+        ("0; prompts: {OF_A_WORD} tokens for a word and {OF_A_TEMPLATE} for a request");
         [Warning];
         "let the server ignore end tokens, or compare token rates".
     Unary "unary":

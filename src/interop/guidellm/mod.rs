@@ -57,8 +57,9 @@ fn translate_benchmark(words: &[String]) -> Result<Translation, TranslationError
 /// The data of a line's scenario, or the sentence on one that GuideLLM 0.8 does not come with
 /// (guidellm/benchmark/scenarios). Their profile is the usual one, and options of the line override them.
 fn scenario(name: Option<&str>, line: &ParsedLine, run: &mut GuideLlmRun) -> Result<(), NoMeaning> {
-    let scenarios: Map<String, Value> = toml::from_str(include_str!("scenarios.toml")).unwrap_or_default();
     let Some(name) = name else { return Ok(()) };
+    let scenarios: Map<String, Value> =
+        toml::from_str(include_str!("scenarios.toml")).expect("a table of this program");
     let data = scenarios.get(name).and_then(Value::as_object).ok_or_else(|| {
         let sentence =
             format!("cannot translate the line: its settings are in the scenario `{name}`, which is not read");

@@ -37,7 +37,8 @@ pub(super) fn check(to: &mut SubmissionFindings, at: &Path, samples: Option<u64>
             "samples are counted from 0", FIX;
         Review, SampleIndex, at,
             twice.map(|pair| format!("sample {} is answered twice", pair[0].qsl_idx))
-                .or((queries < answers.len()).then(|| format!("{} answers are of {queries} queries", answers.len()))),
+                .or((queries < answers.len())
+                    .then(|| format!("{} answers belong to only {queries} queries", answers.len()))),
             "an accuracy run issues each sample once", FIX;
         Review, Lengths, at, miscounted, "LoadGen logs the ids of an answer and their number", FIX;
     }

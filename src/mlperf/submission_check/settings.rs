@@ -113,7 +113,7 @@ pub(super) fn one_model(to: &mut SubmissionFindings, entries: &[ResultEntry]) {
     }
 }
 
-const SAME_WEIGHTS: &str = "a closed result has the reference's weights, quantized at most; others belong into Open";
+const SAME_WEIGHTS: &str = "a closed result has the reference's weights, quantized at most; others belong in Open";
 const OPEN: &str = "submit it to Open, or correct the field";
 
 /// Sizes of models in a name: `70b` of `Llama-2-70b-chat-hf`.

@@ -56,7 +56,7 @@ pub fn no_cache(log: &Log<'_>, _: &str) -> Diagnosis {
         cause = format!("{cause}: the weights take {weights:.1} GiB of each GPU");
     }
     if let Some(missing) = missing {
-        cause = format!("{cause}, and {missing:.1} GiB are lacking at the first token");
+        cause = format!("{cause}, and the first token needs {missing:.1} GiB more");
     }
     let hint = format!(
         "raise gpu_memory_utilization ({} now, at most about 0.95) or tensor_parallel_size, lower \
@@ -174,8 +174,8 @@ mod tests {
                 "(EngineCore pid=51) ERROR 11-23 09:12:09 [core.py:1120] ValueError: No available memory for the \
                     cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
             ],
-            "nothing of the GPU's memory is left for the KV cache: the weights take 65.7 GiB of each GPU, and 28.3 \
-                GiB are lacking at the first token",
+            "nothing of the GPU's memory is left for the KV cache: the weights take 65.7 GiB of each GPU, and the \
+                first token needs 28.3 GiB more",
             "raise gpu_memory_utilization (0.5 now, at most about 0.95) or tensor_parallel_size, lower \
                 max_num_batched_tokens or max_num_seqs, or take smaller weights (`quantization: fp8`)",
         );

@@ -2,7 +2,8 @@
 //! are one run.
 //!
 //! What a script names: `source FILE` goes on in that file, `bash FILE` starts it with what is exported, and a function
-//! is read with its arguments. Conditions are not followed, and are reported.
+//! is read with its arguments. A variable without a value in the place of a program is the tool that it is named after,
+//! or nothing. Conditions are not followed, and are reported.
 //!
 //! Files that a script writes with a here-document, which a stage writes if another one reads it.
 

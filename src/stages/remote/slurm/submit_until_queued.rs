@@ -166,9 +166,9 @@ mod tests {
     use plan::Lifetime;
     use plan::manifest::model::Slurm;
 
-    /// It answers once there is a file `gate`.
-    const SLOW: &str =
-        r#"touch "$W/asked"; while [ ! -e "$W/gate" ]; do sleep 0.01; done; echo RUNNING > "$W/job"; echo 7"#;
+    /// It answers once there is a file `gate`, or its test is over.
+    const SLOW: &str = r#"touch "$W/asked"; while [ -d "$W" ] && [ ! -e "$W/gate" ]; do sleep 0.01; done
+echo RUNNING > "$W/job"; echo 7"#;
 
     async fn until_exists(path: std::path::PathBuf) {
         // Not by the runtime's clock, which stands still while a program runs.
