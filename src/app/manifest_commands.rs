@@ -5,9 +5,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-use crate::cli::{
-    CheckFormat, CheckRequest, CliExit, Global, InitRequest, ListRequest, SchemaRequest, ShowRequest,
-};
+use crate::cli::{CheckFormat, CheckRequest, CliExit, Global, InitRequest, ListRequest, SchemaRequest, ShowRequest};
 use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
 use crate::expression_guard::expand;
