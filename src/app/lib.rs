@@ -56,7 +56,7 @@ mod translate;
 mod triton;
 mod what_if;
 
-use std::io::{Write as _, stdin};
+use std::io::stdin;
 use std::path::Path;
 use std::process::ExitCode;
 
