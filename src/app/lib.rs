@@ -56,10 +56,9 @@ mod translate;
 mod triton;
 mod what_if;
 
-use std::io::{Write as _, stdin};
+use std::io::stdin;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 /// The text of a `regatta.lock`, checked.
 pub use self::lockfile::{LockFile, LockFileError, read as read_lock_file};
@@ -67,7 +66,6 @@ pub use self::lockfile::{LockFile, LockFileError, read as read_lock_file};
 use self::console::{print, print_error};
 use self::error::CommandError;
 use crate::cli::{CliExit, CliRequest, Invocation, SimRequest};
-use crate::manifest_commands::ProjectOffers;
 use ::mlperf::loadgen;
 use nix::sys::signal::{SigSet, Signal};
 
@@ -77,11 +75,6 @@ pub fn main() -> ExitCode {
     exec::process::protect_key_text();
     // Programs inherit it: one that asks at the terminal gets an error, where it would be stopped and wait for ever.
     let _ = [Signal::SIGTTIN, Signal::SIGTTOU].into_iter().collect::<SigSet>().thread_block();
-    if let Some(offered) = cli::complete(std::env::args_os(), || Arc::new(ProjectOffers::here())) {
-        // As it is: the shell's separator is a control character.
-        let _ = std::io::stdout().write_all(offered.as_bytes()).inspect_err(console::note);
-        return ExitCode::SUCCESS;
-    }
     let invocation = match cli::parse(std::env::args_os()) {
         Ok(invocation) => invocation,
         Err(refused) => {

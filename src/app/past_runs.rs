@@ -228,13 +228,6 @@ fn has_task(home: &StateFolder, run: &RunId, name: &str) -> bool {
     ObservedRun::read(home, run).is_ok_and(|observed| observed.state.tasks.keys().any(|task| is_named(task.as_str())))
 }
 
-/// Tasks of the last run that have a log.
-pub(super) fn logged_tasks(home: &StateFolder) -> Vec<String> {
-    let Some(run) = last_run(home).ok().flatten() else { return Vec::new() };
-    let names = LogNames::new(home, &run);
-    logs_in(&home.run(&run)).unwrap_or_default().iter().map(|log| names.task(log)).collect()
-}
-
 fn logs_in(folder: &Path) -> Result<Vec<PathBuf>, PathError> {
     let mut logs = items_in(folder)?;
     logs.retain(|path| path.extension().is_some_and(|e| e == "log"));

@@ -471,8 +471,7 @@ fn check_command(translation: &Translation, words: &[String]) -> Result<(), Comm
         return Ok(());
     }
     cli::parse(words.to_vec()).map(drop).map_err(|refused| {
-        let line = words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ");
-        CommandError::Usage(format!("{} becomes `{line}`, which is refused:\n{refused}", translation.tool))
+        CommandError::Usage(format!("{} becomes `{}`, which is refused:\n{refused}", translation.tool, shell(words)))
     })
 }
 

@@ -386,23 +386,19 @@ fn front(sweeps: &[NamedSweep<'_>]) -> Option<String> {
     let is_per_gpu = sweeps.iter().all(|sweep| sweep.report.gpus.is_some());
     let unit = if is_per_gpu { "tok/s/GPU" } else { "tok/s" };
     let height = |point: &SweepPoint| if is_per_gpu { point.tokens_per_s_per_gpu } else { point.output_tokens_per_s };
-    let series = sweeps.iter().enumerate().map(|(place, sweep)| ChartSeries {
-        place,
-        name: sweep.name.clone(),
-        is_front: true,
-        points: chart_points(sweep.report, |point| {
-            let (x, y) = (point.tokens_per_s_per_user?, height(point)?);
-            let front = if point.on_front { ", on the front" } else { "" };
-            Some((x, y, None, format!("{} tok/s/user, {} {unit}{front}", number(x), number(y))))
-        }),
+    let mut series = curves(sweeps, |point| {
+        let (x, y) = (point.tokens_per_s_per_user?, height(point)?);
+        let front = if point.on_front { ", on the front" } else { "" };
+        Some((x, y, None, format!("{} tok/s/user, {} {unit}{front}", number(x), number(y))))
     });
+    series.iter_mut().for_each(|curve| curve.is_front = true);
     let throughput = if is_per_gpu { "Throughput per GPU" } else { "Throughput" };
     let title = format!("{throughput} over interactivity (line: Pareto front)");
     Chart {
         title: &title,
         across: "tok/s/user: 1,000 / TPOT p50",
         upright: unit,
-        series: series.collect(),
+        series,
         is_close: true,
         ..Chart::default()
     }
@@ -429,37 +425,29 @@ fn latencies(sweeps: &[NamedSweep<'_>], is_load: bool) -> Vec<Option<String>> {
     let mut charts = Vec::new();
     for (name, latency, metric) in latencies {
         let limits = limit_lines(metric, usual, &report.further_limits, &report.slo);
-        let series = |place: usize, sweep: &NamedSweep<'_>, label: &str, stat: &str, pick: Pick| ChartSeries {
-            place,
-            name: label.to_owned(),
-            is_front: false,
-            points: chart_points(sweep.report, |point| {
+        let drawn = |(stat, pick): (&'static str, Pick)| {
+            move |point: &SweepPoint| {
                 let value = pick(latency(point))?;
                 let interval = value.low.zip(value.high);
                 let at = point.requests_per_s.map_or_else(String::new, |rate| format!(", {} req/s", number(rate)));
                 let hint = format!("{name} {stat} {} ms{}{at}", number(value.value), ends(interval));
                 Some((across(point, is_load)?, value.value, interval, hint))
-            }),
+            }
         };
         if let [sweep] = sweeps {
-            let statistics = STATS.iter().enumerate();
-            let title = format!("{name}, ms");
-            let series = statistics.map(|(place, (stat, pick))| {
-                let mut series = series(place, sweep, stat, stat, *pick);
+            let series = STATS.into_iter().enumerate().map(|(place, stat)| {
+                let mut points = chart_points(sweep.report, drawn(stat));
                 // One label for each level is enough.
                 if place > 0 {
-                    series.points.iter_mut().for_each(|point| point.label.clear());
+                    points.iter_mut().for_each(|point| point.label.clear());
                 }
-                series
+                ChartSeries { place, name: stat.0.to_owned(), points, is_front: false }
             });
-            charts.push(chart(&title, series.collect(), limits));
+            charts.push(chart(&format!("{name}, ms"), series.collect(), limits));
         } else {
-            for (stat, pick) in &STATS[..2] {
-                let title = format!("{name} {stat}, ms");
-                let series =
-                    sweeps.iter().enumerate().map(|(place, sweep)| series(place, sweep, &sweep.name, stat, *pick));
-                let limits = if *stat == "p99" { limits.clone() } else { Vec::new() };
-                charts.push(chart(&title, series.collect(), limits));
+            for stat in [STATS[0], STATS[1]] {
+                let limits = if stat.0 == "p99" { limits.clone() } else { Vec::new() };
+                charts.push(chart(&format!("{name} {}, ms", stat.0), curves(sweeps, drawn(stat)), limits));
             }
         }
     }
@@ -492,40 +480,31 @@ pub(crate) fn limit_lines(
 
 /// Output tokens per second over the level.
 fn throughput(sweeps: &[NamedSweep<'_>]) -> Option<String> {
-    let is_one = have_one_unit(sweeps);
-    let series = sweeps.iter().enumerate().map(|(place, sweep)| ChartSeries {
-        place,
-        name: sweep.name.clone(),
-        is_front: false,
-        points: chart_points(sweep.report, |point| {
-            let (x, y) = (point.level.number()?, point.output_tokens_per_s?);
-            let interval = point.interval_over_runs("output_tokens");
-            Some((x, y, interval, format!("{} tok/s{}", number(y), ends(interval))))
-        }),
+    if !have_one_unit(sweeps) {
+        return None;
+    }
+    let series = curves(sweeps, |point| {
+        let (x, y) = (point.level.number()?, point.output_tokens_per_s?);
+        let interval = point.interval_over_runs("output_tokens");
+        Some((x, y, interval, format!("{} tok/s{}", number(y), ends(interval))))
     });
-    let (title, series) = ("Output tokens per second", series.collect());
-    let across = across_title(sweeps, are_rates(sweeps));
-    if is_one { Chart { title, across, upright: "tok/s", series, ..Chart::default() }.draw() } else { None }
+    let (title, across) = ("Output tokens per second", across_title(sweeps, are_rates(sweeps)));
+    Chart { title, across, upright: "tok/s", series, ..Chart::default() }.draw()
 }
 
 /// Requests per second that met their SLO, over the load.
 fn goodput(sweeps: &[NamedSweep<'_>], is_load: bool) -> Option<String> {
-    let series = sweeps.iter().enumerate().map(|(place, sweep)| ChartSeries {
-        place,
-        name: sweep.name.clone(),
-        is_front: false,
-        points: chart_points(sweep.report, |point| {
-            let y = point.goodput_per_s?;
-            let share =
-                point.attainment.map_or_else(String::new, |share| format!(", {} % of requests", number(share * 100.0)));
-            let x = across(point, is_load)?;
-            let interval = point.interval_over_runs("goodput");
-            Some((x, y, interval, format!("goodput {} req/s{}{share}", number(y), ends(interval))))
-        }),
+    let series = curves(sweeps, |point| {
+        let y = point.goodput_per_s?;
+        let share =
+            point.attainment.map_or_else(String::new, |share| format!(", {} % of requests", number(share * 100.0)));
+        let x = across(point, is_load)?;
+        let interval = point.interval_over_runs("goodput");
+        Some((x, y, interval, format!("goodput {} req/s{}{share}", number(y), ends(interval))))
     });
     let across = across_title(sweeps, is_load);
     let title = "Goodput: requests per second that met their whole SLO";
-    Chart { title, across, upright: "req/s", series: series.collect(), ..Chart::default() }.draw()
+    Chart { title, across, upright: "req/s", series, ..Chart::default() }.draw()
 }
 
 /// What the abscissa is. A closed loop offers no rate, so its points lie at what was answered.
@@ -560,6 +539,15 @@ fn ends(interval: Option<(f64, f64)>) -> String {
 }
 
 type Drawn = (f64, f64, Option<(f64, f64)>, String);
+
+/// A curve for each sweep.
+fn curves(sweeps: &[NamedSweep<'_>], of: impl Fn(&SweepPoint) -> Option<Drawn>) -> Vec<ChartSeries> {
+    let curve = |(place, sweep): (usize, &NamedSweep<'_>)| {
+        let points = chart_points(sweep.report, &of);
+        ChartSeries { place, name: sweep.name.clone(), points, is_front: false }
+    };
+    sweeps.iter().enumerate().map(curve).collect()
+}
 
 /// The points that have both numbers, each with its level and its verdict.
 fn chart_points(report: &SweepReport, of: impl Fn(&SweepPoint) -> Option<Drawn>) -> Vec<ChartPoint> {

@@ -7,7 +7,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 50] = [
+const COMMANDS: [&str; 49] = [
     "",
     "run",
     "serve",
@@ -51,7 +51,6 @@ const COMMANDS: [&str; 50] = [
     "mlperf status",
     "mlperf diff",
     "mlperf check",
-    "mlperf search",
     "repository check",
     "repository fill",
     "repository parameters",

@@ -68,7 +68,7 @@ fn read_search(world: &World) -> Value {
 fn searched_when_undisturbed() -> (World, Ended) {
     let searched = || {
         let world = world();
-        let ended = world.regatta(&["mlperf", "search", "m"]);
+        let ended = world.regatta(&["run", "m", "search=true"]);
         (world, ended)
     };
     let mut tries = std::iter::repeat_with(searched).take(4);
@@ -82,10 +82,8 @@ fn searched_when_undisturbed() -> (World, Ended) {
 #[ignore = "needs MLPerf's LoadGen: pip, g++ and the network"]
 fn the_highest_rate_is_an_interval_and_its_whole_test_is_the_output() {
     let world = world();
-    let cost = world.good(&["mlperf", "search", "m", "--cost"]);
+    let cost = world.good(&["plan", "m", "search=true"]);
     cost.shows("find: searching from 100 to 1600 qps to 25 %: at most 7 short tests of ").shows("then a full one of ");
-    assert!(!world.path("latest").exists(), "nothing was run");
-    world.good(&["plan", "m", "search=true"]).shows("find: searching from 100 to 1600 qps");
 
     let (world, ended) = searched_when_undisturbed();
     ended.shows("searching from 100 to 1600 qps to 25 %").shows("short test at 100 qps held");
@@ -114,7 +112,7 @@ fn the_highest_rate_is_an_interval_and_its_whole_test_is_the_output() {
     assert!(conf.contains("llama2-70b-interactive.Server.min_query_count = 1100"), "{conf}");
     let short = fs::read_to_string(out.join("probes/01-100/user.conf")).unwrap();
     assert!(short.contains("sample_concatenate_permutation = 0"), "{short}");
-    assert!(world.regatta(&["mlperf", "search", "m"]).ran().is_empty(), "what was found is not looked for again");
+    assert!(world.regatta(&["run", "m", "search=true"]).ran().is_empty(), "what was found is not looked for again");
     no_process_left(&world);
 }
 
@@ -133,7 +131,7 @@ fn a_search_that_was_killed_repeats_only_the_test_that_ran() {
     let made = |path: &Path| fs::metadata(path).map(|meta| (meta.ino(), meta.mtime_nsec())).unwrap();
     let finished: Vec<_> = probes(&world).into_iter().map(|path| (made(&path), path)).collect();
     assert!(finished.len() >= 2, "{finished:?}");
-    let ended = world.regatta(&["mlperf", "search", "m"]);
+    let ended = world.regatta(&["run", "m", "search=true"]);
     // What it finds is as good as this machine is free; on a busy one the rules may not hold at any rate, or the client is late.
     assert!([0, 3, 4].contains(&ended.code), "{ended:?}");
     ended.shows(if ended.code == 3 { "it is the client that is measured" } else { "LoadGen's rules" });
@@ -142,12 +140,4 @@ fn a_search_that_was_killed_repeats_only_the_test_that_ran() {
         assert!(now.contains(&before), "{} was run again", path.display());
     }
     no_process_left(&world);
-}
-
-#[test]
-fn what_to_add_to_a_manifest_without_a_search_is_shown() {
-    let world = World::with("stages:\n  a: { shell: 'true' }\n");
-    let ended = world.regatta(&["mlperf", "search", "m"]);
-    assert_eq!(ended.code, 2);
-    ended.shows("m has no search by LoadGen's rules in it").shows("add `search: { low: 10, high: 80 }`");
 }

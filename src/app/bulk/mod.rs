@@ -300,9 +300,6 @@ impl fmt::Display for BulkRun {
 pub enum BulkFileError {
     #[error("{0}")]
     Yaml(#[from] serde_yaml::Error),
-    /// From 0.
-    #[error("runs[{index}]: {error}")]
-    Run { index: usize, error: RunEntryError },
     /// Of a run: a parameter or a variable.
     #[error("`{name}` of `{run}` is not a plain value")]
     RunValue { name: String, run: String },
@@ -333,27 +330,6 @@ pub enum LlmbJobProblem {
     NotShipped(String),
 }
 
-/// What is wrong with one run of Regatta's own list.
-#[derive(Debug, thiserror::Error)]
-pub enum RunEntryError {
-    #[error("{0}")]
-    Map(#[from] serde_json::Error),
-    #[error("a quote is not closed")]
-    OpenQuote,
-    #[error("a list may contain only `regatta run` commands")]
-    NotRun,
-    #[error("it names no manifest")]
-    NoManifest,
-    #[error("`--repeat` is how many times, a number")]
-    Repeat,
-    #[error("`--repeat-number` is which measurement it is, a number from 1")]
-    RepeatNumber,
-    #[error("`--repeat` makes all measurements, `--repeat-number` makes one: use one of the two")]
-    RepeatOfRepeats,
-    #[error("`{0}` is not KEY=VALUE")]
-    NotSetting(String),
-}
-
 /// What is wrong with one line of a list of tuples.
 #[derive(Debug, thiserror::Error)]
 pub enum TupleLineError {
@@ -364,7 +340,7 @@ pub enum TupleLineError {
     #[error("write ('fp8', [128, 256], 1), or with True at the end to profile")]
     Tuple,
     #[error(
-        "this is neither `workload_size:` nor `('dtype', [scales], repeats)`; a list of commands begins with `runs:`"
+        "this is neither `workload_size:` nor `('dtype', [scales], repeats)`; a list of Regatta's begins with `runs:`"
     )]
     Unknown,
 }

@@ -9,6 +9,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
+use clap_complete::Shell;
 
 use super::bench::BenchRequest;
 use super::exit::CliExit;
@@ -320,6 +321,16 @@ const WELCOME: &str = "__welcome";
 /// The table of commands, for what is generated from it: man pages.
 pub fn command() -> clap::Command {
     grouped(CliArgs::command())
+}
+
+/// The text that a shell reads at its start to complete commands, options and files. Hidden commands are left out.
+pub fn completion_script(shell: Shell) -> String {
+    let all = command();
+    let visible = all.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()).cloned();
+    let mut offered = clap::Command::new("regatta").args(all.get_arguments()).subcommands(visible);
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut offered, "regatta", &mut script);
+    String::from_utf8_lossy(&script).into_owned()
 }
 
 /// Reads a command line; the first argument is the program's name.

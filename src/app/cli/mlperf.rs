@@ -66,23 +66,6 @@ pub enum MlperfRequest {
     /// accepted.
     #[command(after_long_help = help::MLPERF_ASSEMBLE)]
     Assemble(AssembleOptions),
-    /// Search the highest target_qps that is VALID by LoadGen's rules: run the `bench` stages with `search` and
-    /// `loadgen`, with `search=true` if the manifest has that parameter.
-    #[command(after_long_help = help::MLPERF)]
-    Search {
-        /// A manifest's name (`regatta list`) or a path to its file.
-        #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
-        manifest: String,
-        /// Parameters of the manifest.
-        #[arg(value_name = "KEY=VALUE")]
-        settings: Vec<KeyValueArg>,
-        /// The same as `rehearse=true`: MLPerf's rules with short durations, where the manifest has that parameter.
-        #[arg(help_heading = HOW, long)]
-        rehearse: bool,
-        /// Print the cost, and run nothing.
-        #[arg(help_heading = HOW, long)]
-        cost: bool,
-    },
 }
 
 /// What is shown of an examined submission.

@@ -3,12 +3,11 @@
 //! [`parse()`] reads a command line and gives an [`Invocation`] that needs no further checking, or a [`CliParseError`]
 //! with what to print and the code to leave with. The module has no access to manifests, the store and runs: other
 //! modules check whether a stage of that name exists. It reads no file; of the environment it reads `REGATTA_HOME`,
-//! `GPU_TYPE`, `REGATTA_COMPLETE` and, through the terminal library, `NO_COLOR`.
+//! `GPU_TYPE` and, through the terminal library, `NO_COLOR`.
 
 mod bench;
 mod bench_args;
 mod commands;
-mod completion;
 mod exit;
 mod help;
 mod mlperf;
@@ -23,8 +22,7 @@ mod values;
 pub use self::mlperf::{AssembleOptions, ExaminationArgs, MlperfRequest};
 pub use bench::{BenchLoad, BenchRequest, TokenLength};
 pub use bench_args::{ArrivalsWord, BenchArgs, ServedWord, StreamWord};
-pub use commands::{CliParseError, CliRequest, Global, Invocation, OutputVerbosity, command, parse};
-pub use completion::{Offer, Offers, complete, completion_script};
+pub use commands::{CliParseError, CliRequest, Global, Invocation, OutputVerbosity, command, completion_script, parse};
 pub use exit::CliExit;
 pub use project::{
     CheckFormat, CheckRequest, DoctorRequest, GcRequest, InitRequest, ListRequest, LogsRequest, ManualArgs,
@@ -37,4 +35,4 @@ pub use run::{BulkRequest, EventFormat, Force, PlanFormat, PlanRequest, RunReque
 pub use simulation::{CalibrateRequest, SimRequest, SimulateRequest, WhatIfRequest};
 pub use store::{LOCK_FILE, LockMode, LockRequest, LockStrictness, LockingArgs, StoreGc, StoreRequest, StoreSelection};
 pub use triton::{Infer, RepositoryFill, RepositoryRequest, ServerArgs, TritonProtocol, TritonRequest, TritonUrl};
-pub use values::{GpuSelection, KeyValueArg, Subject, rehearsal};
+pub use values::{GpuSelection, KeyValueArg, Subject};

@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
+use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
 
 use super::values::ArgumentValueError;
 use base::event::RunTag;
 use interop::{ExportFormat, Tool};
-use report::explain::ENTRIES;
 
 /// The page of a run, or its numbers beside those of other tools.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
@@ -24,27 +23,6 @@ pub struct ReportRequest {
     /// Print JSON.
     #[arg(long, requires = "compat")]
     pub json: bool,
-}
-
-/// Any text; shells complete the metrics.
-#[derive(Clone)]
-pub(super) struct TopicParser;
-
-impl TypedValueParser for TopicParser {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        arg: Option<&clap::Arg>,
-        value: &std::ffi::OsStr,
-    ) -> Result<String, clap::Error> {
-        StringValueParser::new().parse_ref(command, arg, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(ENTRIES.iter().map(|entry| PossibleValue::new(entry.name))))
-    }
 }
 
 /// Results to compare, at least two.
@@ -122,7 +100,7 @@ pub struct ImportRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct ExplainRequest {
     /// A metric, a verdict, or a key such as `stages.bench.target` [default: list the metrics].
-    #[arg(value_name = "TOPIC", value_parser = TopicParser)]
+    #[arg(value_name = "TOPIC")]
     pub topic: Option<String>,
     /// Print JSON.
     #[arg(long)]

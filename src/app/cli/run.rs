@@ -368,8 +368,8 @@ impl ServeRequest {
 /// A list of runs.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct BulkRequest {
-    /// `runs:`, each with the arguments of `regatta run` or as a map; or a file of llmb-run (YAML or its older text
-    /// form).
+    /// `runs:`, each with the name of its manifest as `run`, and its `params`; or a file of llmb-run (YAML or its older
+    /// text form).
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
     /// Parameters of all its runs; they override the file's.

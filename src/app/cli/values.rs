@@ -188,7 +188,7 @@ impl FromStr for KeyValueArg {
 }
 
 /// `--rehearse`
-pub fn rehearsal(is_asked: bool) -> Option<KeyValueArg> {
+pub(super) fn rehearsal(is_asked: bool) -> Option<KeyValueArg> {
     is_asked.then(|| KeyValueArg { key: "rehearse".to_owned(), value: "true".to_owned() })
 }
 

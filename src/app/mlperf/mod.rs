@@ -1,25 +1,16 @@
-//! `regatta mlperf`: the state of a submission, what differs from the last one, whether it is ready to submit, and how
-//! much load the system can take.
+//! `regatta mlperf`: the state of a submission, what differs from the last one, and whether it is ready to submit.
 
 mod status;
 
 use std::path::Path;
 
-use crate::cli::{
-    AssembleOptions, CliExit, ExaminationArgs, Global, KeyValueArg, MlperfRequest, RunRequest, Select, rehearsal,
-};
-use crate::console::{print, print_as, print_error};
+use crate::cli::{AssembleOptions, CliExit, ExaminationArgs, Global, MlperfRequest};
+use crate::console::{print_as, print_error};
 use crate::error::CommandError;
-use crate::project::Project;
-use crate::run;
 use base::diag::{ErrorText, did_you_mean};
-use base::event::TaskId;
 use base::files::metadata_if_there;
 use base::units::{counted, size};
 use mlperf::{AssembleError, AssembleRequest, SubmissionReport, require_archive_name, write_upload};
-use plan::Plan;
-use plan::loadgen::Cost;
-use plan::manifest::model::Bench;
 use report::Styler;
 use rules::Round;
 use runner::store::write_named;
@@ -29,10 +20,6 @@ pub(super) fn perform(global: &Global, request: MlperfRequest) -> Result<CliExit
     let styler = global.styler();
     match request {
         MlperfRequest::Status { manifest, settings, json } => status::status(global, manifest, settings, json),
-        MlperfRequest::Search { manifest, mut settings, rehearse, cost } => {
-            settings.extend(rehearsal(rehearse));
-            search(global, manifest, settings, cost)
-        }
         MlperfRequest::Check { folder, round, submitter, shown } => {
             let examined = examined(&folder, round.as_deref(), submitter.as_deref())?;
             verdict(&examined, &shown, styler)
@@ -162,42 +149,4 @@ pub(super) fn assemble(options: AssembleOptions, styler: Styler) -> Result<CliEx
         }
     }
     Ok(exit)
-}
-
-/// The parameter that makes a manifest run its searches, where it has one.
-const PARAM: &str = "search";
-
-pub(super) fn search(
-    global: &Global,
-    manifest: String,
-    mut settings: Vec<KeyValueArg>,
-    only_cost: bool,
-) -> Result<CliExit, CommandError> {
-    let project = Project::open_current(global)?;
-    let is_parameter = project.manifest(&manifest, &settings)?.params.contains_key(PARAM);
-    if is_parameter && !settings.iter().any(|setting| setting.key == PARAM) {
-        settings.push(KeyValueArg { key: PARAM.to_owned(), value: "true".to_owned() });
-    }
-    let mut select = Select::default();
-    let searches = searches(&project.plan(&manifest, &settings, &select)?);
-    if searches.is_empty() {
-        let hint = "add `search: { low: 10, high: 80 }` to a `bench` with `loadgen:`, in place of its `target_qps`";
-        return Err(CommandError::hinted(format!("{manifest} has no search by LoadGen's rules in it"), hint));
-    }
-    if only_cost {
-        for (task, bench) in &searches {
-            let cost = Cost::estimate(bench)
-                .map_or_else(|| "the rules do not allow its tests".to_owned(), |cost| cost.to_string());
-            print(&format!("{task}: {cost}\n"));
-        }
-        return Ok(CliExit::Done);
-    }
-    select.until = searches.into_iter().map(|(task, _)| task.to_string()).collect();
-    run::run(global, &RunRequest { manifest, settings, select, ..RunRequest::default() })
-}
-
-fn searches(plan: &Plan) -> Vec<(TaskId, Bench)> {
-    let benches = plan.tasks.iter().filter_map(|task| Some((&task.id, task.bench()?)));
-    let searches = benches.filter(|(_, bench)| bench.search.is_some() && bench.loadgen.is_some());
-    searches.map(|(id, bench)| (id.clone(), bench.clone())).collect()
 }

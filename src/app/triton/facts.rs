@@ -14,15 +14,9 @@ pub(super) async fn server(to: &ServerConnection) -> Result<ServerStatus, Comman
     match to.url.protocol {
         TritonProtocol::Grpc => {
             let client = to.grpc().await?;
-            match by_grpc(&client).await {
-                Ok(facts) => Ok(facts),
-                Err(error) => Err(to.failed(error).await),
-            }
+            to.explained(by_grpc(&client).await).await
         }
-        TritonProtocol::Http => match by_http(to).await {
-            Ok(facts) => Ok(facts),
-            Err(error) => Err(to.failed(error).await),
-        },
+        TritonProtocol::Http => to.explained(by_http(to).await).await,
     }
 }
 
@@ -148,11 +142,9 @@ pub(super) async fn models(to: &ServerConnection, names: &[String]) -> Result<Ve
         TritonProtocol::Http => {
             let mut client = to.http();
             for name in &names {
-                let both = async { Ok((client.model_metadata(name, "").await?, client.model_config(name, "").await?)) };
-                match both.await {
-                    Ok((metadata, config)) => details.push(model_details(&metadata, &config)),
-                    Err(error) => return Err(to.failed(error).await),
-                }
+                let metadata = to.explained(client.model_metadata(name, "").await).await?;
+                let config = to.explained(client.model_config(name, "").await).await?;
+                details.push(model_details(&metadata, &config));
             }
         }
     }

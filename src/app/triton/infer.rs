@@ -11,10 +11,10 @@ use crate::error::CommandError;
 use crate::triton::{ServerConnection, facts};
 use base::diag::{ErrorText, did_you_mean, list_of};
 use base::units::counted;
-use report::{ModelDetails, Styler, TensorFacts};
+use report::{ModelDetails, TensorFacts};
 use triton::{InferRequest, Tensor, TensorData, TritonClient, tensors_of};
 
-pub(super) async fn infer(to: &ServerConnection, request: &Infer, _paint: Styler) -> Result<CliExit, CommandError> {
+pub(super) async fn infer(to: &ServerConnection, request: &Infer) -> Result<CliExit, CommandError> {
     let names = std::slice::from_ref(&request.model);
     let model = facts::models(to, names).await?.pop().ok_or_else(|| anyhow!("the server sent no message"))?;
     let decoupled = model.settings.iter().any(|(name, value)| name == "decoupled" && value == "true");
@@ -136,10 +136,7 @@ async fn by_grpc(
     let request = tensors.into_iter().fold(InferRequest::new(&model.name, "1"), InferRequest::input);
     output.begin();
     if !decoupled {
-        let answer = match client.infer(request.build()).await {
-            Ok(answer) => answer,
-            Err(error) => return Err(to.failed(error).await),
-        };
+        let answer = to.explained(client.infer(request.build()).await).await?;
         output.tensors(Instant::now(), &tensors_of(&answer).map_err(|error| anyhow!("the answer: {error}"))?);
         return Ok(());
     }
@@ -147,10 +144,7 @@ async fn by_grpc(
     stream.send(request.with_final_response().build());
     stream.close();
     while let Some(answer) = stream.next().await {
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(error) => return Err(to.failed(error).await),
-        };
+        let answer = to.explained(answer).await?;
         if let Some(error) = &answer.error {
             output.broken_off();
             return Err(CommandError::Other(anyhow!("the server answered with an error: {error}")));
@@ -172,24 +166,17 @@ async fn by_http(
     let mut client = to.http();
     output.begin();
     if !decoupled {
-        match client.generate(&model.name, &body).await {
-            Ok(answer) => output.outputs(Instant::now(), &named(model, &answer)),
-            Err(error) => return Err(to.failed(error).await),
-        }
+        let answer = to.explained(client.generate(&model.name, &body).await).await?;
+        output.outputs(Instant::now(), &named(model, &answer));
         return Ok(());
     }
-    let mut events = match client.generate_stream(&model.name, &body).await {
-        Ok(events) => events,
-        Err(error) => return Err(to.failed(error).await),
-    };
+    let mut events = to.explained(client.generate_stream(&model.name, &body).await).await?;
     while let Some(event) = events.next().await {
-        match event {
-            Ok((answer, at)) => output.outputs(at, &named(model, &answer)),
-            Err(error) => {
-                output.broken_off();
-                return Err(to.failed(error).await);
-            }
+        if event.is_err() {
+            output.broken_off();
         }
+        let (answer, at) = to.explained(event).await?;
+        output.outputs(at, &named(model, &answer));
     }
     Ok(())
 }

@@ -42,7 +42,7 @@ async fn perform(request: TritonRequest, styler: Styler) -> Result<CliExit, Comm
             print_as(styler, json, || json!({ "models": models }), |styler| server::models(&models).terminal(styler));
             Ok(CliExit::Done)
         }
-        TritonRequest::Infer(request) => infer::infer(&to, &request, styler).await,
+        TritonRequest::Infer(request) => infer::infer(&to, &request).await,
         TritonRequest::Metrics { grep, watch, json, .. } => metrics(&to, grep.as_deref(), watch, json, styler).await,
         TritonRequest::Config { model, .. } => {
             let client = to.grpc().await?;
@@ -92,15 +92,10 @@ impl ServerConnection {
     pub async fn grpc(&self) -> Result<TritonClient, CommandError> {
         let host = self.url.host.clone();
         let endpoint = Endpoint { host, grpc: self.url.port, http: None, metrics: None, name: None };
-        let client = match TritonClient::connect(&endpoint).await {
-            Ok(client) => client.deadline(self.deadline),
-            Err(error) => return Err(self.failed(error).await),
-        };
+        let client = self.explained(TritonClient::connect(&endpoint).await).await?.deadline(self.deadline);
         // The first call shows whether the other side speaks the same protocol.
-        match client.is_live().await {
-            Ok(_) => Ok(client),
-            Err(error) => Err(self.failed(error).await),
-        }
+        self.explained(client.is_live().await).await?;
+        Ok(client)
     }
 
     pub fn http(&self) -> HttpClient {
@@ -108,8 +103,16 @@ impl ServerConnection {
         HttpClient::new(address).deadline(self.deadline)
     }
 
+    /// The answer to a query, or why there is none.
+    pub async fn explained<T>(&self, answer: Result<T, ClientError>) -> Result<T, CommandError> {
+        match answer {
+            Ok(answer) => Ok(answer),
+            Err(error) => Err(self.failed(error).await),
+        }
+    }
+
     /// With a hint; reports when the port serves another protocol.
-    pub async fn failed(&self, error: ClientError) -> CommandError {
+    async fn failed(&self, error: ClientError) -> CommandError {
         let TritonUrl { host, port, protocol: face } = &self.url;
         if matches!(
             error.why,

@@ -116,13 +116,6 @@ impl Diagnostics {
         &mut self.list[index]
     }
 
-    /// Puts the diagnostic of an index at another place.
-    pub fn move_to(&mut self, index: usize, span: Span) {
-        if let Some(label) = self.list.get_mut(index).and_then(|one| one.primary.as_mut()) {
-            label.span = span;
-        }
-    }
-
     pub fn append(&mut self, other: Self) {
         self.list.extend(other.list);
     }

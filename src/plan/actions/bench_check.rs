@@ -155,13 +155,10 @@ impl StageChecker<'_> {
         if let [PlanReference::Service(_)] = references.as_slice() {
             return;
         }
-        let hint = Some(
-            "the server of a `serve` stage is \"{{ stages.NAME }}\", in quotes; one that runs already is \
-             `http://host:port` (OpenAI), or `host:port,port|host:port` (Triton's gRPC)"
-                .to_owned(),
-        );
+        let hint = "the server of a `serve` stage is \"{{ stages.NAME }}\", in quotes; one that runs already is \
+                    `http://host:port` (OpenAI), or `host:port,port|host:port` (Triton's gRPC)";
         if !references.is_empty() {
-            self.fault(&["bench", "target"], "must be a server", "this is a folder or a file").maybe_hint(hint);
+            self.fault(&["bench", "target"], "must be a server", "this is a folder or a file").hint(hint);
             return;
         }
         match targets(target) {
@@ -173,7 +170,7 @@ impl StageChecker<'_> {
                 let reason = "`sim:` is a target of `regatta bench` only";
                 self.fault(&["bench", "target"], "must name servers", reason).hint(hint);
             }
-            Err(error) => self.fault(&["bench", "target"], "must name servers", &error.to_string()).maybe_hint(hint),
+            Err(error) => self.fault(&["bench", "target"], "must name servers", &error.to_string()).hint(hint),
         }
     }
 
@@ -203,9 +200,9 @@ impl StageChecker<'_> {
             self.fault(&path, "must be 0 or more", "an exponent; 0 makes all equally frequent");
         }
         if bench.distinct_prompts.is_some() && bench.data.is_some() {
-            let hint = Some("remove it, or use `first` and `repeat` of `data`".to_owned());
             let path = ["bench", "distinct_prompts"];
-            self.at_key(&path, "cannot be combined with `data`", "the prompts come from the data", hint);
+            self.key_fault(&path, "cannot be combined with `data`", "the prompts come from the data")
+                .hint("remove it, or use `first` and `repeat` of `data`");
         }
     }
 
@@ -236,7 +233,7 @@ impl StageChecker<'_> {
             }
         }
         // If an expression leaves `slo` empty, no limits are set.
-        let given = written.get("bench").and_then(|bench| bench.node.get("slo"));
+        let given = written.entry(&["bench", "slo"]);
         if given.and_then(|slo| slo.node.map()).is_some_and(Map::is_empty) {
             self.fault(&["bench", "slo"], "has no limit", "every request would keep it")
                 .hint("add `ttft: 450ms`, `tpot: 40ms` or `e2e: 10s`, or remove it");

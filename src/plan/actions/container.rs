@@ -24,44 +24,36 @@ impl StageChecker<'_> {
 
     /// At a `container`, wherever it stands.
     pub(super) fn container_at(&mut self, path: &[&str], container: &Container) {
-        let at =
-            |more: &[&'static str]| -> Vec<String> { path.iter().chain(more).map(|&step| step.to_owned()).collect() };
-        let mut error = |path: Vec<String>, what: &str, label: &str, hint: Option<String>| {
-            let path: Vec<&str> = path.iter().map(String::as_str).collect();
-            self.fault(&path, what, label).maybe_hint(hint);
-        };
         if container.image.trim().is_empty() {
-            error(at(&["image"]), "must name an image", "it is empty", None);
+            self.fault(&[path, &["image"]].concat(), "must name an image", "it is empty");
         }
         for (index, mount) in container.mounts.iter().enumerate() {
             if let Some(why) = unmountable(mount) {
-                let mut path = at(&["mounts"]);
-                path.push(index.to_string());
-                error(path, "must be `/from:/to`, `/from:/to:ro` or `/from:/to:rw`", why, None);
+                let index = index.to_string();
+                let path = [path, &["mounts", &index]].concat();
+                self.fault(&path, "must be `/from:/to`, `/from:/to:ro` or `/from:/to:rw`", why);
             }
         }
         if let Some(size) = &container.shm_size {
             let digits = size.trim_end_matches(|c: char| c.is_ascii_alphabetic());
             let unit = &size[digits.len()..];
             if digits.parse::<u64>().is_err() || !matches!(unit.to_lowercase().as_str(), "" | "b" | "k" | "m" | "g") {
-                let hint = Some("for example `2g`".to_owned());
-                error(at(&["shm_size"]), "must be a size", "a number with b, k, m or g", hint);
+                self.fault(&[path, &["shm_size"]].concat(), "must be a size", "a number with b, k, m or g")
+                    .hint("for example `2g`");
             }
         }
         for (name, limit) in container.ulimits.iter().flatten() {
-            let mut path = at(&["ulimits"]);
-            path.push(name.clone());
+            let path = [path, &["ulimits", name]].concat();
             if *limit < -1 {
-                error(path.clone(), "must be -1 (no limit) or more", "less than -1", None);
+                self.fault(&path, "must be -1 (no limit) or more", "less than -1");
             }
             if !LIMITS.split(' ').any(|limit| limit == name) {
-                error(path, "is not a limit", "not known", did_you_mean(name, LIMITS.split(' ')));
+                let hint = did_you_mean(name, LIMITS.split(' '));
+                self.fault(&path, "is not a limit", "not known").maybe_hint(hint);
             }
         }
         for name in container.env.keys() {
-            let mut path = path.to_vec();
-            path.extend(["env", name]);
-            self.variable(&path, name);
+            self.variable(&[path, &["env", name]].concat(), name);
         }
     }
 }

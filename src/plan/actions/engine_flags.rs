@@ -88,12 +88,6 @@ impl Check for Engine {
 }
 
 impl StageChecker<'_> {
-    /// A key that would change nothing.
-    pub(super) fn idle(&mut self, path: &[&str], why: &str, hint: &str) {
-        let hint = (!hint.is_empty()).then(|| hint.to_owned());
-        self.fault(path, "has no effect", why).maybe_hint(hint);
-    }
-
     pub(super) fn engine(&mut self, engine: &Engine) {
         self.decided(engine);
         self.supported(engine);
@@ -104,8 +98,8 @@ impl StageChecker<'_> {
         let build = |name| ["engine", "build_flags", name];
         for name in flags.keys().filter(|name| !BUILD.split(' ').any(|flag| flag == *name)) {
             if let Some(near) = nearest(name, BUILD.split(' ')) {
-                let hint = Some(format!("did you mean `{near}`?"));
-                self.fault(&build(name), "is not a flag of trtllm-build", "not known").maybe_hint(hint);
+                self.fault(&build(name), "is not a flag of trtllm-build", "not known")
+                    .hint(format!("did you mean `{near}`?"));
             }
         }
         for name in ["enable_attention_dp", "torch_compile_config"] {

@@ -227,14 +227,13 @@ impl StageChecker<'_> {
     /// Runs are repeated where one measurement is one run.
     pub(super) fn repeat(&mut self, bench: &Bench) {
         let key = ["bench", "repeat"];
-        let hint = || Some("take `repeat` away".to_owned());
+        let hint = "take `repeat` away";
         if bench.repeat > 1 && bench.search.is_some() {
-            self.fault(&key, "cannot be combined with `search`", "a search has several runs of its own")
-                .maybe_hint(hint());
+            self.fault(&key, "cannot be combined with `search`", "a search has several runs of its own").hint(hint);
         }
         if bench.repeat > 1 && bench.loadgen.is_some() {
             self.fault(&key, "cannot be combined with `loadgen`", "MLPerf's rules set how often a test is run")
-                .maybe_hint(hint());
+                .hint(hint);
         }
     }
 
@@ -288,7 +287,7 @@ impl StageChecker<'_> {
             return;
         }
         let is_users = bench.scenario == Scenario::Concurrency;
-        let has_arrivals = self.node.get("bench").is_some_and(|bench| bench.node.get("arrivals").is_some());
+        let has_arrivals = self.node.entry(&["bench", "arrivals"]).is_some();
         let has_turns = bench.sessions.is_some() || bench.data.is_some();
         let idle = [
             ("rate", bench.rate.is_some() && bench.search.is_none() && bench.scenario != Scenario::Server, "server"),
@@ -304,8 +303,8 @@ impl StageChecker<'_> {
                 "arrivals" => "only there requests arrive at a rate",
                 _ => "another scenario has no such value",
             };
-            let hint = Some(format!("remove it, or set `scenario: {scenario}`"));
-            self.at_key(&["bench", key], "has no effect", reason, hint);
+            self.key_fault(&["bench", key], "has no effect", reason)
+                .hint(format!("remove it, or set `scenario: {scenario}`"));
         }
         self.beyond_length(bench, written);
     }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{ActionFacts, Check, StageChecker};
 use crate::loadgen::test_request;
 use crate::manifest::model::{Bench, OneOrMany, Stage};
-use crate::manifest::{Node, targets};
+use crate::manifest::targets;
 use base::diag::did_you_mean;
 use base::spec::{Division, Interface, MOST_REQUESTS, Protocol, Scenario, TestMode, requests_token_ids};
 use rules::{ResolvedTest, Round, RuleError, conf};
@@ -385,9 +385,9 @@ impl StageChecker<'_> {
             if key == "max_in_flight" && (is_over_http || bench.max_in_flight.is_none()) {
                 continue;
             }
-            let is_written = self.node.get("bench").is_some_and(|bench| bench.node.get(key).is_some());
-            if is_written {
-                self.at_key(&["bench", key], "cannot be combined with `loadgen`", why, Some("remove it".to_owned()));
+            let path = ["bench", key];
+            if self.node.entry(&path).is_some() {
+                self.key_fault(&path, "cannot be combined with `loadgen`", why).hint("remove it");
             }
         }
         if bench.search.is_some() {
@@ -481,25 +481,9 @@ impl StageChecker<'_> {
             ["scenario"] => vec!["bench", "scenario"],
             below => ["bench", "loadgen"].into_iter().chain(below.iter().copied()).collect(),
         };
-        if wrong.is_of_key || wrong.at.is_empty() {
-            self.at_key(&path, &wrong.what, &wrong.rule, wrong.hint.clone());
-        } else {
-            self.fault(&path, &wrong.what, &wrong.rule).maybe_hint(wrong.hint.clone());
-        }
-    }
-
-    /// As `say`, but at the key, not at its value.
-    pub(super) fn at_key(&mut self, path: &[&str], what: &str, label: &str, hint: Option<String>) {
-        let before = self.found.len();
-        self.fault(path, what, label).maybe_hint(hint);
-        let Some((last, above)) = path.split_last() else { return };
-        let mut node: Option<&Node> = Some(self.node);
-        for step in above {
-            node = node.and_then(|node| node.get(step)).map(|entry| &entry.node);
-        }
-        if let Some(entry) = node.and_then(|node| node.get(last)) {
-            self.found.move_to(before, entry.key.clone());
-        }
+        let is_at_key = wrong.is_of_key || wrong.at.is_empty();
+        let report = if is_at_key { Self::key_fault } else { Self::fault };
+        report(self, &path, &wrong.what, &wrong.rule).maybe_hint(wrong.hint.clone());
     }
 
     /// An `mlperf` step: its round and its benchmark.
@@ -530,10 +514,9 @@ impl StageChecker<'_> {
             return;
         };
         if matches!(step, Mlperf::Loadgen(_)) && !table.loadgen.is_packaged {
-            let hint = Some(format!("`regatta mlperf check DIR --round {round}` checks results of it"));
             let message = format!("cannot be `{round}`");
             self.fault(&["mlperf", word, "round"], &message, "its LoadGen was not published as a package")
-                .maybe_hint(hint);
+                .hint(format!("`regatta mlperf check DIR --round {round}` checks results of it"));
         }
         for (index, name) in benchmarks.iter().enumerate() {
             let Err(wrong) = ResolvedTest::named(round, name) else { continue };

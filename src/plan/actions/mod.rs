@@ -281,7 +281,7 @@ struct StageFault<'a>(&'a mut Diagnostic);
 
 impl StageFault<'_> {
     fn hint(self, hint: impl Into<String>) {
-        self.maybe_hint(Some(hint.into()));
+        self.0.hints.push(hint.into());
     }
 
     fn maybe_hint(self, hint: Option<String>) {
@@ -305,10 +305,21 @@ impl<'a> StageChecker<'a> {
 }
 
 impl StageChecker<'_> {
-    /// An error at a key of the stage.
+    /// An error at the value of a key of the stage.
     fn fault(&mut self, path: &[&str], what: &str, label: &str) -> StageFault<'_> {
         let message = format!("{} {what}", self.key_name(path));
         StageFault(self.found.push_mut(Diagnostic::error(message).at(self.node.place(path), label)))
+    }
+
+    /// An error at the key itself.
+    fn key_fault(&mut self, path: &[&str], what: &str, label: &str) -> StageFault<'_> {
+        let message = format!("{} {what}", self.key_name(path));
+        StageFault(self.found.push_mut(Diagnostic::error(message).at(self.node.key_place(path), label)))
+    }
+
+    /// A key that would change nothing.
+    fn idle(&mut self, path: &[&str], why: &str, hint: &str) {
+        self.fault(path, "has no effect", why).hint(hint);
     }
 
     /// Without the line of the manifest, which has the secret in it.
@@ -331,11 +342,7 @@ impl StageChecker<'_> {
     fn variable(&mut self, path: &[&str], name: &str) {
         if !is_identifier(name) {
             let message = format!("`{name}` cannot be the name of an environment variable");
-            let place = match path {
-                ["env", name] => self.node.get("env").and_then(|env| env.node.get(name)).map(|entry| entry.key.clone()),
-                _ => None,
-            };
-            let place = place.unwrap_or_else(|| self.node.place(path));
+            let place = if let ["env", _] = path { self.node.key_place(path) } else { self.node.place(path) };
             self.found
                 .push(Diagnostic::error(message).at(place, "letters, digits and `_`, not beginning with a digit"));
         }

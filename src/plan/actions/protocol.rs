@@ -24,8 +24,7 @@ impl StageChecker<'_> {
         for setting in bench.request.unsendable(protocol) {
             let path: Vec<&str> = ["bench", "request"].into_iter().chain(setting.key.split('.')).collect();
             let hint = if is_computed { SET_FOR_ONE.to_owned() } else { hint_of(setting, protocol, &bench.request) };
-            let hint = Some(hint);
-            self.at_key(&path, &setting.to_string(), "this protocol cannot send it", hint);
+            self.key_fault(&path, &setting.to_string(), "this protocol cannot send it").hint(hint);
         }
         let is_other = self.contradicts_target(bench, protocol);
         if protocol == Protocol::Kserve && !is_other {
@@ -35,9 +34,9 @@ impl StageChecker<'_> {
             self.own_members(bench);
         }
         self.end_id(bench, protocol, |key| are_written_together(written, decisive, key));
-        if bench.endpoint.as_ref().is_some_and(|path| !path.starts_with('/')) {
-            let hint = bench.endpoint.as_ref().map(|path| format!("write `/{path}`"));
-            self.fault(&["bench", "endpoint"], "must begin with `/`", "a path on the server").maybe_hint(hint);
+        if let Some(path) = bench.endpoint.as_ref().filter(|path| !path.starts_with('/')) {
+            self.fault(&["bench", "endpoint"], "must begin with `/`", "a path on the server")
+                .hint(format!("write `/{path}`"));
         }
         self.tls(bench, &parsed);
     }
@@ -67,7 +66,7 @@ impl StageChecker<'_> {
             (bench.api_key_env.is_some(), "api_key_env"),
         ] {
             if is_set && is_meant(key) {
-                self.at_key(&["bench", key], "is for protocols over HTTP", "this is gRPC", Some(SET_HTTP.to_owned()));
+                self.key_fault(&["bench", key], "is for protocols over HTTP", "this is gRPC").hint(SET_HTTP);
             }
         }
         if let Some(path) = parsed.path.as_ref().or(parsed.prefix.as_ref()) {
@@ -90,7 +89,7 @@ impl StageChecker<'_> {
         for (name, sent, hint) in [("model", model, "set `model`"), ("stream", streams, "set `request.streaming`")] {
             if bench.extra.get(name).is_some_and(|value| *value != sent) {
                 let label = "results would be of other requests than they report";
-                self.at_key(&["bench", "extra", name], "is set by the benchmark", label, Some(hint.to_owned()));
+                self.key_fault(&["bench", "extra", name], "is set by the benchmark", label).hint(hint);
             }
         }
     }
@@ -104,8 +103,8 @@ impl StageChecker<'_> {
             && bench.end_id != USUAL_END_ID
             && is_meant("end_id")
         {
-            let hint = Some("remove it, or set `protocol` to kserve or generate".to_owned());
-            self.at_key(&["bench", "end_id"], "has no effect", "the server has its own end token", hint);
+            self.key_fault(&["bench", "end_id"], "has no effect", "the server has its own end token")
+                .hint("remove it, or set `protocol` to kserve or generate");
         }
     }
 
@@ -133,7 +132,7 @@ impl StageChecker<'_> {
 }
 
 fn has_expression(stage: &Node, key: &str) -> bool {
-    stage.get("bench").and_then(|bench| bench.node.get(key)).is_some_and(|entry| entry.node.has_template())
+    stage.entry(&["bench", key]).is_some_and(|entry| entry.node.has_template())
 }
 
 /// What to do about a setting that cannot be sent.

@@ -38,11 +38,12 @@ impl Check for Repository {
         for (index, model) in self.models.iter().enumerate() {
             let path = ["repository", "models", &index.to_string()];
             if OTHER_LAYOUTS.contains(&model.as_str()) {
-                let hint = Some("serve it with `serve: command` or attach to it, and measure that server".to_owned());
                 let message = format!(
                     "cannot be `{model}`: repositories of multimodal and encoder-decoder models are not made here"
                 );
-                checker.fault(&path, &message, "another layout").maybe_hint(hint);
+                checker
+                    .fault(&path, &message, "another layout")
+                    .hint("serve it with `serve: command` or attach to it, and measure that server");
             } else {
                 checker.word(&path, model, &MODELS);
             }

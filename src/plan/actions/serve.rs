@@ -4,7 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use super::{ActionFacts, Check, StageChecker};
+use super::{ActionFacts, Check, StageChecker, StageFault};
+use crate::manifest::Map;
 use crate::manifest::model::{ModelControl, RateLimit, ReadyWhen, Stage, TritonServer, TrtllmServe, Vllm};
 use base::diag::{Diagnostic, nearest};
 use base::event::{Endpoint, EndpointError};
@@ -275,14 +276,9 @@ impl StageChecker<'_> {
 
     /// Options that another one makes meaningless.
     fn without_effect(&mut self, server: &TritonServer) {
-        let given: Vec<String> = self
-            .node
-            .get("serve")
-            .and_then(|serve| serve.node.get("triton"))
-            .and_then(|triton| triton.node.map())
-            .map(|map| map.keys().cloned().collect())
-            .unwrap_or_default();
-        let is_given = |key: &str| given.iter().any(|name| name == key);
+        let settings = self.node.entry(&["serve", "triton"]).and_then(|triton| triton.node.map());
+        let given: Vec<&String> = settings.into_iter().flat_map(Map::keys).collect();
+        let is_given = |key: &str| given.iter().any(|name| *name == key);
         if server.triton_skip_server_spawn {
             let used = ["triton_skip_server_spawn", "triton_grpc_ports", "ready"];
             for key in given.iter().filter(|key| !used.contains(&key.as_str())) {
@@ -372,10 +368,8 @@ impl StageChecker<'_> {
         }
     }
 
-    /// At a key of `serve.triton`.
-    fn push_triton_error(&mut self, key: &str, what: &str, label: &str, hint: &str) {
-        let hint = (!hint.is_empty()).then(|| hint.to_owned());
-        self.fault(&["serve", "triton", key], what, label).maybe_hint(hint);
+    fn triton_fault(&mut self, key: &str, what: &str, label: &str) -> StageFault<'_> {
+        self.fault(&["serve", "triton", key], what, label)
     }
 
     fn triton(&mut self, server: &TritonServer) {
@@ -386,22 +380,18 @@ impl StageChecker<'_> {
                         self.push_servers_error(&["serve", "triton", "triton_grpc_ports"], &why);
                     }
                 }
-                None => self.push_triton_error(
-                    "triton_skip_server_spawn",
-                    "needs `triton_grpc_ports`",
-                    "the servers are there already, but where?",
-                    "add `triton_grpc_ports: \"localhost:8001\"`",
-                ),
+                None => {
+                    let label = "the servers are there already, but where?";
+                    self.triton_fault("triton_skip_server_spawn", "needs `triton_grpc_ports`", label)
+                        .hint("add `triton_grpc_ports: \"localhost:8001\"`");
+                }
             }
             return;
         }
         if server.triton_grpc_ports.is_some() {
-            self.push_triton_error(
-                "triton_grpc_ports",
-                "names servers that are there already",
-                "but servers are started here",
-                "add `triton_skip_server_spawn: true`, or set `grpc_port` to the port of the first server",
-            );
+            let label = "but servers are started here";
+            self.triton_fault("triton_grpc_ports", "names servers that are there already", label)
+                .hint("add `triton_skip_server_spawn: true`, or set `grpc_port` to the port of the first server");
         }
         if server.repository.is_none() {
             let place = self.node.place(&["serve", "triton"]);
@@ -417,12 +407,8 @@ impl StageChecker<'_> {
             ("metrics_address", &server.metrics_address),
         ] {
             if address.as_deref().is_some_and(|address| address.is_empty() || address.contains([' ', '/', ','])) {
-                self.push_triton_error(
-                    key,
-                    "must be an address",
-                    "without a scheme or a port",
-                    "for example `127.0.0.1`",
-                );
+                self.triton_fault(key, "must be an address", "without a scheme or a port")
+                    .hint("for example `127.0.0.1`");
             }
         }
         for (index, resource) in server.rate_limit_resource.iter().enumerate() {
@@ -446,37 +432,21 @@ impl StageChecker<'_> {
         if let (Some(mode), Some(_)) = (server.mode, server.spawn_processes)
             && mode != ServerMode::Orchestrator
         {
-            self.push_triton_error(
-                "spawn_processes",
-                "is for `mode: orchestrator`",
-                "the mode is another",
-                "remove it",
-            );
+            self.triton_fault("spawn_processes", "is for `mode: orchestrator`", "the mode is another")
+                .hint("remove it");
         }
         if server.mode == Some(ServerMode::Plain) && server.world_size.is_some_and(|world| world > 1) {
-            self.push_triton_error(
-                "world_size",
-                "must be 1 in `mode: plain`",
-                "that mode is one rank",
-                "set `mode: leader`",
-            );
+            self.triton_fault("world_size", "must be 1 in `mode: plain`", "that mode is one rank")
+                .hint("set `mode: leader`");
         }
         if server.launcher == Some(Launcher::None) && server.world_size.is_some_and(|world| world > 1) {
-            self.push_triton_error(
-                "launcher",
-                "cannot be `none`",
-                "the world size is greater than 1",
-                "`mpi` or `srun`",
-            );
+            self.triton_fault("launcher", "cannot be `none`", "the world size is greater than 1")
+                .hint("`mpi` or `srun`");
         }
         if !server.load_model.is_empty() && server.model_control_mode != Some(ModelControl::Explicit) {
-            let hint = "add `model_control_mode: explicit`";
-            self.push_triton_error(
-                "load_model",
-                "needs `model_control_mode: explicit`",
-                "otherwise Triton loads all models",
-                hint,
-            );
+            let label = "otherwise Triton loads all models";
+            self.triton_fault("load_model", "needs `model_control_mode: explicit`", label)
+                .hint("add `model_control_mode: explicit`");
         }
         for (index, host) in server.mpi.hosts.iter().enumerate() {
             let (name, slots) = host.split_once(':').unwrap_or((host, "1"));
@@ -490,13 +460,7 @@ impl StageChecker<'_> {
     fn options(&mut self, server: &TritonServer) {
         for (name, value) in &server.options {
             let option = name.replace('_', "-");
-            let place = self
-                .node
-                .get("serve")
-                .and_then(|serve| serve.node.get("triton"))
-                .and_then(|triton| triton.node.get("options"))
-                .and_then(|options| options.node.get(name))
-                .map_or_else(|| self.node.place(&["serve", "triton", "options"]), |entry| entry.key.clone());
+            let place = self.node.key_place(&["serve", "triton", "options", name]);
             if let Some(key) = TritonServer::key_of_option(&option) {
                 let message = format!("`{name}` has a key of its own");
                 let fault = Diagnostic::error(message).at(place, "not among `options`");

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use super::{PlanReference, StageChecker};
 use crate::for_each_action;
 use crate::manifest::model::{Container, Host, Serve, ShellScript};
-use base::diag::Diagnostic;
 use base::spec::{GpuClocks, MOST_PARTS, MOST_USERS, TimeSpan};
 
 macro_rules! define_stage {
@@ -153,16 +152,15 @@ impl StageChecker<'_> {
         self.retry(stage);
         self.gpu_clocks(stage);
         if !stage.strict && !matches!(stage.shell.as_deref(), Some(ShellScript::Text(_))) {
-            self.fault(&["strict"], "has no effect", "only a `shell` text runs in a shell").hint("remove it");
+            self.idle(&["strict"], "only a `shell` text runs in a shell", "remove it");
         }
         if stage.confine && (stage.shell.is_none() || stage.container.is_some()) {
-            let hint = Some("remove it".to_owned());
             let label = if stage.shell.is_none() {
                 "only a `shell` is confined"
             } else {
                 "a container sees only what is mounted into it"
             };
-            self.fault(&["confine"], "has no effect", label).maybe_hint(hint);
+            self.idle(&["confine"], label, "remove it");
         }
         if stage.timeout.as_ref().is_some_and(|timeout| timeout.time().is_zero()) {
             self.fault(&["timeout"], "must be above 0", "the stage would end at once");
@@ -215,10 +213,7 @@ impl StageChecker<'_> {
                 }
                 _ => continue,
             };
-            let message = format!("`stages.{}.env.{name}` has no effect", self.name);
-            let key = self.node.get("env").and_then(|env| env.node.get(name)).map(|entry| entry.key.clone());
-            let place = key.unwrap_or_else(|| self.node.place(&["env", name]));
-            self.found.push(Diagnostic::error(message).at(place, format!("the run sets it: {why}")).hint(hint));
+            self.key_fault(&["env", name], "has no effect", &format!("the run sets it: {why}")).hint(hint);
         }
     }
 

@@ -16,7 +16,6 @@ use super::param::{ParamResolver, ResolvedParam};
 use super::read::{Map, MapEntry, Node, NodeValue};
 use super::schema::ValueShape;
 use super::schema_check::{TemplatePolicy, check};
-use super::syntax_fault::ManifestOutline;
 use super::value::value_of;
 use super::{GivenValues, Manifest, ManifestLibrary, override_usage, overrides, param, read, schema, vars};
 use base::diag::{Diagnostic, Diagnostics, SourceText, Span, did_you_mean};
@@ -87,21 +86,10 @@ pub(super) fn merged(file: &FileId) -> Option<Node> {
     Loader::default().file(file, None, &mut Chain::new())
 }
 
-/// The names of a manifest, with what was given so far; none where it cannot be read. Nothing that is wrong is
-/// reported.
-pub fn outline(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Option<ManifestOutline> {
-    let (loader, file, root) = chosen(library, what, given)?;
-    let catalog = |entry: &MapEntry| {
-        let folder = loader.folder(entry);
-        folder.map(|folder| folder.catalog(&file).into_iter().collect()).unwrap_or_default()
-    };
-    Some(ManifestOutline::parse(&root, catalog))
-}
-
 /// Pairs of given values, each as `KEY=VALUE`, that two names give to one place: the earlier and the later. None where
 /// the manifest cannot be read. Nothing that is wrong is reported.
 pub fn replaced_arguments(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Vec<(String, String)> {
-    let Some((_, _, mut root)) = chosen(library, what, given) else { return Vec::new() };
+    let Some(mut root) = with_catalogs(library, what, given) else { return Vec::new() };
     let overrides = overrides::place_overrides(&mut root, &given.params, &mut Diagnostics::new());
     let pairs = |later: &Override| {
         let text = |word: &SourceText| word.text().to_owned();
@@ -111,11 +99,11 @@ pub fn replaced_arguments(library: &ManifestLibrary, what: &str, given: &GivenVa
 }
 
 /// A manifest with the chosen files of its catalogs.
-fn chosen(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Option<(Loader, FileId, Node)> {
+fn with_catalogs(library: &ManifestLibrary, what: &str, given: &GivenValues) -> Option<Node> {
     let (mut loader, file) = (Loader::default(), library.find(what)?);
     let mut root = loader.file(&file, None, &mut Chain::new())?;
     loader.choose(&mut root, &file, given, &mut IndexMap::new(), &mut BTreeMap::new());
-    Some((loader, file, root))
+    Some(root)
 }
 
 #[derive(Default)]

@@ -33,7 +33,7 @@ pub use expression_limits::{
 pub use expression_source::{value_text, write_value};
 pub use library::{ManifestLibrary, is_shipped, shipped};
 pub(crate) use load::load_with_errors;
-pub use load::{load, load_text, outline, replaced_arguments};
+pub use load::{load, load_text, replaced_arguments};
 pub use loaded::{FaultyParts, GivenValues, ListedManifest, Manifest, ShownValue, ValueOrigin, list_manifests};
 pub use overrides::is_place;
 pub use param::ResolvedParam;
@@ -41,7 +41,6 @@ pub use read::{LimitedText, Map, MapEntry, Node, NodeValue, is_template};
 pub use reference::{AllowedValue, ManifestKey};
 pub use schema::{schema, stage as stage_shape};
 pub use schema_check::{TemplatePolicy, check, check_texts, coerce};
-pub use syntax_fault::{DeclaredParam, ManifestOutline};
 pub use target::{TargetError, Targets, targets};
 pub use value::{BudgetExceeded, NoValue, ValueBudget, value_of};
 pub(crate) use vars::topological_order;

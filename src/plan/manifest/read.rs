@@ -361,6 +361,17 @@ impl Node {
         self.map()?.get(key)
     }
 
+    /// The entry at the end of a path through maps.
+    pub fn entry(&self, path: &[&str]) -> Option<&MapEntry> {
+        let (last, above) = path.split_last()?;
+        above.iter().try_fold(self, |node, step| Some(&node.get(step)?.node))?.get(last)
+    }
+
+    /// The key at the end of `path`; without one, as `place`.
+    pub fn key_place(&self, path: &[&str]) -> Span {
+        self.entry(path).map_or_else(|| self.place(path), |entry| entry.key.clone())
+    }
+
     /// The nearest thing that exists on the way along `path`: its key where it has one, otherwise its value.
     pub fn place(&self, path: &[&str]) -> Span {
         let mut here = self;
