@@ -169,14 +169,15 @@ pub(super) fn key_variables(bench: &Bench) -> impl Iterator<Item = (&'static str
     key.map(|name| ("api_key_env", name)).into_iter().chain(of_headers)
 }
 
-/// Why a benchmark has no key to send, if it names one. On another machine the environment may be another.
+/// Why the API key that a benchmark names is missing. Only checked on this machine: other machines have their own
+/// environment.
 fn key_fault(task: &Task) -> Option<String> {
     let bench = task.bench().filter(|_| task.host.is_none())?;
     let mut faults = key_variables(bench).filter_map(|(key, name)| Some((key, name, api_key_in(name).err()?)));
     faults.next().map(|(key, name, fault)| format!("`{key}: {name}`: the environment variable {fault}"))
 }
 
-/// Why a step, with the servers that it uses, cannot have its GPUs. A server that no step uses is not started.
+/// Why a step and its servers cannot get their GPUs. Servers that no step uses are not started and not counted.
 fn gpu_fault(ix: usize, plan: &Plan, options: &RunOptions) -> Option<String> {
     if plan.tasks[ix].lifetime == Lifetime::Service {
         return None;

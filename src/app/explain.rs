@@ -31,7 +31,7 @@ pub(super) fn explain(global: &Global, request: &ExplainRequest) -> Result<CliEx
 enum Topic<'k> {
     Number(&'static ExplainedNumber),
     Key(&'k ManifestKey),
-    /// With the keys of the same name.
+    /// A verdict reason, and manifest keys of the same name.
     Reason(VerdictReason, Vec<&'k str>),
     Verdicts(Vec<Verdict>),
     /// A term and what it means.

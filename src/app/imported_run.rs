@@ -207,7 +207,7 @@ fn keep_defaults(named: &NamedManifest, params: &mut GivenParams, translation: &
     }
 }
 
-/// The variables in front of the command: those that a parameter or `sbatch` reads.
+/// The variables to set before the command: those that a parameter or `sbatch` reads.
 fn variables(named: &NamedManifest, manifest: &Manifest, translation: &mut Translation) -> Vec<String> {
     let mut front = Vec::new();
     for (variable, value) in &named.line.env {

@@ -150,7 +150,7 @@ impl Project {
         compiler: &CompilerId,
         keep: bool,
     ) -> Result<(Plan, Option<Digest>), CommandError> {
-        /// Like that of the main thread.
+        /// The stack size of the main thread.
         const STACK: usize = 8 << 20;
         if let Some(digest) = compiler.fresh_plan(|name| self.variable(name))
             && let Some(plan) = compiler.plan(&digest)

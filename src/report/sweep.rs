@@ -484,7 +484,7 @@ pub(crate) fn limit_lines(
     let mut lines: Vec<(f64, String)> =
         p99.map(|limit| (limit, format!("limit of p99: {} ms", number(limit)))).into_iter().collect();
     lines.extend(further.map(|limit| (limit.ms, format!("limit {}: {} ms", limit.key(), number(limit.ms)))));
-    // Without an SLO of their own, requests have the limits as theirs.
+    // Requests without their own SLO use the limits, which already have a line.
     let slo = slo.filter(|slo| lines.iter().all(|(limit, _)| (limit - slo).abs() > 1e-9));
     lines.extend(slo.map(|slo| (slo, format!("SLO of each request: {} ms", number(slo)))));
     lines

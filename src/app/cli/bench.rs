@@ -1,4 +1,4 @@
-//! From the arguments of `regatta bench` to what they mean, other tools' arguments included.
+//! Interprets the arguments of `regatta bench`, including those of other tools.
 
 use std::path::PathBuf;
 
@@ -158,7 +158,7 @@ fn take_target(args: &mut BenchArgs) -> Option<String> {
     args.target.clone().or_else(|| args.url.clone())
 }
 
-/// The program that `--serve` starts, and whether it can be started as requested.
+/// The command that `--serve` starts, or why it cannot be started as requested.
 fn server_program(args: &BenchArgs) -> Result<Vec<String>, ArgumentError> {
     let program = args.program.as_deref().map(program).transpose()?.unwrap_or_default();
     let is_command = args.serve.is_some_and(|engine| engine.action() == "command");
@@ -402,7 +402,8 @@ fn parse_goodput_limit(word: &str) -> Result<(&'static str, Quantity<f64>), Argu
     }
 }
 
-/// Options that mean nothing here, or nothing beside the others. `data`: what kind of data there are.
+/// Notices for options that have no effect with this load or with the other options. `data`: the kind of data that the
+/// requests use.
 fn notices(args: &BenchArgs, load: &BenchLoad, data: Option<&str>) -> Vec<String> {
     let mut notices = Vec::new();
     let mut note = |is_given: bool, text: &str| {

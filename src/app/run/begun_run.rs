@@ -185,8 +185,8 @@ pub(super) fn clean_up_after_crash(
     }
 }
 
-/// Whether a run may remove what a journal names. Another person may have written all of it, and the program that it
-/// names for a container: only those are called that are known.
+/// Whether a run may remove a resource that a journal names. Someone else may have written the journal, so a program it
+/// names for a container is called only if it is a known one.
 fn is_own(resource: &ExternalResource, home: &StateFolder) -> bool {
     let is_known = |program: &str| ContainerEngine::DETACHED.iter().any(|engine| engine.as_str() == program);
     let is_foreign = |program: &str, name: &str| !is_known(program) || name.starts_with('-');

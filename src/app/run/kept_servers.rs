@@ -112,7 +112,7 @@ impl KeptServers {
         Ok(Self { name, tasks, command: request.command.clone(), announcement, phase })
     }
 
-    /// All of them are up at once, so that each needs GPUs of its own.
+    /// All servers run at the same time, so each needs its own GPUs.
     pub fn check_gpus(&self, plan: &Plan, options: &RunOptions) -> Result<(), CommandError> {
         let held = plan.tasks.iter().zip(&self.tasks).filter(|(task, held)| **held && task.host.is_none());
         let users: Vec<&Task> = held.map(|(task, _)| task).filter(|task| task.gpus > 0).collect();

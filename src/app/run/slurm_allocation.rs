@@ -170,7 +170,7 @@ fn missing_gpus(
     })
 }
 
-/// One command follows an allocation: of two, each would take the other's job for a second one of its own.
+/// Only one command may follow an allocation: each of two would mistake the other's job for a duplicate of its own.
 fn lock(out: &Path) -> Result<File, CommandError> {
     let file = File::create(out.with_extension("lock"))?;
     match file.try_lock() {

@@ -92,7 +92,8 @@ fn answer(questions: &[Question], requests: usize, has_curves: bool) -> Vec<What
     }
 }
 
-/// Points of one benchmark that no other one beats in tokens per second with as many GPUs or fewer.
+/// Marks the Pareto-optimal points of a benchmark: no other point has more tokens per second with the same or fewer
+/// GPUs.
 fn mark_best(rows: &mut [WhatIfRow]) {
     let numbers: Vec<_> = rows
         .iter()

@@ -34,8 +34,8 @@ impl RunResult {
         self.loadgen.as_ref().is_none_or(LoadgenResult::is_performance)
     }
 
-    /// `VALID`; beside it `SIMULATED` where a server was the simulator, and `REHEARSAL` where it is one of a
-    /// submission.
+    /// The verdict, such as `VALID`, followed by `SIMULATED` if a server was the simulator and by `REHEARSAL` if the
+    /// run rehearses a submission.
     pub fn verdict_text(&self) -> String {
         marked_verdict(self.verdict.as_str(), self.is_simulated(), self.is_rehearsal())
     }

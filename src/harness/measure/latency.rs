@@ -420,8 +420,8 @@ pub(crate) fn e2e(record: &RequestRecord) -> Option<f64> {
 
 /// Above this share of the answers a figure of the rest is one of a selection.
 pub(crate) const NEGLIGIBLE: f64 = 0.01;
-/// Above this share of unmeasured times between tokens a figure of the rest is one of few; above this share of chunks
-/// that share a read the times between tokens are rather those of a proxy.
+/// If more than this share of the times between tokens is unmeasured, the remaining ones do not represent the run. If
+/// more than this share of the chunks shares a socket read, the times reflect a proxy's buffering.
 pub(crate) const COALESCED: f64 = 0.5;
 
 pub(crate) struct UnknownChunks {
@@ -463,7 +463,7 @@ impl UnknownChunks {
         }
     }
 
-    /// Why there is no inter-chunk latency and no longest gap.
+    /// Why inter-chunk latency and the longest gap cannot be reported, if so.
     pub fn without_gaps(&self) -> Option<String> {
         if self.interleaved > NEGLIGIBLE {
             return Some("a request has several answers, whose tokens come between each other".to_owned());
@@ -477,7 +477,7 @@ impl UnknownChunks {
         })
     }
 
-    /// Why there is no time for each token, where this share of the answers lacks the count that it divides by.
+    /// Why time per token cannot be reported: this share of the answers lacks the token count to divide by.
     fn uncounted(&self, share: f64, chunk_has: &str) -> Option<String> {
         let reason = || format!("it is not known how many tokens {chunk_has}; see inter-chunk latency (icl)");
         let interleaved = self.without_gaps().filter(|_| self.interleaved > NEGLIGIBLE);
@@ -485,8 +485,8 @@ impl UnknownChunks {
     }
 }
 
-/// Of the gaps between chunks, those of answers in one read, except where a freeze of the server explains it. A short
-/// answer weighs as little as it has.
+/// The share of gaps between chunks that belong to answers received in one socket read, unless a server freeze explains
+/// it. Answers count by their number of gaps.
 pub(super) fn one_read_share(records: &RequestRecords, freeze: Option<&ServerFreeze>) -> Option<f64> {
     let (mut all, mut one_read) = (0_u64, 0_u64);
     for record in records.ok() {

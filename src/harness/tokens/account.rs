@@ -8,8 +8,8 @@ use crate::tokens::{ChunkTokens, TokenChunk, Violations, WireEvent};
 use crate::{FinishReason, TokenSource, Usage, Violation};
 use base::spec::UnmeasuredProtocol;
 
-/// Chunks of one step (reasoning and text of one token) are written one after the other, and may come in two reads.
-/// Later than this after the one before, ns, a chunk is of a step of its own.
+/// A server may write the reasoning and the text of one token as two chunks, which can arrive in two reads. A chunk
+/// that arrives later than this after the previous one (ns) belongs to a new step.
 const SAME_STEP: u64 = 1_000_000;
 
 /// The account of one request, while its answer arrives.
@@ -23,7 +23,7 @@ pub(crate) struct Accounting {
     reasoning: u64,
     finish: Option<FinishReason>,
     has_ended: bool,
-    /// The answer comes in one piece, and not as a stream.
+    /// The answer arrives whole, not as a stream.
     pub is_whole: bool,
     violations: Violations,
     /// Tokens so far, as far as that is known while the answer comes.
@@ -135,8 +135,8 @@ impl Accounting {
         self.counted_live
     }
 
-    /// The totals of the answer. `by`: what the interface counts tokens by where there is no usage. `limit`: the most
-    /// tokens that the request allows, where that was sent.
+    /// The totals of the answer. `by`: how the interface counts tokens when the answer has no `usage`. `limit`: the
+    /// token limit that was sent, if any.
     pub fn settle(mut self, by: TokenSource, limit: Option<u32>) -> CountedTokens {
         let mut total = self.usable_total(limit);
         let stood_at = total.and_then(|_| self.stood_at());

@@ -240,8 +240,8 @@ impl Connection {
 
 // When a server may be tried again that could not be reached, and which requests learn of it.
 
-/// From a failed attempt to the next. A request waits at most so long for an attempt of its own, and a dead server
-/// costs a worker no more than a few attempts a second.
+/// Time between two attempts to connect. It bounds how long a request waits for its own attempt, and limits a worker to
+/// a few attempts a second against a dead server.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 
 /// Attempts to connect to one server. While the last one failed there is one at a time, and a request that waits for it

@@ -368,7 +368,7 @@ fn difference(
     })
 }
 
-/// A number of a run is infinite: by itself that is no chance, so there is nothing to test.
+/// The percentage shown if a value is infinite; such a difference cannot be tested.
 const fn infinite_percent(a: f64, b: f64) -> f64 {
     match (a.is_infinite(), b.is_infinite()) {
         (true, true) => 0.0,

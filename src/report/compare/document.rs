@@ -272,7 +272,7 @@ fn drawn_percents(delta: &Delta) -> [f64; 3] {
 fn bar_scale(comparison: &Comparison) -> f64 {
     let has_intervals = comparison.deltas.iter().any(|delta| delta.interval.is_some());
     let drawn = comparison.deltas.iter().filter(|delta| delta.interval.is_some() || !has_intervals);
-    // The client's own lateness varies most and is no number of the server.
+    // The client's own delay varies most and does not describe the server.
     let drawn = drawn.filter(|delta| delta.metric != "queue_client").flat_map(drawn_percents);
     drawn.fold(NARROWEST, |most, value| most.max(value.abs())).min(WIDEST)
 }

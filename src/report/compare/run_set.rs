@@ -296,8 +296,7 @@ fn partners(
     }
 }
 
-/// Why a difference between a simulated and a real server is no finding. `None`: both are the same kind, or it is not
-/// known.
+/// Why a simulated and a real server cannot be compared. `None` if both are of the same kind, or if that is unknown.
 pub(super) fn simulated_and_real(a: &ComparedResult, b: &ComparedResult) -> Option<String> {
     let (one, other) = (a.identity.as_ref()?.simulated, b.identity.as_ref()?.simulated);
     let word = |simulated| if simulated { "SIMULATED" } else { "a real server" };

@@ -150,7 +150,7 @@ fn deltas(levels: &[LevelRow<'_>], sweeps: &[ComparedSweep], n: usize, rules: Co
         levels.iter().map(|level| NUMBERS.iter().map(|number| sides(level, number)).collect()).collect();
     let family: Vec<ComparedSamples> = samples.iter().flatten().flatten().cloned().collect();
     let mut judged = stats::compare_rows(&family, rules.smallest_percent).into_iter();
-    // A simulated server is no other version of a real one.
+    // A simulated and a real server are not two versions of one server, so their difference is not a finding.
     let is_claimed = sweeps[0].report.is_simulated() == sweeps[n].report.is_simulated();
     let mut delta = |number: &SweepNumber, sides: Option<ComparedSamples>| {
         let Some(sides) = sides else { return SweepDelta::default() };

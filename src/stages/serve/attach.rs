@@ -222,7 +222,8 @@ async fn query_server(endpoint: &Endpoint, expected: &ExpectedServer) -> ServerR
     server_report
 }
 
-/// From the outside to the inside; where one query fails, those behind it make no sense.
+/// Runs the checks from the network up to the model, and stops at the first that fails, because the later ones depend
+/// on it.
 async fn run_checks(
     endpoint: &Endpoint,
     expected: &ExpectedServer,

@@ -377,7 +377,7 @@ impl PreviewContext<'_> {
         (0..self.task.gpus).map(GpuId::Index).collect()
     }
 
-    /// A path of the manifest as a run gives it to a server: absolute where it exists.
+    /// A path of the manifest as a run passes it to a server: absolute if the file exists.
     fn existing(&self, text: &str) -> String {
         let path = self.project.join(text);
         if path.exists() { path.display().to_string() } else { text.to_owned() }

@@ -81,7 +81,7 @@ pub async fn wait_for_fault(
             Ok(up) => up.clone(),
             Err(_) => None,
         };
-        // The watch is not needed any more.
+        // Without a server that is up, nothing is left to watch.
         let Some(up) = up else { return std::future::pending().await };
         let question = match server.probe {
             // Not every server over HTTP has `/health`.

@@ -77,7 +77,7 @@ impl Hub {
         without_credentials(&self.endpoint)
     }
 
-    /// Its files at a revision, with sizes and digests.
+    /// Lists the files of a revision, with sizes and digests.
     pub(super) async fn index(&self, revision: &str) -> Result<HubIndex, Failure> {
         let path = format!("api/models/{}/revision/{}?blobs=true", self.name, escaped(revision));
         let url = format!("{}/{path}", self.endpoint);

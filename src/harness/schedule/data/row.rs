@@ -10,7 +10,7 @@ use super::messages::MessageFields;
 use super::record_reader::{OWN_MEMBERS, RecordKey, RecordRules, has_name, record_key};
 use base::spec::{RequestField, RequestHeaders, WireForm};
 
-/// A record as it is written.
+/// A record as the file has it.
 #[derive(Debug, Default)]
 pub(super) struct PromptRecord {
     pub prompt: Option<Given>,
@@ -241,7 +241,7 @@ impl ChatMessage {
 }
 
 impl Prompt {
-    /// Ids, or bytes of text.
+    /// Number of token ids, or of bytes of text.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Ids(ids) => ids.len(),

@@ -299,7 +299,7 @@ pub fn connect_problem(place: &HostPlace, lost: &HostLost) -> HostProblem {
     HostProblem { what: last.map_or_else(|| ended.clone(), |last| format!("{ended}: {last}")), hint: None }
 }
 
-/// A host that was there and does not respond any more.
+/// The failure of a stage whose host stopped responding.
 pub fn lost_host_failure(place: &HostPlace, lost: &HostLost, log: &Path, when: &str) -> Failure {
     let text = lost.last_lines.join("\n");
     let explanation = place.ssh().and_then(|ssh| explain_error(ssh, &text));

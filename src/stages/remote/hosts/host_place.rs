@@ -184,7 +184,7 @@ async fn connect(endpoint: &Endpoint) -> Result<(), HostProblem> {
     ))
 }
 
-// One host, queried only for whether it can be used: for checks before a run.
+// One host, used only for checks before a run.
 
 /// To log in and to load this program.
 const LIMIT: Duration = Duration::from_secs(25);
