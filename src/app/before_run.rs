@@ -116,7 +116,7 @@ fn missing_input_errors(home: &StateFolder, plan: &Plan, options: &RunOptions) -
             let path = home.project().join(path);
             let error = ErrorText::new(format!("error: {}: input {name}: {} does not exist", task.id, path.display()));
             let hint = "paths are relative to the folder that regatta is started in; one in the output of a stage is \
-                        `{{ stages.NAME.out }}/…`; with --keep-going what can run runs";
+                        `{{ stages.NAME.out }}/…`; --keep-going runs the stages that can";
             format!("{}\n", error.hint(hint))
         }));
     }
@@ -185,7 +185,7 @@ fn gpu_fault(ix: usize, plan: &Plan, options: &RunOptions) -> Option<String> {
     let (wanted, has) = (gpus_together(plan, ix, std::iter::empty()), options.gpus.len());
     (wanted as usize > has).then(|| {
         ErrorText::new(format!("it needs {}, and this run can lease {has}", base::units::counted(wanted, "GPU")))
-            .hint(format!("{GPUS_HINT}; with --keep-going what can run runs"))
+            .hint(format!("{GPUS_HINT}; --keep-going runs the stages that can"))
             .to_string()
     })
 }
@@ -196,7 +196,7 @@ fn missing_secrets(task: &Task) -> Vec<String> {
     let reason = |name: &String| no_secret_text(env::var_os(name).as_deref());
     let missing = task.secrets.iter().filter(is_missing);
     missing
-        .map(|name| format!("{name} {}, and the stage's `secrets:` name it: it runs without", reason(name)))
+        .map(|name| format!("{name} {}; the stage lists it under `secrets:` and runs without it", reason(name)))
         .collect()
 }
 

@@ -149,7 +149,7 @@ fn unknown(topic: &str, root: &ManifestKey) -> CommandError {
     } else {
         "`regatta explain` lists the metrics, `regatta explain stages` the actions and keys of a stage".to_owned()
     };
-    CommandError::hinted(format!("there is no metric and no key `{topic}`"), hint)
+    CommandError::hinted(format!("no metric or key is called `{topic}`"), hint)
 }
 
 /// The row of a verdict's reason.

@@ -191,7 +191,7 @@ pub(crate) fn sbatch(name: &str, words: &[String], inner: TranslateInner<'_>) ->
     if let Some(command) = wrapped.or_else(|| (name == "salloc").then(|| line.behind.clone())).filter(|c| !c.is_empty())
     {
         let mut translation = inner(&command)?;
-        builder.note(format!("it is a job of Slurm: `regatta run FILE --on slurm{}`", settings(&line, true)));
+        builder.note(format!("this is a Slurm job: `regatta run FILE --on slurm{}`", settings(&line, true)));
         builder.absorb(name, &mut translation);
         return builder.finish(translation.tool, translation.kind);
     }

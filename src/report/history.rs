@@ -427,7 +427,7 @@ pub fn json(all: &[HistorySeries]) -> Value {
     let list: Vec<Value> = all.iter().map(series_json).collect();
     let test = format!(
         "permutation test of the largest difference of means, 5 %, for each series from {FEWEST_RUNS} valid \
-            measurements on; differences below {} % are no change",
+            measurements on; differences below {} % do not count",
         SMALLEST * 100.0
     );
     json!({ "series": list, "changes_are": test })

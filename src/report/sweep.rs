@@ -110,7 +110,7 @@ pub(crate) fn simulated_badge(is_simulated: bool) -> Vec<Badge> {
 /// A sweep with its verdict, and what was measured below it.
 pub(crate) fn named_sweep(letter: &str, name: &str, report: &SweepReport) -> Item {
     let identity = report.identity.as_ref().map(RunIdentity::line);
-    let unknown = || "what was measured is not known: no identity in the file".to_owned();
+    let unknown = || "the file does not say what was measured".to_owned();
     let simulated = if report.is_simulated() { " SIMULATED" } else { "" };
     Item {
         role: tone(report),

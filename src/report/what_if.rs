@@ -108,7 +108,7 @@ impl fmt::Display for WhatIfLengths {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let source = match (self.is_input_given, self.is_output_given) {
             (true, true) => "as given",
-            (false, false) => "those of this benchmark, which --input-tokens and --output-tokens replace",
+            (false, false) => "this benchmark's lengths; --input-tokens and --output-tokens replace them",
             (true, false) => "answers as in this benchmark",
             (false, true) => "prompts as in this benchmark",
         };

@@ -313,7 +313,7 @@ fn check_tls_target(args: &BenchArgs, target: &str) -> Result<(), ArgumentError>
     let options = [(args.insecure, "--insecure"), (args.cacert.is_some(), "--cacert"), (args.cert.is_some(), "--cert")];
     match options.into_iter().find_map(|(is_given, option)| is_given.then_some(option)) {
         Some(option) if !target.starts_with("https://") => invalid_value(
-            ErrorText::new(format!("`{option}` is for a target with `https://`, and TARGET has none"))
+            ErrorText::new(format!("`{option}` requires an `https://` target"))
                 .hint("`https://HOST:PORT/v1` is OpenAI's interface with TLS"),
         ),
         _ => Ok(()),
@@ -440,7 +440,7 @@ fn notices(args: &BenchArgs, load: &BenchLoad, data: Option<&str>) -> Vec<String
     let has_duration = args.duration.is_some() || args.measurement_interval.is_some();
     note(
         has_data && (args.input_tokens.is_some() || is_spread(&args.input_tokens_stddev)),
-        "--input-tokens and its deviation are not used: prompts come from --data, as long as they are there",
+        "--input-tokens and its deviation have no effect: prompts come from --data and keep their lengths",
     );
     note(
         has_data && args.output_tokens.is_none() && is_spread(&args.output_tokens_stddev),

@@ -129,7 +129,8 @@ impl BegunRun {
             emit(Event::Notice { task: None, text });
         }
         if lock.unprotected {
-            let text = "this filesystem has no locks: two runs of this project at once would not see each other";
+            let text = "this filesystem does not support locks: two simultaneous runs of this project would not \
+                        notice each other";
             emit(Event::Notice { task: None, text: text.to_owned() });
         }
     }
@@ -153,7 +154,7 @@ pub(super) fn clean_up_after_crash(
     emit: &EventEmitter,
 ) {
     for error in left.unreadable {
-        emit(Event::Notice { task: None, text: format!("what an earlier run left is not known: {error}") });
+        emit(Event::Notice { task: None, text: format!("cannot determine what an earlier run left behind: {error}") });
     }
     let is_removable = |(_, resource): &(TaskId, ExternalResource)| is_own(resource, home);
     let (removable, others): (Vec<_>, Vec<_>) = left.resources.into_iter().partition(is_removable);
@@ -180,7 +181,7 @@ pub(super) fn clean_up_after_crash(
     match unfinished(output_cache) {
         Ok(folders) => folders.iter().for_each(|folder| drop(discard(folder))),
         Err(error) => {
-            emit(Event::Notice { task: None, text: format!("what an earlier run left is not removed: {error}") });
+            emit(Event::Notice { task: None, text: format!("cannot remove what an earlier run left behind: {error}") });
         }
     }
 }

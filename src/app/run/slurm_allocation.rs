@@ -287,7 +287,7 @@ fn slurm(flags: &[KeyValueArg]) -> Result<Slurm, CommandError> {
             }
             "export" => serde_json::json!(value.split(',').collect::<Vec<_>>()),
             "at_once" | "each_node" | "container" => {
-                return Err(wrong(format!("`{key}` is of a stage in a manifest, and not of a whole allocation")));
+                return Err(wrong(format!("`{key}` applies to a stage in a manifest, not to a whole allocation")));
             }
             "exclusive" => {
                 let is_exclusive: bool =

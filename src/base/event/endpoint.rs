@@ -22,7 +22,7 @@ pub struct Endpoint {
 pub enum EndpointError {
     #[error("it names no server")]
     NoServer,
-    #[error("there is nothing next to a `|`{list}")]
+    #[error("an endpoint is missing next to a `|`{list}")]
     Empty { list: InList },
     #[error("an address holds no user, password or token; `--api-key-env NAME` sends a key, which is never shown")]
     Credentials,

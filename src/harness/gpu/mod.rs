@@ -93,7 +93,7 @@ impl GpuTrace {
     }
 }
 
-/// The GPUs over the run's window. They explain the measurement and are no part of it.
+/// The GPUs over the run's window. They help to explain the measurement but are not part of it.
 #[base::omit_empty(except(devices, series))]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]

@@ -264,7 +264,7 @@ latencies! {
     }
     QUEUE_CLIENT = queue_client {
         title: "lateness of the client",
-        about: "How far the load generator itself was behind its schedule.",
+        about: "How late the load generator itself sent requests.",
         formula: "issue − intended arrival",
         population: "issued requests, with any outcome",
         mind: "How many requests are late, and how much of TTFT that is, decides on INVALID(client): `explain lag`.",
@@ -479,7 +479,7 @@ impl UnknownChunks {
 
     /// Why time per token cannot be reported: this share of the answers lacks the token count to divide by.
     fn uncounted(&self, share: f64, chunk_has: &str) -> Option<String> {
-        let reason = || format!("it is not known how many tokens {chunk_has}; see inter-chunk latency (icl)");
+        let reason = || format!("the number of tokens {chunk_has} is unknown; see inter-chunk latency (icl)");
         let interleaved = self.without_gaps().filter(|_| self.interleaved > NEGLIGIBLE);
         interleaved.or_else(|| (share > NEGLIGIBLE).then(reason)).or_else(|| self.without_gaps())
     }

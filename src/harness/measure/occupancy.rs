@@ -120,8 +120,8 @@ impl Sustained {
 
     pub(super) fn text(&self) -> String {
         format!(
-            "{:.0} tok/s are of filling and draining the server once, and the middle half of the tokens came at {:.0} \
-             tok/s: neither is the rate that it sustains; {}",
+            "{:.0} tok/s includes filling and draining the server once; the middle half of the tokens came at {:.0} \
+             tok/s. Neither is the sustained rate; {}",
             self.full,
             self.middle,
             VerdictCheck::Ramp.cure()

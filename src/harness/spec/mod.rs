@@ -187,7 +187,7 @@ impl BenchSpec {
             (request.cancel.is_none(), "`request.cancel` would end samples before they are answered"),
             (request.lora_task_id.is_empty(), "`request.lora_task_id` would make equal samples different"),
             (request.adapters.is_empty(), "`request.adapters` would make equal samples different"),
-            (!request.has_drawn_seeds(), "`request.random_seed` must be one for all"),
+            (!request.has_drawn_seeds(), "`request.random_seed` must be the same for all"),
             (
                 request.exclude_input_in_output != Some(false),
                 "`request.exclude_input_in_output: false` puts prompts into answers",

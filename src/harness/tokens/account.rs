@@ -245,7 +245,7 @@ impl Accounting {
         // Some servers limit the answer after its reasoning, and count both.
         let reasoning = self.usage.and_then(|usage| usage.reasoning).unwrap_or(0);
         if total.saturating_sub(reasoning) > most || total > u64::from(u32::MAX) {
-            let example = || format!("usage.completion_tokens is {total}, and at most {most} were requested");
+            let example = || format!("usage.completion_tokens is {total}, but at most {most} were requested");
             self.violations.add(Violation::AboveRequested, example);
             return None;
         }

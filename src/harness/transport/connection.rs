@@ -293,7 +293,7 @@ pub(crate) enum ConnectError {
     Socket(#[source] Arc<io::Error>),
     #[error("{}", error_chain(.0.as_ref()))]
     Http2(#[source] Arc<h2::Error>),
-    #[error("the name {host} is not known: {source}")]
+    #[error("cannot resolve {host}: {source}")]
     UnknownHost { host: String, source: Arc<io::Error> },
     #[error("the name has no address")]
     NoAddress,
@@ -350,7 +350,7 @@ pub(crate) enum HandshakeError {
     Late { what: String, patience: Duration },
     #[error("the answer to {method} is not understood: {source}")]
     Undecodable { method: &'static str, source: prost::DecodeError },
-    #[error("it is live but not ready")]
+    #[error("the server is live but not ready")]
     ServerNotReady,
     #[error("it is not ready ({path}: HTTP status {status})")]
     HealthStatus { path: String, status: u16 },

@@ -102,7 +102,7 @@ fn test06_names_the_samples_that_offend() {
     assert!(first.text.starts_with("First token check pass: False\n") && first.text.ends_with("verification failed\n"));
     assert_eq!(first.wrong.len(), 1);
     assert!(
-        first.wrong[0].starts_with("sample 38 (query 3): [1] was reported first, and the answer begins with ["),
+        first.wrong[0].starts_with("sample 38 (query 3): [1] was reported first, but the answer begins with ["),
         "{first:?}"
     );
     let ends = test06(

@@ -40,7 +40,7 @@ impl Check for Repository {
             if OTHER_LAYOUTS.contains(&model.as_str()) {
                 let hint = Some("serve it with `serve: command` or attach to it, and measure that server".to_owned());
                 let message = format!(
-                    "cannot be `{model}`: repositories of multimodal and encoder-decoder models are not made here"
+                    "cannot be `{model}`: Regatta does not write repositories of multimodal or encoder-decoder models"
                 );
                 checker.fault(&path, &message, "another layout").maybe_hint(hint);
             } else {
@@ -142,7 +142,7 @@ impl StageChecker<'_> {
             let Some(parameter) = PARAMETERS.iter().find(|one| one.name == *name) else { continue };
             if !parameter.models.iter().any(&is_written) {
                 let models = parameter.models.join(" and ");
-                let reason = format!("only {models} has it, and this repository is written without");
+                let reason = format!("only {models} has it, and this repository does not include that model");
                 self.idle(&["repository", key, word], &reason, "remove it, or add the model");
             }
         }

@@ -422,7 +422,7 @@ impl ComparedResult {
                 unlike.push(format!("load: {text}"));
             } else {
                 notes.push(format!(
-                    "{text}, counted by {} / {}: whether the load was the same is not known",
+                    "{text}, counted by {} / {}: whether the load was the same is unknown",
                     self.counted, other.counted
                 ));
             }

@@ -40,7 +40,7 @@ pub fn document(sets: &[RunSet], comparisons: &[Comparison], measured_runs: &[Me
         title: "Compared".into(),
         head: head.chain(doubts).collect(),
         sections,
-        footer: "Numbers that do not mean the same are not subtracted. Made by regatta compare.",
+        footer: "Metrics with different definitions are not compared. Made by regatta compare.",
         ..Document::default()
     }
 }
@@ -61,7 +61,7 @@ fn sides(sets: &[RunSet], measured_runs: &[MeasuredRun]) -> Table {
             Cell::new(TextRole::Strong, letter(n)),
             Cell::new(TextRole::Name, set.name.as_str()),
             Cell::new(sheet.verdict.map_or(TextRole::Quiet, TextRole::from), sheet.verdict_word()),
-            Cell::new(TextRole::Quiet, format!("as {}{runs}", sheet.tool.title())),
+            Cell::new(TextRole::Quiet, format!("{} definitions{runs}", sheet.tool.title())),
             Cell::new(TextRole::Quiet, started.map_or_else(String::new, |started| format!("started {started}"))),
         ]);
     }
@@ -102,7 +102,7 @@ fn identity_lines(sets: &[RunSet]) -> Vec<String> {
     let unknown: Vec<String> =
         sets.iter().enumerate().filter(|(_, set)| set.first().identity.is_none()).map(|(n, _)| letter(n)).collect();
     if !unknown.is_empty() {
-        lines.push(format!("what was measured is not known of {}: no identity in the file", unknown.join(", ")));
+        lines.push(format!("{}: the file does not say what was measured", unknown.join(", ")));
     }
     lines
 }
@@ -281,7 +281,7 @@ fn beyond_note(comparison: &Comparison, scale: f64) -> Option<Block> {
     let is_beyond = comparison.deltas.iter().flat_map(drawn_percents).any(|value| value.abs() > scale);
     (is_beyond && comparison.has_any()).then(|| {
         let scale = crate::chart::number(scale);
-        let note = format!("Bars end at ± {scale} %, also of longer intervals; an arrow is a difference beyond.");
+        let note = format!("Bars are cut at ± {scale} %; an arrow marks a difference beyond that.");
         Block::text(TextRole::Quiet, note).on_page()
     })
 }
@@ -350,8 +350,7 @@ fn method(comparison: &Comparison) -> Vec<String> {
                 None => ("no row", "; measure each side 5 times (`--repeat 5`)"),
             };
             format!(
-                "{which}: two runs of the same server differ, too, and by how much is not known, so {rows} is \
-                    judged{advice}"
+                "{which}: two runs of the same server also differ, by an unknown amount, so {rows} is judged{advice}"
             )
         });
     }

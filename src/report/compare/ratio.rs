@@ -137,7 +137,7 @@ impl Ratios {
     /// What was measured, and in what the columns differ, each a line.
     fn identity_lines(&self) -> Vec<String> {
         let identity = |side: &MeasuredOn| {
-            let unknown = || "what was measured is not known: its file does not name it".to_owned();
+            let unknown = || "its file does not say what was measured".to_owned();
             format!("{}: {}", side.column, side.identity.as_ref().map_or_else(unknown, RunIdentity::line))
         };
         let differences = |side: &MeasuredOn| {

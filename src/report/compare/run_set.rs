@@ -259,7 +259,7 @@ enum NotPaired {
     #[error("all runs of both sides had the same arrivals and prompts")]
     OnePlan,
     /// Runs of a closed loop, or with all requests at once, differ by the server's noise.
-    #[error("the load has no arrivals, and its requests are of one length")]
+    #[error("the load has no random arrivals, and all requests have the same length")]
     AllAlike,
     #[error("the seeds are the same, and arrivals or prompts differ")]
     Plans,

@@ -121,7 +121,7 @@ pub fn link_escape(items: &[PortableItem]) -> Option<String> {
     let links = || items.iter().filter(|item| item.kind == EntryKind::Link);
     let by_path = links().map(|item| (item.path.as_path(), item.target.as_path())).collect();
     let item = links().find(|item| leads_out(&item.path, &item.target, &by_path))?;
-    Some(format!("{} is a link out of it, to {}", item.path.display(), item.target.display()))
+    Some(format!("{} is a link that leads out of it, to {}", item.path.display(), item.target.display()))
 }
 
 /// Parts that one target is followed through, those of links in it included. Real ones have some dozens; links may lead

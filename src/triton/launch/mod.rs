@@ -257,7 +257,7 @@ mod tests {
             "mode plain is one rank, and the engine of server 0 needs 2 (tp × pp); mode plain is one rank, and the \
              engine of server 1 needs 2 (tp × pp)"
         );
-        assert_eq!(with(&|launch_spec| launch_spec.servers.clear()), "without a repository there is no server");
+        assert_eq!(with(&|launch_spec| launch_spec.servers.clear()), "a server needs a repository");
         assert_eq!(
             with(&|launch_spec| launch_spec.settings.mpi.hosts = vec!["a:1".to_owned(), "b:1".to_owned()]),
             "2 servers cannot be spread over the 2 hosts of `mpi.hosts`"
@@ -279,7 +279,7 @@ mod tests {
             [
                 "server 0: `participant_ids` of tensorrt_llm names rank 0: rank 0 is the orchestrator",
                 "server 0: `participant_ids` of tensorrt_llm names rank 1: it is another copy's already",
-                "server 0: `participant_ids` of tensorrt_llm names rank 9: there is no such rank",
+                "server 0: `participant_ids` of tensorrt_llm names rank 9: no such rank",
             ]
         );
         let mut slurm = spec(1, 2, 1, 2);

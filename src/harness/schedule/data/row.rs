@@ -119,8 +119,8 @@ impl RecordFields {
                 self.request.headers = headers;
             }
             Ok(_) => self.faults.push(
-                "`headers` reads the environment, and a record is kept with the result: set the header in \
-                 `request.headers` of the benchmark"
+                "`headers` may contain secrets from the environment, and records are kept with the result: set the \
+                 header in the benchmark's `request.headers`"
                     .to_owned(),
             ),
             Err(_) => self.faults.push("`headers` must be an object of names and texts".to_owned()),

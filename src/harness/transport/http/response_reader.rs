@@ -315,7 +315,7 @@ impl<'h> HttpResponseReader<'h> {
                     return Err((FailureClass::Stream, format!("the answer {A_PAGE} ({page})")));
                 }
                 let is_lines = text.contains(&b'\n') && first_line().is_ok();
-                let lines = if is_lines { "; lines of JSON without empty lines are no events" } else { "" };
+                let lines = if is_lines { "; JSON lines without empty lines between them are not events" } else { "" };
                 let begin = beginning(text, text.len(), LONGEST_EVENT);
                 Err((FailureClass::Stream, format!("{error}{lines}: {begin}")))
             }

@@ -371,7 +371,7 @@ pub fn host_problems(orders: &AgentOrders) -> Vec<HostProblem> {
         let message = format!("{} is not the project folder of this run", orders.work.project.display());
         return vec![HostProblem::new(
             message,
-            "the project folder must be the same there, on a filesystem that all hosts share",
+            "the project folder must exist there at the same path, on a filesystem that all hosts share",
         )];
     }
     let test = orders.work.out.join(".writable");

@@ -92,7 +92,7 @@ impl UnwantedStop {
             }
             Self::Orphaned => {
                 let minutes = ORPHANED_SERVER_TIMEOUT.as_secs() / 60;
-                let message = format!("its job stopped it: its run showed no sign of life for {minutes} minutes");
+                let message = format!("its job stopped it: its run did not respond for {minutes} minutes");
                 Failure::new(FailureKind::Service, message)
                     .hint("was the run suspended, or could it not write to the project's filesystem?")
             }
