@@ -96,9 +96,7 @@ impl OutFolder {
         }
         let name = folder.display();
         let message = format!("`--out {name}` has the result of another benchmark, which would be lost");
-        let hint = format!(
-            "name another folder, or remove {name} first; repeating the same benchmark replaces its own result"
-        );
+        let hint = format!("name another folder, or remove {name} first; only the same benchmark may replace a result");
         Err(CommandError::hinted(message, hint))
     }
 

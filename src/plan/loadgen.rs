@@ -304,13 +304,8 @@ fn missing_values(package: &MlperfPackage, machine: Option<&Path>) -> Option<Str
         .collect();
     let missing = given.completed(machine, &gpus).missing();
     let names = missing.join(", ");
-    (!missing.is_empty()).then(|| {
-        format!(
-            "{} required values are neither given nor detected; the package cannot be written without them: \
-                 {names}",
-            missing.len()
-        )
-    })
+    (!missing.is_empty())
+        .then(|| format!("{} required values of the package are neither given nor detected: {names}", missing.len()))
 }
 
 #[cfg(test)]

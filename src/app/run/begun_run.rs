@@ -129,8 +129,7 @@ impl BegunRun {
             emit(Event::Notice { task: None, text });
         }
         if lock.unprotected {
-            let text = "this filesystem does not support locks: two simultaneous runs of this project would not \
-                        notice each other";
+            let text = "this filesystem has no locks: two simultaneous runs would not notice each other";
             emit(Event::Notice { task: None, text: text.to_owned() });
         }
     }

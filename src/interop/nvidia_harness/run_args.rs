@@ -176,8 +176,7 @@ impl HarnessFields {
         for more in names {
             builder.push_untranslated_load(
                 format!("--benchmarks={more}"),
-                "a run has one benchmark: write one line for \
-                    each",
+                "a run has one benchmark: write a line for each",
             );
         }
     }

@@ -97,8 +97,7 @@ pub(super) fn put(line: &ParsedLine, range_ratio: RangeRatio, load: &mut Transla
 fn random(line: &ParsedLine, range_ratio: RangeRatio, load: &mut TranslatedLoad) {
     if let Some(file) = line.value("--dataset-path") {
         load.builder.push_error(format!(
-            "`--dataset-path {file}` and --dataset-name random contradict each other: synthetic prompts do not come \
-             from a file"
+            "`--dataset-path {file}` and --dataset-name random contradict each other: random prompts need no file"
         ));
     }
     let number = |names: &[&str]| line.first_number::<u32>(names);

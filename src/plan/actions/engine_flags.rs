@@ -150,10 +150,7 @@ impl StageChecker<'_> {
         let is_multimodal = architecture.ends_with("ForConditionalGeneration") && !is_encoder_decoder;
         if is_encoder_decoder || is_multimodal {
             let kind = if is_multimodal { "a multimodal model" } else { "an encoder-decoder model" };
-            let message = format!(
-                "cannot be `{architecture}`: Regatta does not build engines or repositories of \
-                                   {kind}"
-            );
+            let message = format!("cannot be `{architecture}`: Regatta does not build engines of {kind}");
             self.fault(&["engine", "model", "architecture"], &message, "decoder-only text models are")
                 .hint("start such a server with `serve: command` or attach to it, and measure that");
         }

@@ -211,8 +211,8 @@ impl StageChecker<'_> {
         let Some(data) = &bench.data else {
             for (key, length) in [("input_tokens", &bench.input_tokens), ("output_tokens", &bench.output_tokens)] {
                 if *length == Length::Given {
-                    self.fault(&["bench"], &format!("needs `{key}`"), "there are no data to take it from")
-                        .hint(format!("`{key}: {{ fixed: 128 }}`, or `data` with it"));
+                    self.fault(&["bench"], &format!("needs `{key}`"), "required without `data`")
+                        .hint(format!("`{key}: {{ fixed: 128 }}`, or `data` with lengths"));
                 }
             }
             return;

@@ -22,8 +22,9 @@ const SPREAD: [(&str, &str); 3] = [("ttft", "TTFT"), ("tpot", "TPOT"), ("e2e", "
 const WIDEST: f64 = 100.0;
 /// Below this a bar would be all noise.
 const NARROWEST: f64 = 2.0;
-const READING: &str = "Difference: (other − A) / A, of the means. Of several runs on a side A, B, … are means over \
-    runs, and the interval is of 95 %, from the differences between runs. `regatta explain` has the judgements.";
+const READING: &str = "Difference: (other − A) / A, of the means. With several runs on a side, A, B, … are means \
+                       over runs, and the 95 % interval comes from the differences between runs. `regatta explain` \
+                       has the judgements.";
 
 /// The differences of each side from the first. `measured_runs`, for a page, has the first run of each of `sets`, in
 /// the same order: its distributions and time series are drawn.
@@ -121,7 +122,7 @@ fn section(comparison: &Comparison, n: usize) -> Section {
     let shown = table(comparison, n, scale, &mut reasons, |delta| SHOWN.contains(&delta.stat));
     let all = table(comparison, n, scale, &mut reasons, |_| true);
     let has_more = comparison.deltas.iter().any(|delta| !SHOWN.contains(&delta.stat));
-    let all = has_more.then(|| Block::table(all).folded("p90 and p95, too", false).on_page());
+    let all = has_more.then(|| Block::table(all).folded("Also p90 and p95", false).on_page());
     let differences = comparison.identity.iter().map(|difference| Item {
         role: TextRole::Quiet,
         text: format!("differs: {}", difference.describe()),
@@ -190,7 +191,7 @@ fn table(
     reasons: &mut Vec<String>,
     is_shown: impl Fn(&Delta) -> bool,
 ) -> Table {
-    let bars = format!("− {0} % … + {0} %", crate::chart::number(scale));
+    let bars = format!("±\u{a0}{}\u{a0}%", crate::chart::number(scale));
     let side = |name| TableColumn { digits: compared_number, ..TableColumn::number(name) };
     let columns = [
         TableColumn::new("metric"),
@@ -429,18 +430,17 @@ fn page_sections(sets: &[RunSet], measured_runs: &[MeasuredRun]) -> Vec<Section>
     if !spreads.is_empty() {
         let has_several = sets.iter().any(|set| set.runs().len() > 1);
         let of_first = if has_several { " of the first run of each" } else { "" };
-        let note = format!(
-            "Of successful requests{of_first}, each as its definition below says; a curve further left is faster."
-        );
+        let note =
+            format!("Successful requests{of_first}, with the definitions below. A curve further left is faster.");
         let blocks = [legend(), Block::figures(spreads), Block::text(TextRole::Quiet, note)];
-        sections.push(Section::page("How they are spread").with(blocks));
+        sections.push(Section::page("Distributions").with(blocks));
     }
     if !courses.is_empty() {
         sections.push(Section::page("Over time").with([legend(), Block::charts(courses)]));
     }
-    let about = "What differs is marked. A difference in load makes all numbers unlike; a difference in the rest may \
-        be what the comparison is about. Below it what each number means.";
-    let measured = [("load", ComparedResult::load as Settings), ("the rest", ComparedResult::settings)];
+    let about = "Differences are marked. If the load differs, no numbers are comparable; another difference may be \
+                 what you compare. The definitions of all numbers follow.";
+    let measured = [("load", ComparedResult::load as Settings), ("other settings", ComparedResult::settings)];
     let tables = measured.into_iter().map(|(title, settings)| settings_table(title, &sheets, settings));
     let tables = tables.filter(|table| !table.is_empty()).map(Block::table);
     let section = Section { about: about.to_owned(), ..Section::page("How they were measured") };

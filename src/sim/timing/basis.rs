@@ -91,7 +91,7 @@ impl fmt::Display for StepTimeBasis {
                 write!(f, "fitted to the step log of {source}; no held-out result has a model of this size")
             }
             Self::CarriedOver { gpu } => write!(f, "carried over from {gpu}, a GPU of the same generation"),
-            Self::Assumed => f.write_str("assumed from the data sheet, fitted to nothing"),
+            Self::Assumed => f.write_str("assumed from the data sheet, not fitted"),
             Self::AssumedKernels => f.write_str("kernels assumed: what experts or 4 bits reach was fitted to nothing"),
         }
     }

@@ -52,11 +52,7 @@ impl std::fmt::Display for ServerFault {
         match self {
             Self::Silent(silent) => write!(f, "{silent}"),
             Self::Stub { model, pid } => {
-                write!(
-                    f,
-                    "the process of its Python model {model} ({pid}) has exited, but the server still reports \
-                           ready"
-                )
+                write!(f, "its Python model {model} ({pid}) has exited, but the server still reports ready")
             }
             Self::Rank { rank, pid } => write!(f, "rank {rank} ({pid}) is gone, and mpirun continues without it"),
         }

@@ -173,8 +173,7 @@ fn copies(spec: &Repository, engine: &EngineConfig, problems: &mut Vec<SpecProbl
     let copies = here / ranks;
     if let Some(wanted) = wanted.filter(|wanted| *wanted != copies) {
         let message = format!(
-            "triton_num_models_per_server is {wanted}: {servers} servers would use {} GPUs, but only {gpus} are \
-             available",
+            "triton_num_models_per_server is {wanted}: {servers} servers would use {} GPUs, but {gpus} exist",
             u64::from(wanted) * u64::from(servers) * u64::from(ranks)
         );
         let total = gpus / ranks;

@@ -208,14 +208,7 @@ pub fn query_host(machine: &SshMachine, project: &Path) -> Result<String, (Strin
         }
         ProbeResult::Answered(ProbeOutput { code, err, .. }) => (Some(ExitKind::Code(code)), err),
         ProbeResult::Missing => {
-            return Err((
-                "`ssh` is not installed on this machine".to_owned(),
-                Some(
-                    "install \
-                openssh-client"
-                        .to_owned(),
-                ),
-            ));
+            return Err(("`ssh` is not installed".to_owned(), Some("install openssh-client".to_owned())));
         }
         ProbeResult::TimedOut => (None, String::new()),
         ProbeResult::Failed(why) => (None, why),
