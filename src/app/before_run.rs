@@ -184,7 +184,7 @@ fn gpu_fault(ix: usize, plan: &Plan, options: &RunOptions) -> Option<String> {
     }
     let (wanted, has) = (gpus_together(plan, ix, std::iter::empty()), options.gpus.len());
     (wanted as usize > has).then(|| {
-        ErrorText::new(format!("it needs {}, and this run can lease {has}", base::units::counted(wanted, "GPU")))
+        ErrorText::new(format!("it needs {}, but this run can lease only {has}", base::units::counted(wanted, "GPU")))
             .hint(format!("{GPUS_HINT}; --keep-going runs the stages that can"))
             .to_string()
     })

@@ -437,7 +437,7 @@ fn more_gpus_than_there_are_is_refused_in_words() {
     );
     let ended = world.regatta(&["run", "m", "--gpus", "0,1"]);
     assert_eq!(ended.code, 2);
-    ended.shows("b: it needs 4 GPUs, and this run can lease 2").shows("`--gpus 0,` GPU 0 alone");
+    ended.shows("b: it needs 4 GPUs, but this run can lease only 2").shows("`--gpus 0,` GPU 0 alone");
     assert!(!world.path("latest/a").exists(), "nothing ran before it");
     let ended = world.regatta(&["run", "m", "--gpus", "0,1", "--keep-going"]);
     assert_eq!((ended.code, ended.ran()), (1, vec!["a".to_owned()]));
@@ -446,7 +446,7 @@ fn more_gpus_than_there_are_is_refused_in_words() {
     assert_eq!(world.good(&["run", "m", "--gpus", "0", "--force", "a"]).ran(), ["a"], "the same again, so b is cached");
     let ended = world.regatta(&["run", "m", "--gpus", "0", "--force", "b"]);
     assert_eq!(ended.code, 2);
-    ended.shows("b: it needs 4 GPUs, and this run can lease 0");
+    ended.shows("b: it needs 4 GPUs, but this run can lease only 0");
 }
 
 // ── Secrets ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -218,7 +218,7 @@ fn a_search_begins_at_an_earlier_one_and_its_content_is_part_of_the_key() {
             .shows("`earlier/search.json` is not a result of a search")
             .shows("the folder that has it");
         world.file("earlier/search.json", &earlier(50.0, "1s"));
-        world.regatta(&["run", "m"]).shows("its limits are TTFT p99 ≤ 1s, and here TTFT p99 ≤ 400ms");
+        world.regatta(&["run", "m"]).shows("its limits are TTFT p99 ≤ 1s, this search's are TTFT p99 ≤ 400ms");
         world.file("earlier/search.json", &earlier(50.0, "400ms"));
         let ended = world.regatta(&["run", "m"]);
         ended.shows("the first probes are near 50.0 req/s, which earlier/search.json found");

@@ -126,7 +126,7 @@ impl KeptServers {
             [_] => ("needs", GPUS_HINT.to_owned()),
             _ => ("together need", format!("serve one of them: `regatta serve {} {}`", plan.name, users[0].id)),
         };
-        let message = format!("{names} {together} {needed} GPUs, and this run can lease {has}");
+        let message = format!("{names} {together} {needed} GPUs, but this run can lease only {has}");
         Err(CommandError::hinted(message, hint))
     }
 

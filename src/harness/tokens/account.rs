@@ -196,7 +196,7 @@ impl Accounting {
         };
         let is_exact = by == TokenSource::OutputIds || source == TokenSource::ChunkIds;
         if let Some(limit) = limit.filter(|limit| is_exact && tokens > *limit) {
-            let example = || format!("{tokens} tokens arrived, and at most {limit} were requested");
+            let example = || format!("{tokens} tokens arrived, but at most {limit} were requested");
             self.violations.add(Violation::AboveRequested, example);
         }
         CountedTokens {

@@ -201,7 +201,7 @@ fn run_option(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut Translat
     match given.name {
         "--backend" if kind == "openai_http" || kind.is_empty() => backend(value, run, builder),
         "--backend" => {
-            builder.push_error(format!("`--backend kind={kind}` is not measured: it is not a server over HTTP"));
+            builder.push_error(format!("cannot measure `--backend kind={kind}`: it is not an HTTP server"));
         }
         "--profile" => profile(&fields, run, builder),
         "--constraint" => constraint(given, kind, &fields, run, builder),

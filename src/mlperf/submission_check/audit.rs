@@ -237,7 +237,7 @@ fn one_lock(to: &mut SubmissionFindings, at: &Path, lock: &PackageProvenance, su
 pub(super) fn check_package_lock(to: &mut SubmissionFindings, entry: &ResultEntry, lock: &PackageProvenance) {
     let Some(result) = lock.result(entry.benchmark, entry.titled) else {
         finding!(to; Refused, Lock, &entry.folder(),
-            format!("regatta.lock knows nothing of {} {}", entry.benchmark, entry.scenario),
+            format!("regatta.lock has no entry for {} {}", entry.benchmark, entry.scenario),
             "a result that was copied in has no provenance", "name it under `results` and pack again");
         return;
     };

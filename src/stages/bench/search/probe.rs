@@ -300,9 +300,9 @@ mod tests {
     #[test]
     fn a_file_that_is_no_search_for_the_same_is_refused() {
         let error = |content: &Value| read(content).unwrap_err().what;
-        assert!(error(&search("other", "TTFT p99 ≤ 400ms")).contains("its model is `other`, and here it is `tiny`"));
+        assert!(error(&search("other", "TTFT p99 ≤ 400ms")).contains("its model is `other`, this one's is `tiny`"));
         let limits = error(&search("tiny", "TTFT p99 ≤ 1s"));
-        assert!(limits.contains("its limits are TTFT p99 ≤ 1s, and here TTFT p99 ≤ 400ms"), "{limits}");
+        assert!(limits.contains("its limits are TTFT p99 ≤ 1s, this search's are TTFT p99 ≤ 400ms"), "{limits}");
         assert!(error(&json!({ "verdict": "valid" })).contains("`./search.json` is not a result of a search"));
         let mut loadgen = search("tiny", "TTFT p99 ≤ 400ms");
         loadgen["judge"] = json!("loadgen");
