@@ -116,7 +116,7 @@ fn missing_input_errors(home: &StateFolder, plan: &Plan, options: &RunOptions) -
             let path = home.project().join(path);
             let error = ErrorText::new(format!("error: {}: input {name}: {} does not exist", task.id, path.display()));
             let hint = "paths are relative to the folder that regatta is started in; one in the output of a stage is \
-                        `{{ stages.NAME.out }}/…`; with --keep-going what can run runs";
+                        `{{ stages.NAME.out }}/…`; --keep-going runs the stages that can";
             format!("{}\n", error.hint(hint))
         }));
     }
@@ -169,22 +169,23 @@ pub(super) fn key_variables(bench: &Bench) -> impl Iterator<Item = (&'static str
     key.map(|name| ("api_key_env", name)).into_iter().chain(of_headers)
 }
 
-/// Why a benchmark has no key to send, if it names one. On another machine the environment may be another.
+/// Why the API key that a benchmark names is missing. Only checked on this machine: other machines have their own
+/// environment.
 fn key_fault(task: &Task) -> Option<String> {
     let bench = task.bench().filter(|_| task.host.is_none())?;
     let mut faults = key_variables(bench).filter_map(|(key, name)| Some((key, name, api_key_in(name).err()?)));
     faults.next().map(|(key, name, fault)| format!("`{key}: {name}`: the environment variable {fault}"))
 }
 
-/// Why a step, with the servers that it uses, cannot have its GPUs. A server that no step uses is not started.
+/// Why a step and its servers cannot get their GPUs. Servers that no step uses are not started and not counted.
 fn gpu_fault(ix: usize, plan: &Plan, options: &RunOptions) -> Option<String> {
     if plan.tasks[ix].lifetime == Lifetime::Service {
         return None;
     }
     let (wanted, has) = (gpus_together(plan, ix, std::iter::empty()), options.gpus.len());
     (wanted as usize > has).then(|| {
-        ErrorText::new(format!("it needs {}, and this run can lease {has}", base::units::counted(wanted, "GPU")))
-            .hint(format!("{GPUS_HINT}; with --keep-going what can run runs"))
+        ErrorText::new(format!("it needs {}, but this run can lease only {has}", base::units::counted(wanted, "GPU")))
+            .hint(format!("{GPUS_HINT}; --keep-going runs the stages that can"))
             .to_string()
     })
 }
@@ -195,7 +196,7 @@ fn missing_secrets(task: &Task) -> Vec<String> {
     let reason = |name: &String| no_secret_text(env::var_os(name).as_deref());
     let missing = task.secrets.iter().filter(is_missing);
     missing
-        .map(|name| format!("{name} {}, and the stage's `secrets:` name it: it runs without", reason(name)))
+        .map(|name| format!("{name} {}; the stage lists it under `secrets:` and runs without it", reason(name)))
         .collect()
 }
 

@@ -26,7 +26,7 @@ static STDERR: Stream = Stream::new("stderr");
 /// The state of the writes to one of the standard streams.
 struct Stream {
     name: &'static str,
-    /// The first error, closed pipes aside.
+    /// The first write error, except for closed pipes.
     write_error: OnceLock<String>,
     is_closed: AtomicBool,
 }

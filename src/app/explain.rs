@@ -31,7 +31,7 @@ pub(super) fn explain(global: &Global, request: &ExplainRequest) -> Result<CliEx
 enum Topic<'k> {
     Number(&'static ExplainedNumber),
     Key(&'k ManifestKey),
-    /// With the keys of the same name.
+    /// A verdict reason, and manifest keys of the same name.
     Reason(VerdictReason, Vec<&'k str>),
     Verdicts(Vec<Verdict>),
     /// A term and what it means.
@@ -149,7 +149,7 @@ fn unknown(topic: &str, root: &ManifestKey) -> CommandError {
     } else {
         "`regatta explain` lists the metrics, `regatta explain stages` the actions and keys of a stage".to_owned()
     };
-    CommandError::hinted(format!("there is no metric and no key `{topic}`"), hint)
+    CommandError::hinted(format!("no metric or key is called `{topic}`"), hint)
 }
 
 /// The row of a verdict's reason.

@@ -46,9 +46,9 @@ impl FoundResult {
     }
 }
 
-/// `load/8 is of run 20261120-…: the last run did not have it`.
+/// `load/8 is from run 20261120-…; the last run does not have it`.
 pub(super) fn earlier_text(argument: &str, run: &RunId) -> String {
-    format!("{argument} is of run {run}: the last run did not have it")
+    format!("{argument} is from run {run}; the last run does not have it")
 }
 
 /// Where a result is that an argument names.

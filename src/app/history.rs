@@ -27,7 +27,7 @@ pub(super) fn history(global: &Global, request: &HistoryRequest) -> Result<CliEx
     if points.is_empty() {
         let (message, hint) = if sweeps.is_empty() {
             let hint = "`regatta runs` lists the runs; `regatta gc` keeps what a tagged run measured";
-            ("no benchmark has a result that still exists".to_owned(), hint)
+            ("the results of all benchmarks have been removed".to_owned(), hint)
         } else {
             (format!("there are sweeps only ({sweeps}), and a history has no sweeps"), COMPARE_SWEEPS)
         };
@@ -71,7 +71,7 @@ fn measurements(
             let file = place.join(RESULT);
             let Some(text) = or_left_out(read_text(&file).at("read", &file)) else { continue };
             let Ok(result) = MeasuredResult::read(&text) else {
-                print_error(&format!("left out: {} is of another version\n", file.display()));
+                print_error(&format!("skipped {}: written by another version\n", file.display()));
                 continue;
             };
             let search = search_in(&place);

@@ -73,7 +73,7 @@ pub(super) fn command(
         let lost = if settings.is_empty() { String::new() } else { format!(" to set {}", settings.join(", ")) };
         return Err(CommandError::hinted(
             format!("cannot translate the line: this recipe is not shipped, there is no manifest {names}{lost}"),
-            "`regatta list` lists the manifests; another one of the same model would be another benchmark",
+            "`regatta list` lists the manifests; a different one for the same model would be a different benchmark",
         ));
     };
     let named = NamedManifest { project: &project, name, line };
@@ -207,7 +207,7 @@ fn keep_defaults(named: &NamedManifest, params: &mut GivenParams, translation: &
     }
 }
 
-/// The variables in front of the command: those that a parameter or `sbatch` reads.
+/// The variables to set before the command: those that a parameter or `sbatch` reads.
 fn variables(named: &NamedManifest, manifest: &Manifest, translation: &mut Translation) -> Vec<String> {
     let mut front = Vec::new();
     for (variable, value) in &named.line.env {

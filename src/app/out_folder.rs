@@ -95,9 +95,8 @@ impl OutFolder {
             return Ok(());
         }
         let name = folder.display();
-        let message = format!("`--out {name}` has the result of another benchmark, and would lose it");
-        let hint =
-            format!("name another folder, or remove {name} first; the same benchmark again replaces its own result");
+        let message = format!("`--out {name}` has the result of another benchmark, which would be lost");
+        let hint = format!("name another folder, or remove {name} first; only the same benchmark may replace a result");
         Err(CommandError::hinted(message, hint))
     }
 

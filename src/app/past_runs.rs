@@ -290,7 +290,7 @@ fn show(home: &StateFolder, run: &RunId, log: &Path, follow: bool) -> Result<Cli
 /// It leads to the log of a job, which the job makes when it begins.
 fn no_log_yet(log: &Path) -> CommandError {
     CommandError::hinted(
-        format!("{} does not exist: the job of its task has not started, or ended before it started", log.display()),
+        format!("{} does not exist: the task's job has not started yet, or ended before it could start", log.display()),
         "`regatta status` shows what became of the task",
     )
 }

@@ -74,7 +74,7 @@ pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, Co
     Ok(CliExit::Done)
 }
 
-/// What each chosen `serve` task will start. Reports what cannot start with all its reasons, beside what can.
+/// The servers that the chosen `serve` tasks will start. Servers that cannot start are reported with all reasons.
 fn launches(
     global: &Global,
     project: &Project,
@@ -264,7 +264,7 @@ impl<'a> PlanEstimates<'a> {
             sum.falls_behind |= estimate.falls_behind;
             sum.sustained = estimate.sustained;
         }
-        // The runs of `turn` are tasks of their own.
+        // With `turn`, each repeat is a separate task.
         let runs = if bench.turn.is_some() { 1.0 } else { f64::from(bench.repeat.max(1)) };
         let load = EstimatedLoad {
             requests: sum.requests * runs,

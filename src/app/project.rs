@@ -150,7 +150,7 @@ impl Project {
         compiler: &CompilerId,
         keep: bool,
     ) -> Result<(Plan, Option<Digest>), CommandError> {
-        /// Like that of the main thread.
+        /// The stack size of the main thread.
         const STACK: usize = 8 << 20;
         if let Some(digest) = compiler.fresh_plan(|name| self.variable(name))
             && let Some(plan) = compiler.plan(&digest)
@@ -418,7 +418,7 @@ fn choose(gpus: &[String], default: &str, need: SystemNeed, exists: &dyn Fn(&str
         }
     }
     let real = default.strip_prefix(SIMULATED).filter(|real| exists(real));
-    let lacks = if gpus.is_empty() { "" } else { ", for which there is no system's file" };
+    let lacks = if gpus.is_empty() { "" } else { ", for which no system file exists" };
     match (need, real) {
         (SystemNeed::Real, Some(real)) => SystemChoice {
             note: format!("system={real}: {machine}{lacks}; of this system are the round, the software and the tuning"),
@@ -470,7 +470,7 @@ mod tests {
         insta::assert_snapshot!(chosen(&["NVIDIA H100 NVL"; 2], SystemNeed::Real), @"h100-nvl-x2 | system=h100-nvl-x2: \
             this machine has 2 × NVIDIA H100 NVL");
         insta::assert_snapshot!(chosen(&["NVIDIA RTX 4090"], SystemNeed::Measured), @"sim-h200-x8 | system=sim-h200-x8 \
-            is simulated: this machine has 1 × NVIDIA RTX 4090, for which there is no system's file, and no argument \
+            is simulated: this machine has 1 × NVIDIA RTX 4090, for which no system file exists, and no argument \
             names a system; write system=h200-x8 for the real one");
         insta::assert_snapshot!(chosen(&[], SystemNeed::Measured), @"sim-h200-x8 | system=sim-h200-x8 is simulated: no \
             GPU was found here (nvidia-smi), and no argument names a system; write system=h200-x8 for the real one");

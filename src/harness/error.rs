@@ -15,7 +15,7 @@ pub enum ApiKeyFault {
     #[error("is empty")]
     Empty,
     /// A line break would end the header, and what is behind it would be one of its own.
-    #[error("has a line break or another control character in it")]
+    #[error("contains a line break or another control character")]
     ControlCharacter,
 }
 
@@ -126,7 +126,7 @@ pub enum ScheduleError {
     RateEnd { drawn: u64, required: u64 },
     #[error("the distribution of arrivals has impossible parameters")]
     Arrivals,
-    #[error("a trace is taken in the order of its time stamps, once")]
+    #[error("a trace is replayed once, in the order of its time stamps")]
     TraceOrder,
     /// `what`, with its article, comes neither from the spec's `key` nor from data.
     #[error("{what} is needed: `{key}`")]

@@ -109,7 +109,7 @@ impl RequestRecord {
     }
 }
 
-/// It has its default, which files leave out.
+/// Whether the value is its default, which files omit.
 pub(crate) fn is_usual<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

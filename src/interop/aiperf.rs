@@ -263,8 +263,7 @@ fn public_dataset(load: &mut TranslatedLoad, _: &ParsedLine, _: &GivenOption) ->
     load.data("sharegpt", SHAREGPT_FILE);
     load.set("data.order", json!("shuffled"));
     load.set("data.repeat", json!(true));
-    load.builder
-        .note(format!("nothing is downloaded: put {SHAREGPT_FILE} into the project, or name it in `data.sharegpt`"));
+    load.builder.note(format!("not downloaded: put {SHAREGPT_FILE} into the project, or name it in `data.sharegpt`"));
     true
 }
 

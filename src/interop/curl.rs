@@ -57,7 +57,7 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
         ["start_profile" | "stop_profile"] => {
             nothing(url, "a profile is taken on the server, with its own tools; a `shell` stage sends this request")
         }
-        _ => nothing(url, "it is not an interface of an inference server that is known here; a `shell` stage runs it"),
+        _ => nothing(url, "not a known interface of an inference server; use a `shell` stage to run it"),
     };
     builder.finish(TABLE.program, kind)
 }

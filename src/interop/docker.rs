@@ -94,8 +94,8 @@ pub(crate) fn translate(
     // Its own entry point takes these arguments; its name does not show which program that is.
     if begin.is_none() && started.first().is_none_or(|word| word.starts_with('-')) {
         return nothing(format!(
-            "cannot translate the line: which program the image `{image}` starts is not known; write the program in \
-            front of its arguments, or start the container and measure it: `regatta bench http://localhost:PORT`"
+            "cannot translate the line: the program that the image `{image}` starts is unknown; write the program \
+             before its arguments, or start the container and measure it: `regatta bench http://localhost:PORT`"
         ));
     }
     let mut translation = inner(&started).map_err(|error| error.within(&format!("in the container of `{image}`")))?;

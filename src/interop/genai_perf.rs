@@ -213,8 +213,8 @@ fn sweep(line: &ParsedLine, load: &mut TranslatedLoad) {
         "input_sequence_length" => load.sweep("input_tokens", values),
         "num_dataset_entries" => load.sweep("distinct_prompts", values),
         other => load.builder.push_error(format!(
-            "`--sweep-type {other}` is not measured here: there are concurrency, \
-            request_rate, input_sequence_length and num_dataset_entries"
+            "`--sweep-type {other}` is not supported; supported are concurrency, request_rate, input_sequence_length \
+             and num_dataset_entries"
         )),
     }
 }

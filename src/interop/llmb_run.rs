@@ -43,7 +43,7 @@ pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
         return builder.finish(TOOL, TranslationKind::Commands(vec![bulk]));
     }
     for word in plain {
-        builder.push_error(format!("`{word}`: {command} takes options only"));
+        builder.push_error(format!("`{word}`: {command} accepts options only"));
     }
     let workload = line.value("--workload").unwrap_or_default();
     if let Some((_, what)) = NO_INFERENCE.iter().find(|(begins, _)| workload.starts_with(begins)) {
@@ -139,10 +139,10 @@ pub fn recipe_manifests(workload: &str, size: Option<&str>) -> Vec<String> {
 
 /// Recipes that measure no inference, by how their names begin.
 const NO_INFERENCE: [(&str, &str); 4] = [
-    ("pretrain_", "a recipe of training"),
-    ("finetune_", "a recipe of training"),
+    ("pretrain_", "a training recipe"),
+    ("finetune_", "a training recipe"),
     ("microbenchmark_", "a test of a part of the machine"),
-    ("nemo_", "a recipe of training"),
+    ("nemo_", "a training recipe"),
 ];
 
 /// The numbers of `--scale N,N`.

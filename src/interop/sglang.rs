@@ -153,7 +153,7 @@ fn dataset(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeaning
             load.set("data.order", json!("shuffled"));
             if file.is_none() {
                 load.builder.note(format!(
-                    "nothing is downloaded: put {SHAREGPT_FILE} into the project, or name it with --dataset-path"
+                    "Regatta does not download it: put {SHAREGPT_FILE} into the project, or name it with --dataset-path"
                 ));
             }
             if let Some(tokens) = line.value("--sharegpt-output-len") {
@@ -210,7 +210,7 @@ fn trace(line: &ParsedLine, file: Option<&str>, load: &mut TranslatedLoad) {
         load.trace(slower.filter(|factor| *factor > 0.0).map_or(1.0, |factor| 1.0 / factor));
     }
     if file.is_none() {
-        load.builder.note("nothing is downloaded: name the trace with --dataset-path");
+        load.builder.note("Regatta does not download it: name the trace with --dataset-path");
     }
 }
 

@@ -191,7 +191,7 @@ pub(crate) fn sbatch(name: &str, words: &[String], inner: TranslateInner<'_>) ->
     if let Some(command) = wrapped.or_else(|| (name == "salloc").then(|| line.behind.clone())).filter(|c| !c.is_empty())
     {
         let mut translation = inner(&command)?;
-        builder.note(format!("it is a job of Slurm: `regatta run FILE --on slurm{}`", settings(&line, true)));
+        builder.note(format!("this is a Slurm job: `regatta run FILE --on slurm{}`", settings(&line, true)));
         builder.absorb(name, &mut translation);
         return builder.finish(translation.tool, translation.kind);
     }
@@ -275,7 +275,7 @@ pub(crate) fn directives(text: &str, builder: &mut TranslationBuilder) {
         builder.push_untranslated(written, reason);
     }
     let settings = settings(&line, true);
-    builder.note(format!("it is a job of Slurm: `regatta run FILE --on slurm{settings}`"));
+    builder.note(format!("this is a Slurm job: `regatta run FILE --on slurm{settings}`"));
 }
 
 /// `-A <your account>` with `…` for the page's placeholder.
@@ -310,7 +310,7 @@ mod tests {
             "#!/bin/bash\n#SBATCH -N 2 -t 30:00\n#SBATCH hetjob\n#SBATCH -N 1\n\n## x\nsrun a\n#SBATCH -t 9:00:00\n",
             &mut builder,
         );
-        let note = "it is a job of Slurm: `regatta run FILE --on slurm --slurm nodes=2 --slurm time=30:00`";
+        let note = "this is a Slurm job: `regatta run FILE --on slurm --slurm nodes=2 --slurm time=30:00`";
         assert_eq!(builder.notes, [note], "the first group's, in front of the first command");
         assert_eq!(builder.untranslated.len(), 1, "{builder:?}");
         let mut builder = TranslationBuilder::default();

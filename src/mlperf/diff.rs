@@ -19,7 +19,7 @@ use rules::{MlperfScenario, Round};
 /// Why a side has nothing to compare.
 #[derive(Debug, thiserror::Error)]
 pub enum DiffError {
-    #[error("{} holds no result of a round that is known here", root.display())]
+    #[error("{} has no results of a known round", root.display())]
     NoRound { root: PathBuf },
     #[error("{} holds no results", root.display())]
     NoResults { root: PathBuf },

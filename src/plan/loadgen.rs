@@ -241,8 +241,8 @@ pub(super) fn package_notes(
     if is_elsewhere {
         let servers = servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         notes.push(format!(
-            "{servers}: servers of another machine, so nothing of the host is detected here; Closed requires LoadGen \
-             on the host, and the division Network is not packed"
+            "{servers}: these servers run on another machine, so facts about their host cannot be detected; the \
+             Closed division requires LoadGen on the same host, and packages for the Network division are not supported"
         ));
     }
     notes.extend(missing_values(package, Some(machine).filter(|_| !is_elsewhere)));
@@ -304,9 +304,8 @@ fn missing_values(package: &MlperfPackage, machine: Option<&Path>) -> Option<Str
         .collect();
     let missing = given.completed(machine, &gpus).missing();
     let names = missing.join(", ");
-    (!missing.is_empty()).then(|| {
-        format!("{} values are neither given nor detected, and nothing is packed without them: {names}", missing.len())
-    })
+    (!missing.is_empty())
+        .then(|| format!("{} required values of the package are neither given nor detected: {names}", missing.len()))
 }
 
 #[cfg(test)]

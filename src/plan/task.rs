@@ -145,7 +145,7 @@ impl Plan {
             .map(|(word, users)| {
                 let users: Vec<&str> = users.iter().map(String::as_str).collect();
                 let (names, are) = (users.join(", "), if users.len() == 1 { "is" } else { "are" });
-                format!("{word} changes nothing here: only {names} would use it, and {are} skipped or not selected")
+                format!("{word} has no effect: only {names} would use it, and {are} skipped or not selected")
             })
             .collect()
     }

@@ -186,7 +186,7 @@ impl<'a> PlanBuilder<'a> {
                 let names = self.expanded.stages.iter().map(|stage| stage.name);
                 let hint = did_you_mean(name, names);
                 let message = format!("unknown stage `{name}` in `stages.{}.needs`", stage.name);
-                let unknown = Diagnostic::error(message).at(item.span.first_line(), "there is no such stage");
+                let unknown = Diagnostic::error(message).at(item.span.first_line(), "no such stage");
                 found.push(unknown.maybe_hint(hint));
                 continue;
             };

@@ -130,7 +130,7 @@ pub struct MetricHistory {
     pub key: MetricKey,
     pub unit: &'static str,
     pub more_is_better: bool,
-    /// The place of each point that is valid and has the number, and the number. A lower bound is none.
+    /// Index and value of each valid point that has this metric. Lower bounds are excluded.
     pub values: Vec<(usize, f64)>,
     pub changes: Vec<LevelShift>,
 }
@@ -172,7 +172,7 @@ pub fn series(points: Vec<HistoryPoint>, keys: &[MetricKey], most: usize) -> Vec
     for point in points {
         let mut load = point.result.load().clone();
         if point.result.searched.is_some() {
-            // What a search finds is no load: all of those with the same limits are one series.
+            // The rate that a search finds is its result, not its load: searches with the same limits form one series.
             load.remove("request_rate");
         }
         load.extend(point.result.searched_limits.clone().map(|limits| ("limits".to_owned(), limits)));
@@ -427,7 +427,7 @@ pub fn json(all: &[HistorySeries]) -> Value {
     let list: Vec<Value> = all.iter().map(series_json).collect();
     let test = format!(
         "permutation test of the largest difference of means, 5 %, for each series from {FEWEST_RUNS} valid \
-            measurements on; differences below {} % are no change",
+            measurements on; differences below {} % do not count",
         SMALLEST * 100.0
     );
     json!({ "series": list, "changes_are": test })

@@ -59,8 +59,8 @@ fn gpu_row(gpu: &GpuUsage) -> Vec<String> {
 /// The source, the devices it covers, and what went wrong.
 fn about_gpus(gpus: &GpusUsage) -> String {
     let mut about = format!(
-        "From {}, every {} s: {}. Energy is the area under the readings of power within the window. They explain the \
-            measurement and are no part of it.",
+        "From {}, every {} s: {}. Energy is the area under the readings of power within the window. They help to \
+         explain the measurement but are not part of it.",
         gpus.source,
         number(gpus.interval_s),
         gpus.population,
@@ -151,8 +151,8 @@ pub(crate) fn server(server_metrics: &ServerMetrics) -> ResultBlock {
         );
     }
     about.push_str(
-        " These numbers explain the measurement and are no part of it: of a decoupled model, Triton counts cancelled \
-            and failed requests as successes.",
+        " These numbers help to explain the measurement but are not part of it: for decoupled models, Triton counts \
+         cancelled and failed requests as successes.",
     );
     let mut block = ResultBlock::new("Server metrics", about);
     block.head = vec!["metric", "during the run", "rate, or least … most", "last"];

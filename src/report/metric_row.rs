@@ -104,8 +104,8 @@ pub(crate) fn title(name: &str) -> String {
     words.join(" ")
 }
 
-/// Intervals from one run, or why there are none. Results of earlier versions have one of p99 that does not hold what
-/// it claims, and none of the mean: theirs is not shown.
+/// The interval from a single run, or why it is missing. Results of earlier versions have no interval of the mean, and
+/// their interval of p99 is too narrow: they are not shown.
 fn interval(metric: &Metric) -> Option<String> {
     let reason = metric.no_interval.as_deref();
     if metric.mean_interval.is_none() {

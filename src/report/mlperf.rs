@@ -136,7 +136,7 @@ fn outcome(examined: &SubmissionReport, review: bool) -> Section {
         let names = unexamined_names(examined);
         (TextRole::Warning, format!("nothing to check: {names} (run the official checker)"))
     } else if examined.results.iter().any(|seen| seen.judged.simulated) {
-        (TextRole::Bad, "SIMULATED: MLCommons's checker would accept it, and it is not a measurement".to_owned())
+        (TextRole::Bad, "SIMULATED: MLCommons's checker would accept it, but nothing was measured".to_owned())
     } else if !examined.not_examined.is_empty() {
         let names = unexamined_names(examined);
         let word = format!("MLCommons would accept these; not examined: {names} (run the official checker)");

@@ -455,7 +455,7 @@ pub(crate) fn second_series(has_chunks: bool, has_peaks: bool) -> [SecondSeries;
             SecondValue::Sum,
         ),
         if has_peaks {
-            let title = "Requests in flight, the most in each second";
+            let title = "Most requests in flight in each second";
             (title, |slice| Some(slice.in_flight_max? as f64), SecondValue::Most)
         } else {
             let title = "Requests in flight when each second began";

@@ -104,12 +104,10 @@ pub fn run_page(
             .chain(pictures.into_iter().flatten().flatten())
             .chain([Section { is_open, ..part("tasks", "Tasks") }.with(tasks(run_state))])
             .chain(notices(run_state))
-            .chain([
-                Section { look: "whole", ..part("origin", "Where it comes from") }.with([origin(run_state, &params)])
-            ])
+            .chain([Section { look: "whole", ..part("origin", "Provenance") }.with([origin(run_state, &params)])])
             .collect(),
-        footer: "Every number carries its population, the point where its clock starts, its source of tokens, its \
-            window and its percentile rule.",
+        footer: "Each number states its population, the start of its clock, its token source, its window and its \
+                 percentile rule.",
     };
     document.html()
 }
@@ -228,7 +226,7 @@ fn pipeline(run_state: &RunState, plan: &Plan, is_open: bool) -> Option<Section>
         ("failed", "failed"),
     ];
     let section = Section { look: "network", is_open: Some(is_open), ..part("pipeline", "Pipeline") };
-    let arrows = Block::notes(["dashed arrows carry order only"]);
+    let arrows = Block::notes(["dashed arrows: order only"]);
     Some(section.with([legend(boxes), Block::charts([run::network(plan, run_state)?])]).with(arrows))
 }
 

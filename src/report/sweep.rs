@@ -42,7 +42,7 @@ pub(crate) fn section(name: &str, report: &SweepReport, place: usize, details: &
     let mut plots = draw(&[NamedSweep { name: name.to_owned(), report }]).into_iter();
     let picture = plots.next();
     let others = if details.len() < report.points.len() { "; those of the others are in their folders" } else { "" };
-    let linked = (!details.is_empty()).then(|| format!("A level leads to all numbers of its point{others}."));
+    let linked = (!details.is_empty()).then(|| format!("Follow a level to all numbers of its point{others}."));
     let table = Block::table(points(report, &anchor, details));
     let notes = Block::notes(linked).map(Block::on_page).chain(notes(report)).chain(reasons(report));
     SweepSection {
@@ -110,7 +110,7 @@ pub(crate) fn simulated_badge(is_simulated: bool) -> Vec<Badge> {
 /// A sweep with its verdict, and what was measured below it.
 pub(crate) fn named_sweep(letter: &str, name: &str, report: &SweepReport) -> Item {
     let identity = report.identity.as_ref().map(RunIdentity::line);
-    let unknown = || "what was measured is not known: no identity in the file".to_owned();
+    let unknown = || "the file does not say what was measured".to_owned();
     let simulated = if report.is_simulated() { " SIMULATED" } else { "" };
     Item {
         role: tone(report),
@@ -251,7 +251,7 @@ fn numbers(report: &SweepReport) -> Vec<Fact> {
         let tpot =
             value(point.tpot.p50).map(|tpot| format!(", TPOT p50 {} ms", three_digits(tpot))).unwrap_or_default();
         let from = from_zero_points(&[&point.zero_point]);
-        let about = format!("the least of the valid points, {from}; at {}{tpot}", point.level);
+        let about = format!("the lowest of the valid points, {from}; at {}{tpot}", point.level);
         facts.push(["lowest TTFT p50".to_owned(), format!("{} ms", three_digits(ttft)), about]);
     }
     facts
@@ -324,11 +324,11 @@ fn about_charts(report: &SweepReport) -> String {
     let source = if report.runs() > 1 {
         "of the mean over the runs of a point"
     } else {
-        "from the requests of that point, where they are enough for one"
+        "from the requests of that point, if there are enough"
     };
     format!(
-        "Whiskers are 95 % intervals {source}. A cross is an INVALID point; it is on no curve. A hollow point is LIMIT \
-         MISSED, OVERLOADED, or has `filling`; it is not on the Pareto front."
+        "Whiskers are 95 % intervals {source}. Crosses are INVALID points, which the curves skip. Hollow points \
+         are LIMIT MISSED, OVERLOADED or `filling`, and not on the Pareto front."
     )
 }
 
@@ -472,7 +472,7 @@ pub(crate) fn limit_lines(
     let mut lines: Vec<(f64, String)> =
         p99.map(|limit| (limit, format!("limit of p99: {} ms", number(limit)))).into_iter().collect();
     lines.extend(further.map(|limit| (limit.ms, format!("limit {}: {} ms", limit.key(), number(limit.ms)))));
-    // Without an SLO of their own, requests have the limits as theirs.
+    // Requests without their own SLO use the limits, which already have a line.
     let slo = slo.filter(|slo| lines.iter().all(|(limit, _)| (limit - slo).abs() > 1e-9));
     lines.extend(slo.map(|slo| (slo, format!("SLO of each request: {} ms", number(slo)))));
     lines

@@ -108,7 +108,7 @@ impl fmt::Display for WhatIfLengths {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let source = match (self.is_input_given, self.is_output_given) {
             (true, true) => "as given",
-            (false, false) => "those of this benchmark, which --input-tokens and --output-tokens replace",
+            (false, false) => "this benchmark's lengths; --input-tokens and --output-tokens replace them",
             (true, false) => "answers as in this benchmark",
             (false, true) => "prompts as in this benchmark",
         };
@@ -289,7 +289,7 @@ fn facts(rows: &[WhatIfRow]) -> Vec<Fact> {
     let shortest = tpots.min_by(|a, b| a.1.total_cmp(&b.1));
     let shortest = shortest.map(|(row, tpot)| ["shortest TPOT p50".to_owned(), latency(Some(tpot)), row.name()]);
     let throughput = highest("highest throughput", "tok/s", |_, numbers| numbers.tokens_per_second);
-    let per_gpu = highest("highest throughput of a GPU", "tok/s/GPU", WhatIfRow::tokens_per_gpu);
+    let per_gpu = highest("highest throughput per GPU", "tok/s/GPU", WhatIfRow::tokens_per_gpu);
     [throughput, per_gpu, shortest].into_iter().flatten().collect()
 }
 
@@ -297,10 +297,10 @@ fn facts(rows: &[WhatIfRow]) -> Vec<Fact> {
 fn curves(rows: &[WhatIfRow], charts: Vec<String>) -> Section {
     let curves: Vec<_> = rows.iter().enumerate().filter(|(_, row)| !row.curve.is_empty()).collect();
     let mut note =
-        "A number at a point is its row in the table. On a front is a point that no other one beats in both numbers."
+        "A number at a point is its row in the table. A point is on the front if no other is better in both values."
             .to_owned();
     if !curves.is_empty() {
-        note += " Curves end a little above the highest rate; there points are hollow.";
+        note += " Curves extend slightly beyond the highest rate, with hollow points.";
     }
     if curves.len() > MOST_CURVES {
         let _ = write!(note, " The curves of {} more points are left out.", curves.len() - MOST_CURVES);
@@ -550,7 +550,7 @@ mod tests {
         no.  TTFT p50 in the band   TTFT p99 in the band   1 % more req/s: p50  p99
         1    40.0 ms to overloaded  70.0 ms to overloaded  +1.00 ms             +20.0 ms
         tokens: prompts 128, answers 64: answers as in this benchmark
-        step times, assumed ±35 %: assumed from the data sheet, fitted to nothing
+        step times, assumed ±35 %: assumed from the data sheet, not fitted
         nine of ten published MLPerf results were within the band of the simulated tok/s
 
         To measure it

@@ -74,7 +74,7 @@ impl ResolvedTest {
     /// The round and the benchmark of these names, or what is wrong with one of them.
     pub fn named(round: &str, benchmark: &str) -> Result<Self, RuleError> {
         let Some(table) = Round::named(round) else {
-            let wrong = RuleError::new(&["round"], format!("cannot be `{round}`"), "there is no table of it");
+            let wrong = RuleError::new(&["round"], format!("cannot be `{round}`"), "it has no table");
             return Err(wrong.maybe_hint(did_you_mean(round, Round::NAMES)));
         };
         match table.benchmarks.get(benchmark).cloned() {

@@ -151,7 +151,7 @@ impl<W: TaskExecutor> Predictor<'_, W> {
                 (will_run(task), decision(task, Prediction::Run, reasons_open))
             }
             _ if options.roles[ix] == TaskRole::Restore && task.cache => {
-                will_fail(task, "it is not done yet, and --only leaves it out")
+                will_fail(task, "it has not finished yet, and --only excludes it")
             }
             look => {
                 let is_own = open.is_empty() || forced || !task.cache;

@@ -157,7 +157,7 @@ fn read(path: &Path) -> Result<String, KeyError> {
 pub enum SignatureError {
     #[error("is not signed")]
     Unsigned,
-    #[error("is signed by a key that is not trusted here ({0}…)")]
+    #[error("is signed by a key that is not trusted ({0}…)")]
     UnknownKey(String),
     #[error("does not match its signature")]
     Wrong,
@@ -293,7 +293,7 @@ pub(crate) mod tests {
         assert_eq!(trusted.check("type", b"payload", None), Err(SignatureError::Unsigned));
         let other = Signature { keyid: "0".repeat(64), ..signature };
         let unknown = trusted.check("type", b"payload", Some(&other)).unwrap_err();
-        assert_eq!(unknown.to_string(), "is signed by a key that is not trusted here (0000000000000000…)");
+        assert_eq!(unknown.to_string(), "is signed by a key that is not trusted (0000000000000000…)");
     }
 
     #[test]

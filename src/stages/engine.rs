@@ -241,7 +241,8 @@ fn checkpoint_command(engine: &Engine, out: &str) -> Result<Vec<String>, EngineC
 
 fn build_command(engine: &Engine, checkpoint: &str, out: &str) -> Result<Vec<String>, EngineCommandError> {
     let mut argv = match &engine.python {
-        // What `trtllm-build` is, without a script that knows where its Python lay when it was installed.
+        // `trtllm-build` as a Python module. Its installed script contains the path of Python at the time of
+        // installation, which may be gone.
         Some(python) => vec![python.clone(), "-m".to_owned(), "tensorrt_llm.commands.build".to_owned()],
         None => vec!["trtllm-build".to_owned()],
     };

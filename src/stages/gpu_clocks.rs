@@ -68,7 +68,7 @@ async fn run(lease: &Lease, argv: &[String]) -> Result<(), Failure> {
     let command = ProcessCommand::new(words, &lease.out, &lease.log);
     let shown = argv.join(" ");
     let exit = process::run(command, &Stop::new(), |_| {}).await.map_err(|error| {
-        Failure::new(FailureKind::Spawn, format!("the GPUs' clocks cannot be locked: {error}")).command(shown.clone())
+        Failure::new(FailureKind::Spawn, format!("cannot lock the GPUs' clocks: {error}")).command(shown.clone())
     })?;
     if exit.how.is_success() {
         return Ok(());

@@ -103,7 +103,7 @@ fn program(image: &Image) -> (ContainerEngine, String) {
     (engine, image.program.clone().unwrap_or_else(|| engine.as_str().to_owned()))
 }
 
-/// The engine that makes an image, and its program.
+/// The container engine that builds an image, and its program.
 pub fn image_program(image: &Image) -> (String, String) {
     let (engine, program) = program(image);
     (engine.as_str().to_owned(), program)

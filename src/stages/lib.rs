@@ -131,7 +131,7 @@ impl StageExecutor {
                 && self.missing_secrets.lock().insert((lease.task.stage.clone(), name.clone()))
             {
                 let reason = no_secret_text(std::env::var_os(name).as_deref());
-                lease.notice(format!("{name} {reason}, and the stage's `secrets:` name it: it runs without"));
+                lease.notice(format!("{name} {reason}; the stage lists it under `secrets:` and runs without it"));
             }
         }
     }

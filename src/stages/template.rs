@@ -25,7 +25,7 @@ use plan::manifest::{EXPRESSION_STACK, ExpressionProgress, LimitedText, bound, c
 /// Steps that one template may take: ten times those of an expression in a manifest. A value is nested in at most as
 /// many others.
 const MOST_STEPS: u64 = 2_000_000;
-/// The stack for this many, bytes.
+/// Stack size for a template of that many steps, in bytes.
 const STACK: usize = 10 * EXPRESSION_STACK;
 /// The most bytes of a text, or items of a list, that one filter makes.
 const MOST_OF_FILTER: usize = 16 << 20;
@@ -131,7 +131,7 @@ fn render(
     Ok(used)
 }
 
-/// What a template becomes, and the names that it uses.
+/// Renders a template. Returns the text and the names that it uses.
 fn render_text(
     environment: &Environment<'_>,
     name: &str,

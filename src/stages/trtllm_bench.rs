@@ -122,7 +122,7 @@ enum NoBenchResult {
     NoRequest,
     #[error("trtllm-bench exited with 0, but its report has {0} per second")]
     Rate(f64),
-    #[error("trtllm-bench ended well, and its report has no throughput")]
+    #[error("trtllm-bench succeeded, but its report has no throughput")]
     NoThroughput,
 }
 

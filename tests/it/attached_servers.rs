@@ -15,7 +15,9 @@ use crate::world::{Ended, World, signal, until};
 fn bench(target: &str, scenario: &str, more: &str) -> Ended {
     let rate = if scenario == "server" { ", rate: 50" } else { "" };
     let world = World::with(&format!(
-        "stages:\n  measure:\n    bench: {{ target: \"{target}\", scenario: {scenario}{rate}, stop: {{ requests: 8 }}, input_tokens: {{ fixed: 16 }}, output_tokens: {{ fixed: 8 }}, vocab_size: 1000{more} }}\n"
+        "stages:\n  measure:\n    bench: {{ target: \"{target}\", scenario: {scenario}{rate}, stop: {{ requests: 8 \
+                                                                }}, input_tokens: {{ fixed: 16 }}, output_tokens: {{ \
+                                                                fixed: 8 }}, vocab_size: 1000{more} }}\n"
     ));
     world.regatta(&["run", "m"])
 }
@@ -91,7 +93,7 @@ fn everything_that_is_wrong_with_any_server_is_said_at_once() {
     ended.shows("3 of 4 servers cannot be used");
     ended.shows(&format!("{}: its `tensorrt_llm` is not that of {}", smaller.address, fine.address));
     ended.shows("max_batch_size is 16, there 512").shows("batch_scheduler_policy is `max_utilization`");
-    ended.shows(&format!("{}: it is live but not ready", loading.address));
+    ended.shows(&format!("{}: the server is live but not ready", loading.address));
     ended.shows(&format!("127.0.0.1:{nothing}: no connection"));
     let refused = ended.stdout.matches("Connection refused (os error 111)").count();
     assert_eq!(refused, 1, "each cause is printed once: {}", ended.stdout);
@@ -114,7 +116,7 @@ fn a_server_that_speaks_something_else_is_reported_as_what_it_is() {
     });
     let ended = bench(&format!("127.0.0.1:{port}"), "offline", "");
     assert_eq!(ended.code, 1);
-    ended.shows("that is its HTTP port, and gRPC is spoken here").shows("8001 by default");
+    ended.shows("that is its HTTP port; this stage needs the gRPC port").shows("8001 by default");
 }
 
 #[test]
@@ -124,7 +126,10 @@ fn a_log_without_a_terminal_shows_which_servers_are_waited_for() {
     let nothing = free_port();
     let manifest = |timeout: &str| {
         format!(
-            "stages:\n  server:\n    serve: {{ attach: {{ endpoints: \"{},{nothing}\", ready: {{ timeout: {timeout} }} }} }}\n  ask: {{ shell: 'echo {{{{ stages.server }}}}' }}\n",
+            "stages:\n  server:\n    serve: {{ attach: {{ endpoints: \"{},{nothing}\", ready: {{ timeout: {timeout} \
+                                                                                     }} }} }}\n  ask: {{ shell: \
+                                                                                     'echo {{{{ stages.server }}}}' \
+                                                                                     }}\n",
             target(&[&fine])
         )
     };

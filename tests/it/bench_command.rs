@@ -240,11 +240,11 @@ fn what_cannot_be_meant_is_refused_before_anything_starts() {
         (vec!["bench", "host"], "is not host:port"),
         (vec!["bench", "h:1", "--rate", "5", "--offline"], "cannot be used with"),
         (vec!["bench", "h:1", "--rate", "0"], "must be above 0"),
-        (vec!["bench", "openai://h:1", "-k"], "`--insecure` is for a target with `https://`"),
+        (vec!["bench", "openai://h:1", "-k"], "`--insecure` requires an `https://` target"),
         (vec!["bench", "h:1", "--limit", "goodput=95%"], "`--goodput ttft:450 tpot:40`"),
-        (vec!["bench", "h:1", "--tokenizer", "/nope"], "`--tokenizer /nope`: there is no such file"),
-        (vec!["bench", "https://h:1/v1", "--cacert", "nope.pem"], "`--cacert nope.pem`: there is no such file"),
-        (vec!["bench", "h:1", "--data", "nope.jsonl"], "`--data nope.jsonl`: there is no such file"),
+        (vec!["bench", "h:1", "--tokenizer", "/nope"], "`--tokenizer /nope`: no such file"),
+        (vec!["bench", "https://h:1/v1", "--cacert", "nope.pem"], "`--cacert nope.pem`: no such file"),
+        (vec!["bench", "h:1", "--data", "nope.jsonl"], "`--data nope.jsonl`: no such file"),
         (vec!["bench", "h:1", "--api-key-env", "NO_SUCH_KEY"], "`--api-key-env NO_SUCH_KEY`"),
     ] {
         let ended = world.regatta(&words);

@@ -317,7 +317,7 @@ fn the_folder_of_the_project_is_in_no_key_and_an_output_that_names_it_is_of_its_
         fs::rename(worlds[0].path(name), now.path(name)).unwrap();
     }
     let moved = now.good(&["run", "m", "model=models/x"]);
-    moved.shows("its output names ").shows(", where this project was before");
+    moved.shows("its output contains the path ").shows(", where this project was before");
     assert_eq!(moved.ran(), ["name"]);
     assert_eq!(now.read("latest/name/out"), format!("{}\n", now.path("models/x").display()));
 }

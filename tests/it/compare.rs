@@ -381,13 +381,13 @@ fn a_task_is_that_of_the_last_run() {
     tasks(&world, "4", "");
     world.good(&["run", "m"]);
     let missing = world.good(&words);
-    missing.shows("warning: load/8 is of run").shows("the last run did not have it");
+    missing.shows("warning: load/8 is from run").shows("the last run does not have it");
     let gated = world.regatta(&[&words[..], &["--fail-if", "ttft_mean>500%"]].concat());
     assert_eq!(gated.code, 2, "{gated:?}");
     gated.shows("name the run, too: `");
     let linked = world.regatta(&["compare", "load/4", "latest/load/8", "--fail-if", "ttft_mean>500%"]);
     assert_eq!(linked.code, 2, "{linked:?}");
-    linked.shows("latest/load/8 is of run").shows("/load/8`");
+    linked.shows("latest/load/8 is from run").shows("/load/8`");
     assert!(!linked.stderr.contains("/latest/load/8`"), "{linked:?}");
     assert_eq!(world.regatta(&["compare", "load/4", "week2/load/8", "--fail-if", "ttft_mean>500%"]).code, 0);
 }
@@ -432,7 +432,7 @@ fn a_task_of_an_earlier_run_is_that_of_the_run_that_is_named() {
     runs.sort();
     for name in ["measure", "latest/measure"] {
         let shown = world.regatta(&["compare", "given", name]);
-        shown.shows(&format!("warning: {name} is of run {}: the last run did not have it", runs[1]));
+        shown.shows(&format!("warning: {name} is from run {}; the last run does not have it", runs[1]));
         assert!(shown.stdout.contains("LIMIT MISSED"), "{shown:?}");
     }
 }
@@ -616,5 +616,5 @@ fn what_differs_beside_what_was_varied_is_listed() {
     ended.shows("differs: GPUs: not known / 2 × NVIDIA H200");
     // A result that does not say what it measured is not taken for one that does.
     result(&world, "old", 0, |result| drop(result.as_object_mut().unwrap().remove("identity")));
-    world.regatta(&["compare", "before", "old"]).shows("what was measured is not known of B");
+    world.regatta(&["compare", "before", "old"]).shows("B: the file does not say what was measured");
 }

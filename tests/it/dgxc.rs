@@ -276,18 +276,20 @@ fn a_scale_is_a_system_of_the_cluster_and_slurms_options_are_those_of_a_job() {
     let defaults = "version=v25.07 max_batch_size=640 max_num_tokens=2048 num_requests=4000 concurrency=-1";
     assert!(first.ends_with(&format!("regatta run llama3.3-70b dtype=nvfp4 {defaults} system=gb200-x1\n")), "{first}");
     let line = import("llmb-run submit -w inference_llama3.3 -s 70b --dtype nvfp4 --scale 1");
-    assert!(line.contains("#   --scale 1: the GPU type is not known: set GPU_TYPE, or add one of these"), "{line}");
+    assert!(line.contains("#   --scale 1: unknown GPU type: set GPU_TYPE, or add one of these"), "{line}");
     assert!(line.contains("without it the default runs, `sim-gb200-x1`"), "{line}");
     let fp8 = import("llmb-run submit -w inference_llama3.3 -s 70b --dtype fp8 --scale 2");
     assert!(fp8.ends_with("regatta run llama3.3-70b dtype=fp8 system=h100-x2\n"), "{fp8}");
     let absent = import("GPU_TYPE=B200 llmb-run submit -w inference_llama3.3 -s 70b --scale 3");
     assert!(absent.contains("has no system `b200-x3`; it has b200-x1, gb200-x1, gb200-x4, h100-x2"), "{absent}");
     let job = import(
-        "SBATCH_ACCOUNT=a SBATCH_MEM=0 ADDITIONAL_SLURM_PARAMS='comment=x;mem=0' GPU_TYPE=b200 llmb-run submit -w inference_llama3.3 \
+        "SBATCH_ACCOUNT=a SBATCH_MEM=0 ADDITIONAL_SLURM_PARAMS='comment=x;mem=0' GPU_TYPE=b200 llmb-run submit -w \
+         inference_llama3.3 \
          -s 70b --scale 1 --nodelist n1 --nice 3",
     );
     assert!(job.contains("#   SBATCH_MEM: `sbatch` reads it, with `--on slurm`"), "{job}");
-    let command = "SBATCH_MEM=0 regatta run llama3.3-70b system=b200-x1 --on slurm --slurm nodelist=n1 --slurm args=--nice=3 \
+    let command = "SBATCH_MEM=0 regatta run llama3.3-70b system=b200-x1 --on slurm --slurm nodelist=n1 --slurm \
+                   args=--nice=3 \
                    --slurm account=a --slurm args=--comment=x --slurm args=--mem=0";
     assert_eq!(job.lines().last(), Some(command));
     world.file("cluster_config.yaml", "gpu_type: b200\n");
@@ -385,7 +387,8 @@ echo '{"engine": {"model": "m", "version": "1.1.0"}, "request_info": {"num_reque
 #[test]
 fn an_option_that_would_mean_nothing_is_refused() {
     let world = World::with(
-        "stages:\n  a:\n    gpus: 1\n    trtllm_bench: { model: m, dataset: d, tp: 2, engine_dir: e, concurrency: 0, flags: { streaming: true } }\n  b: { trtllm_bench: { model: m, dataset: d, backend: tensorrt } }\n",
+        "stages:\n  a:\n    gpus: 1\n    trtllm_bench: { model: m, dataset: d, tp: 2, engine_dir: e, concurrency: 0, \
+         flags: { streaming: true } }\n  b: { trtllm_bench: { model: m, dataset: d, backend: tensorrt } }\n",
     );
     let ended = world.regatta(&["check", "m"]);
     assert_eq!(ended.code, 2);
@@ -407,7 +410,7 @@ fn the_twin_runs_everywhere() {
     let words =
         ["run", "llama3.3-70b", "system=sim-h100-x2", "use_cases=mine:64/16", "num_requests=8", "concurrency=4"];
     let ended = world.good(&words);
-    ended.shows("twin/Llama3.3-70B_TP2_EP1_PP1_CON4_mine").shows("n=8, from when the user became idle");
+    ended.shows("twin/Llama3.3-70B_TP2_EP1_PP1_CON4_mine").shows("8 requests; latency from when the user became idle");
     let at_once = ["run", "llama3.3-70b", "version=v25.07", "use_cases=mine:64/16", "num_requests=8"];
     world.good(&at_once).shows("twin/Llama3.3-70B_TP1_EP1_PP1_CON-1_mine").shows("req/s");
 }

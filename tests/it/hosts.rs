@@ -24,7 +24,10 @@ const SERVER: &str = r#"  server:
 
 fn measure(requests: u32) -> String {
     format!(
-        "  measure:\n    bench: {{ target: \"{{{{ stages.server }}}}\", scenario: offline, stop: {{ requests: {requests} }}, input_tokens: {{ fixed: 16 }}, output_tokens: {{ fixed: 8 }}, vocab_size: 1000 }}\n"
+        "  measure:\n    bench: {{ target: \"{{{{ stages.server }}}}\", scenario: offline, stop: {{ requests: \
+                                                                      {requests} }}, input_tokens: {{ fixed: 16 }}, \
+                                                                      output_tokens: {{ fixed: 8 }}, vocab_size: \
+                                                                      1000 }}\n"
     )
 }
 
@@ -261,7 +264,7 @@ fn everything_that_is_wrong_with_any_host_is_said_at_once() {
     ended.shows("7 of 7 hosts cannot be used");
     ended.shows(&format!("{}: there is no `no-such-server` in its PATH", lab.host(1)));
     ended.shows("refusing: nothing listens on its ssh port");
-    ended.shows("strange: its host key is not known here").shows("once by hand shows the key");
+    ended.shows("strange: its host key is unknown").shows("once by hand shows the key");
     ended.shows("closed: ssh is not let in").shows("must do without a question");
     ended.shows("unknown: the host name is unknown");
     ended.shows("bare: there is no program ").shows("nowhere/regatta");
@@ -320,7 +323,12 @@ fn ssh_is_called_with_these_words_and_a_secret_is_none_of_them() {
         let text = text.replace(folder.trim_end_matches('/'), "PROJECT").replace(program, "PROGRAM");
         text.replace(&lab.host(1), "HOST")
     };
-    insta::assert_snapshot!(plain(guard), @r#"-o Compression=yes -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=2 -o ServerAliveCountMax=3 -o ControlMaster=no -o ControlPath=none -o ClearAllForwardings=yes -o ForwardAgent=no -o LogLevel=INFO -p 22 -- HOST exec /bin/sh -c 'd=PROJECT p=PROGRAM; [ -d "$d" ] || { echo "there is no folder $d" >&2; exit 125; }; [ -x "$p" ] || { echo "there is no program $p" >&2; exit 127; }; exec "$p" __host'"#);
+    insta::assert_snapshot!(plain(guard), @r#"-o Compression=yes -T -o BatchMode=yes -o ConnectTimeout=10 -o \
+                                              ServerAliveInterval=2 -o ServerAliveCountMax=3 -o ControlMaster=no -o \
+                                              ControlPath=none -o ClearAllForwardings=yes -o ForwardAgent=no -o \
+                                              LogLevel=INFO -p 22 -- HOST exec /bin/sh -c 'd=PROJECT p=PROGRAM; [ -d \
+                                              "$d" ] || { echo "there is no folder $d" >&2; exit 125; }; [ -x "$p" ] \
+                                              || { echo "there is no program $p" >&2; exit 127; }; exec "$p" __host'"#);
     insta::assert_snapshot!(plain(config), @"-G -o Compression=yes -p 22 -- HOST");
     assert!(!format!("{ended:?}").contains("s3cret"));
     no_process_left(&world);

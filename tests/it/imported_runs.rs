@@ -563,7 +563,7 @@ fn files_with_command_lines_and_printed_tables_get_an_answer() {
     world.file("notes.txt", "vllm bench serve --model m\n");
     let unknown = world.regatta(&["import", "notes.txt"]);
     assert_eq!(unknown.code, 2);
-    unknown.shows("is not a result that is known here").shows("`regatta import -- LINE`").shows("--save-result");
+    unknown.shows("is not in a known result format").shows("`regatta import -- LINE`").shows("--save-result");
     world.file("v.log", &printed(&BASE, false));
     world.good(&["import", "v.log", "--out", "v"]);
     let result: Value = serde_json::from_str(&world.read("v/result.json")).unwrap();

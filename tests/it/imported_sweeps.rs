@@ -244,7 +244,7 @@ fn an_accuracy_run_of_loadgen_is_passed_over_beside_a_performance_run_and_alone_
     world.good(&["import", "Server", "--out", "both"]);
     let alone = world.regatta(&["import", "Server/accuracy", "--out", "alone"]);
     assert_eq!(alone.code, 2, "{alone:?}");
-    alone.shows("mlperf_log_detail.txt is of an accuracy run, in which LoadGen measures nothing");
+    alone.shows("mlperf_log_detail.txt belongs to an accuracy run, in which LoadGen does not measure");
     fs::remove_file(world.path("Server/accuracy/mlperf_log_detail.txt")).unwrap();
     let summary = world.regatta(&["import", "Server/accuracy", "--out", "alone"]);
     summary

@@ -2,14 +2,16 @@
 
 use crate::world::{Ended, World};
 
-const BENCH: &str = "bench: { target: 'openai://127.0.0.1:1', model: m, scenario: concurrency, concurrency: 1, stop: { requests: 1 }, output_tokens: { fixed: 4 }, ";
+const BENCH: &str = "bench: { target: 'openai://127.0.0.1:1', model: m, scenario: concurrency, concurrency: 1, stop: \
+                     { requests: 1 }, output_tokens: { fixed: 4 }, ";
 
 const KEY: &str = "input_tokens: { fixed: 4 }, api_key_env: REGATTA_TEST_KEY";
 
 /// A long stage, and a benchmark that needs these stages.
 fn world(needs: &str, bench: &str) -> World {
     let mut world = World::with(&format!(
-        "stages:\n  build: {{ shell: 'echo built >> \"$W/built\"' }}\n  measure:\n    needs: [{needs}]\n    {bench} }}\n"
+        "stages:\n  build: {{ shell: 'echo built >> \"$W/built\"' }}\n  measure:\n    needs: [{needs}]\n    {bench} \
+                                                                }}\n"
     ));
     let folder = world.path("");
     world.env("W", folder);
@@ -35,7 +37,8 @@ fn a_file_that_is_not_there_is_an_error_before_the_first_stage() {
 #[test]
 fn a_file_that_an_earlier_stage_writes_is_not_missed() {
     let mut world = World::with(
-        "stages:\n  make: { shell: 'echo made > \"$W/data/made.txt\"' }\n  script: { shell: 'cd \"$W\" && sh make.sh' }\n  use: { needs: [make, script], inputs: { a: data/made.txt, b: other }, shell: 'cat \"$INPUT_A\" \"$INPUT_B\" > out' }\n",
+        "stages:\n  make: { shell: 'echo made > \"$W/data/made.txt\"' }\n  script: { shell: 'cd \"$W\" && sh \
+                                                                                                      make.sh' }\n  use: { needs: [make, script], inputs: { a: data/made.txt, b: other }, shell: 'cat \"$INPUT_A\" \"$INPUT_B\" > out' }\n",
     );
     let folder = world.path("");
     world.env("W", folder);
@@ -47,7 +50,8 @@ fn a_file_that_an_earlier_stage_writes_is_not_missed() {
 #[test]
 fn a_file_that_a_confined_stage_cannot_write_is_missed() {
     let world = World::with(
-        "stages:\n  make: { confine: true, shell: 'true' }\n  use: { needs: [make], inputs: { a: nosuch.txt }, shell: 'true' }\n",
+        "stages:\n  make: { confine: true, shell: 'true' }\n  use: { needs: [make], inputs: { a: nosuch.txt }, \
+         shell: 'true' }\n",
     );
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 2, "{ended:?}");
@@ -57,7 +61,8 @@ fn a_file_that_a_confined_stage_cannot_write_is_missed() {
 #[test]
 fn a_file_that_the_run_before_this_one_writes_is_not_missed() {
     let mut world = World::with(
-        "stages:\n  make: { shell: 'touch \"$W/begun\"; until [ -e \"$W/gate\" ]; do sleep 0.05; done; echo made > \"$W/made.txt\"' }\n",
+        "stages:\n  make: { shell: 'touch \"$W/begun\"; until [ -e \"$W/gate\" ]; do sleep 0.05; done; echo made > \
+                                                                              \"$W/made.txt\"' }\n",
     );
     let folder = world.path("");
     world.env("W", folder);
@@ -106,7 +111,8 @@ fn a_key_of_another_scenario_is_refused_next_to_a_scenario_only() {
     let load = "stop: { requests: 1 }, input_tokens: { fixed: 4 }, output_tokens: { fixed: 4 }";
     let world = World::with(&format!(
         "params:\n  kind: {{ choice: [server, concurrency], default: server }}\nstages:\n  \
-         each: {{ foreach: {{ scenario: [offline, server] }}, bench: {{ target: 'localhost:1', scenario: '{{{{ scenario }}}}', rate: 50, {load} }} }}\n  \
+         each: {{ foreach: {{ scenario: [offline, server] }}, bench: {{ target: 'localhost:1', scenario: '{{{{ \
+         scenario }}}}', rate: 50, {load} }} }}\n  \
          one: {{ bench: {{ target: 'localhost:1', scenario: '{{{{ kind }}}}', rate: 5, concurrency: 4, {load} }} }}\n"
     ));
     world.good(&["plan", "m"]);
@@ -120,7 +126,7 @@ fn a_key_of_another_scenario_is_refused_next_to_a_scenario_only() {
 fn a_secret_that_is_not_set_is_noted_once_for_each_stage() {
     let world =
         World::with("stages:\n  a: { foreach: { n: [1, 2, 3] }, secrets: [REGATTA_TEST_SECRET], shell: 'true' }\n");
-    let note = "REGATTA_TEST_SECRET is not set, and the stage's `secrets:` name it: it runs without";
+    let note = "REGATTA_TEST_SECRET is not set; the stage lists it under `secrets:` and runs without it";
     world.good(&["plan", "m"]).shows(note);
     let notes = |ended: &Ended| [&ended.stdout, &ended.stderr].map(|text| text.matches(note).count());
     assert_eq!(notes(&world.good(&["run", "m"])).iter().sum::<usize>(), 1);

@@ -274,7 +274,7 @@ fn what_cannot_start_is_refused_before_anything_starts() {
     );
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 2, "{ended:?}");
-    ended.shows("`spawn_processes` is for the mode orchestrator, and this is plain");
+    ended.shows("`spawn_processes` requires mode orchestrator; the mode is plain");
     ended.shows("`container.user`: apptainer runs as the user that starts it");
 }
 
@@ -301,7 +301,7 @@ stages:
     for words in [&["run", "m"][..], &["plan", "m"], &["serve", "m", "--gpus", "8"]] {
         let ended = world.regatta(words);
         assert_eq!(ended.code, 2, "{words:?}: {ended:?}");
-        ended.shows("`repository` has 8 GPUs for 3 servers, and the engine needs 4 (tp × pp) for each copy");
+        ended.shows("`repository` has 8 GPUs for 3 servers, but each copy of the engine needs 4 (tp × pp)");
     }
     assert!(!world.path("latest").exists(), "nothing ran");
 }
@@ -393,7 +393,7 @@ stages:
         ended.shows("world_size is 4, and the engine needs 2 (tp × pp): server 0");
     }
     for ended in plan(", mode: plain") {
-        ended.shows("mode plain is one rank, and the engine of server 0 needs 2 (tp × pp)");
+        ended.shows("mode plain starts one rank, but the engine of server 0 needs 2 (tp × pp)");
     }
 }
 

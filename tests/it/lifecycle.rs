@@ -124,7 +124,9 @@ fn ctrl_c_while_a_large_output_is_read_does_not_wait_for_its_end() {
 #[test]
 fn ctrl_c_while_a_retry_waits() {
     let world = world(
-        "stages:\n  a: { retry: { times: 3, delay: 1h }, shell: '[ -e \"$W/fixed\" ] || exit 7; echo a > out' }\n  b: { shell: 'echo {{ stages.a.out }} > out' }\n",
+        "stages:\n  a: { retry: { times: 3, delay: 1h }, shell: '[ -e \"$W/fixed\" ] || exit 7; echo a > out' }\n  \
+                                                                                  b: { shell: 'echo {{ stages.a.out \
+                                                                                  }} > out' }\n",
     );
     let run = watched(&world, &[]);
     await_event(&world, r#""will_retry":true"#);
@@ -260,7 +262,8 @@ stages:
 #[test]
 fn what_a_stage_keeps_stays_when_another_one_of_its_name_ends() {
     let world = world(
-        "params:\n  n: { int: {}, default: 3 }\nstages:\n  work: { resume: true, shell: 'echo part >> out; [ $(wc -l < out) -ge {{ n }} ] || exit 7' }\n",
+        "params:\n  n: { int: {}, default: 3 }\nstages:\n  work: { resume: true, shell: 'echo part >> out; [ $(wc -l \
+         < out) -ge {{ n }} ] || exit 7' }\n",
     );
     world.manifest("failing", "stages:\n  work: { shell: 'echo > out; exit 3' }\n");
     world.manifest("good", "stages:\n  work: { shell: 'echo > out' }\n");
@@ -329,7 +332,7 @@ fn only_runs_a_stage_alone_if_what_it_needs_is_there() {
     let world = world(CHAIN);
     let ended = world.regatta(&["run", "m", "--only", "b"]);
     assert_eq!(ended.code, 1);
-    ended.shows("it is not done yet, and --only leaves it out").shows("run without --only");
+    ended.shows("it has not finished yet, and --only excludes it").shows("run without --only");
     assert_eq!(world.count("count"), 0);
     world.good(&["run", "m", "--until", "a"]);
     assert_eq!(world.good(&["run", "m", "--only", "b"]).ran(), ["b"]);
@@ -434,7 +437,7 @@ fn more_gpus_than_there_are_is_refused_in_words() {
     );
     let ended = world.regatta(&["run", "m", "--gpus", "0,1"]);
     assert_eq!(ended.code, 2);
-    ended.shows("b: it needs 4 GPUs, and this run can lease 2").shows("`--gpus 0,` GPU 0 alone");
+    ended.shows("b: it needs 4 GPUs, but this run can lease only 2").shows("`--gpus 0,` GPU 0 alone");
     assert!(!world.path("latest/a").exists(), "nothing ran before it");
     let ended = world.regatta(&["run", "m", "--gpus", "0,1", "--keep-going"]);
     assert_eq!((ended.code, ended.ran()), (1, vec!["a".to_owned()]));
@@ -443,7 +446,7 @@ fn more_gpus_than_there_are_is_refused_in_words() {
     assert_eq!(world.good(&["run", "m", "--gpus", "0", "--force", "a"]).ran(), ["a"], "the same again, so b is cached");
     let ended = world.regatta(&["run", "m", "--gpus", "0", "--force", "b"]);
     assert_eq!(ended.code, 2);
-    ended.shows("b: it needs 4 GPUs, and this run can lease 0");
+    ended.shows("b: it needs 4 GPUs, but this run can lease only 0");
 }
 
 // ── Secrets ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -485,7 +488,9 @@ stages:
 #[test]
 fn status_and_logs_say_what_is_going_on_and_what_was() {
     let world = world(
-        "stages:\n  a: { shell: 'echo first line; printf \"caf\\\\303\"; touch \"$W/started\"; while [ ! -e \"$W/gate\" ]; do sleep 0.02; done; printf \"\\\\251\\\\nlast line\\\\n\"' }\n",
+        "stages:\n  a: { shell: 'echo first line; printf \"caf\\\\303\"; touch \"$W/started\"; while [ ! -e \
+                                                                                             \"$W/gate\" ]; do sleep \
+                                                                                             0.02; done; printf \"\\\\251\\\\nlast line\\\\n\"' }\n",
     );
     let ended = world.regatta(&["status"]);
     assert_eq!(ended.code, 2);

@@ -179,7 +179,7 @@ fn speculative_decoding_that_the_rules_forbid_is_refused_by_the_plan() {
     assert_eq!(refused.code, 2, "{refused:?}");
     refused
         .shows("options.speculative_config` must draft 3 tokens in each step for deepseek-r1 Interactive of v6.1")
-        .shows("closed: the rules fix speculative-num-steps=3, and this drafts 7")
+        .shows("closed: the rules fix speculative-num-steps=3; this run drafts 7")
         .shows("help: `num_nextn_predict_layers: 3`, or `division: open`");
     let of_engine = world.regatta(&[
         "plan",
@@ -320,5 +320,5 @@ fn an_audit_passes_or_names_the_sample_that_offends() {
     world.file(&log, &spoilt);
     let failed = world.regatta(&["run", "m"]);
     assert_ne!(failed.code, 0);
-    failed.shows("TEST06 fails").shows("sample 4 (query 0): 93 tokens were reported, and the answer has 3");
+    failed.shows("TEST06 fails").shows("sample 4 (query 0): 93 tokens were reported, but the answer has 3");
 }

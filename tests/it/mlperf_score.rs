@@ -291,7 +291,7 @@ fn a_pickle_is_refused_with_the_command_that_converts_it_and_a_short_set_with_it
     world.manifest("m", &manifest("set.json")).file("set.json", r#"[{"tok_input": [1], "output": "x"}]"#);
     let short = world.regatta(&["run", "m"]);
     assert_eq!(short.code, 1);
-    short.shows("has 1 samples, and the llama2-70b-99.9 of round v5.1 has 24576").shows("for a rehearsal");
+    short.shows("has 1 samples, but llama2-70b-99.9 of round v5.1 has 24576").shows("for a rehearsal");
 }
 
 /// Scores a log with a data set of these lines and the tokenizer and sentences of the golden folder.

@@ -215,7 +215,7 @@ fn a_request_that_crosses_the_close_of_a_kept_connection_is_sent_again_and_count
     assert_eq!(connections(&measured), (0, 1, 0));
     assert_eq!(server.requests.lock().unwrap().len(), 4);
     let warning = measured.result.reasons().iter().find(|reason| reason.check == VerdictCheck::Retries).unwrap();
-    assert!(warning.text.starts_with("1 requests were sent again, because the server closed"), "{}", warning.text);
+    assert!(warning.text.starts_with("1 request had to be sent again, because the server closed"), "{}", warning.text);
     // Of a new connection it is the server's failure.
     let silent = Scripted::start(|_| vec![Do::Close]);
     assert_eq!(failure(&measure(&one_user(chat(&silent, 1)))).0, FailureClass::Connect);

@@ -177,7 +177,7 @@ fn a_word_that_changes_nothing_is_a_mistake_and_one_that_changes_nothing_here_is
     ended.shows("did you mean `tuning.kv_fraction`?").shows("command line");
     ended.shows("tuning.batch=2 changes nothing").shows("unused=3 changes nothing: no stage uses `unused`");
     let ended = world.good(&["run", "m", "requests=5", "tuning.kv_fraction=0.5", "--only", "a"]);
-    ended.shows("requests=5 changes nothing here: only b would use it, and is skipped or not selected");
+    ended.shows("requests=5 has no effect: only b would use it, and is skipped or not selected");
     assert_eq!(world.read("latest/a/out"), "0.5\n");
     world.good(&["plan", "m", "requests=5", "--only", "a"]).shows("requests=5 changes nothing here");
     // What makes a stage skipped changes something.

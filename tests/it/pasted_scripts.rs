@@ -42,7 +42,8 @@ fn a_line_means_the_same_in_quotes_through_a_pipe_and_behind_two_dashes() {
 #[test]
 fn what_a_command_writes_is_what_the_next_one_reads() {
     let world = World::new();
-    let line = "python benchmarks/cpp/prepare_dataset.py --stdout --tokenizer m/x token-norm-dist --num-requests 9 --input-mean 128 --output-mean 64 --input-stdev 0 --output-stdev 0 > /tmp/d.txt && \
+    let line = "python benchmarks/cpp/prepare_dataset.py --stdout --tokenizer m/x token-norm-dist --num-requests 9 \
+                --input-mean 128 --output-mean 64 --input-stdev 0 --output-stdev 0 > /tmp/d.txt && \
                 trtllm-bench --model m/x --workspace /w build --tp_size 2 --dataset /tmp/d.txt && \
                 trtllm-bench --model m/x throughput --dataset /tmp/d.txt --engine_dir /w/m/x/tp_2_pp_1 && \
                 trtllm-bench --model m/x throughput --dataset /tmp/d.txt --engine_dir /w/m/x/tp_2_pp_1 --concurrency 4";
@@ -120,7 +121,8 @@ fn a_line_of_tritonserver_is_started_as_it_stands() {
     let lines = [
         format!("tritonserver --model-repository={folder} --model-control-mode explicit --load-model densenet_onnx"),
         format!(
-            "/opt/tritonserver/bin/tritonserver --model-store {folder} --http-port 9000 --grpc-port=9001 --metrics-port 9002 --log-verbose 1"
+            "/opt/tritonserver/bin/tritonserver --model-store {folder} --http-port 9000 --grpc-port=9001 \
+             --metrics-port 9002 --log-verbose 1"
         ),
     ];
     for line in &lines {
@@ -149,7 +151,8 @@ fn what_words_say_is_not_said_again_beside_them() {
 #[test]
 fn requests_of_curl_have_the_lines_own_body() {
     let world = World::new();
-    let line = r#"curl localhost:8000/v1/chat/completions -d '{"model": "m", "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "test"}], "max_tokens": 5, "top_p": 0.5}'"#;
+    let line = r#"curl localhost:8000/v1/chat/completions -d '{"model": "m", "messages": [{"role": "system", \
+        "content": "Be brief."}, {"role": "user", "content": "test"}], "max_tokens": 5, "top_p": 0.5}'"#;
     let bench = manifest(&import(&world, line).stdout)["stages"]["bench"]["bench"].clone();
     assert_eq!(bench["extra"]["messages"][0]["content"], Value::from("Be brief."));
     assert_eq!(bench["extra"]["top_p"], Value::from(0.5));
@@ -170,7 +173,8 @@ fn requests_of_curl_have_the_lines_own_body() {
 #[test]
 fn numbers_that_a_line_does_not_have_are_parameters() {
     let world = World::new();
-    let line = "genai-perf profile -m m --endpoint-type chat --concurrency $CONC --request-count $N --synthetic-input-tokens-mean ${ISL}";
+    let line = "genai-perf profile -m m --endpoint-type chat --concurrency $CONC --request-count $N \
+                --synthetic-input-tokens-mean ${ISL}";
     let printed = import(&world, line).stdout;
     let all = manifest(&printed);
     for (name, variable) in [("conc", "CONC"), ("n", "N"), ("isl", "ISL")] {
@@ -186,7 +190,8 @@ fn numbers_that_a_line_does_not_have_are_parameters() {
     world.good(&["plan", "m", "conc=4", "n=10", "isl=100"]);
     assert_ne!(world.regatta(&["plan", "m", "conc=many", "n=10", "isl=100"]).code, 0);
     // The bounds of a deviation follow from the mean.
-    let line = "genai-perf profile -m m --endpoint-type chat --synthetic-input-tokens-mean $ISL --synthetic-input-tokens-stddev 5";
+    let line = "genai-perf profile -m m --endpoint-type chat --synthetic-input-tokens-mean $ISL \
+                --synthetic-input-tokens-stddev 5";
     let bench = manifest(&import(&world, line).stdout)["stages"]["bench"]["bench"].clone();
     let normal = "{mean: '{{ isl }}', stddev: 5.0, min: '{{ [isl - 20, 1] | max }}', max: '{{ isl + 20 }}'}";
     assert_eq!(bench["input_tokens"]["normal"], serde_yaml::from_str::<Value>(normal).expect("YAML"));
@@ -195,8 +200,11 @@ fn numbers_that_a_line_does_not_have_are_parameters() {
 #[test]
 fn every_loop_of_a_script_is_written_out_and_no_benchmark_is_lost() {
     let world = World::new();
-    let script = "#!/bin/bash\nfor isl in 128 1024; do\n  for c in 1 4; do\n    vllm bench serve --model m --dataset-name random --random-input-len $isl --max-concurrency $c --num-prompts $((c*10))\n  done\ndone\n\
-                  for rate in $RATES; do\n  vllm bench serve --model m --dataset-name random --request-rate $rate\ndone\naiperf profile -m m --request-count 5\n";
+    let script = "#!/bin/bash\nfor isl in 128 1024; do\n  for c in 1 4; do\n    vllm bench serve --model m \
+                  --dataset-name random --random-input-len $isl --max-concurrency $c --num-prompts $((c*10))\n  \
+                  done\ndone\n\
+                  for rate in $RATES; do\n  vllm bench serve --model m --dataset-name random --request-rate \
+                  $rate\ndone\naiperf profile -m m --request-count 5\n";
     world.file("sweep.sh", script);
     let printed = world.good(&["import", "sweep.sh"]).stdout;
     let stages = manifest(&printed)["stages"].clone();
@@ -226,7 +234,8 @@ fn every_loop_of_a_script_is_written_out_and_no_benchmark_is_lost() {
 fn run_args_are_read_however_they_are_quoted() {
     let world = World::new();
     world.copy("manifests");
-    let expected = "regatta run llama2-70b system=sim-h200-x8 scenarios=offline accuracy=99 loadgen=true round=v6.0 --until run_harness";
+    let expected = "regatta run llama2-70b system=sim-h200-x8 scenarios=offline accuracy=99 loadgen=true round=v6.0 \
+                    --until run_harness";
     let forms: [&[&str]; 5] = [
         &["make run_harness RUN_ARGS=\"--benchmarks=llama2 --scenarios=Offline\""],
         &["make", "run_harness", "\"RUN_ARGS=--benchmarks=llama2 --scenarios=Offline\""],
@@ -277,8 +286,9 @@ fn several_scales_and_models_are_a_command_or_a_stage_each() {
     assert!(commands[0].contains("system=gb200-x1") && commands[1].contains("system=gb200-x4"), "{printed}");
     let ended =
         world.regatta(&["import", "--", "llmb-run submit -w pretrain_llama3.1 -s 405b --dtype fp8 --scale 256"]);
-    assert!(ended.stderr.contains("is a recipe of training"), "{}", ended.stderr);
-    let line = "python3 benchmark_core_model.py --tensorrt-llm-model-name a --tensorrt-llm-model-name b -i grpc token-norm-dist --input-mean 8 --input-stdev 0 --output-mean 8 --output-stdev 0 --num-requests 5";
+    assert!(ended.stderr.contains("is a training recipe"), "{}", ended.stderr);
+    let line = "python3 benchmark_core_model.py --tensorrt-llm-model-name a --tensorrt-llm-model-name b -i grpc \
+                token-norm-dist --input-mean 8 --input-stdev 0 --output-mean 8 --output-stdev 0 --num-requests 5";
     let stages = manifest(&import(&world, line).stdout)["stages"].clone();
     let models: Vec<&str> = stages
         .as_mapping()
@@ -303,15 +313,18 @@ fn lists_of_levels_are_a_sweep() {
     let world = World::new();
     let lines = [
         (
-            "guidellm benchmark --target http://h:8000 --rate-type concurrent --rate 1,5,10 --max-seconds 30 --data prompt_tokens=64,output_tokens=8",
+            "guidellm benchmark --target http://h:8000 --rate-type concurrent --rate 1,5,10 --max-seconds 30 --data \
+             prompt_tokens=64,output_tokens=8",
             "concurrency: [1, 5, 10]",
         ),
         (
-            "guidellm benchmark --target http://h:8000 --rate-type poisson --rate 0.5,2 --max-seconds 30 --data prompt_tokens=64,output_tokens=8",
+            "guidellm benchmark --target http://h:8000 --rate-type poisson --rate 0.5,2 --max-seconds 30 --data \
+             prompt_tokens=64,output_tokens=8",
             "rate: [0.5, 2]",
         ),
         (
-            "guidellm benchmark --target http://h:8000 --rate-type sweep --rate 6 --max-seconds 30 --data prompt_tokens=64,output_tokens=8",
+            "guidellm benchmark --target http://h:8000 --rate-type sweep --rate 6 --max-seconds 30 --data \
+             prompt_tokens=64,output_tokens=8",
             "auto: 4",
         ),
         ("aiperf profile -m m --url h:8000 --concurrency 10,20,30 --request-count 40", "concurrency: [10, 20, 30]"),
@@ -341,7 +354,8 @@ fn a_sweep_of_vllm_has_a_server_and_a_measurement_for_each_of_its_settings() {
     world.file("bench.json", r#"[{"max_concurrency": 8}, {"max_concurrency": 64}]"#);
     let line = |kind: &str, more: &str| {
         format!(
-            "vllm bench sweep {kind} --serve-cmd 'vllm serve m --max-num-seqs 16' --bench-cmd 'vllm bench serve --model m --dataset-name random --num-prompts 50' {more}"
+            "vllm bench sweep {kind} --serve-cmd 'vllm serve m --max-num-seqs 16' --bench-cmd 'vllm bench serve \
+             --model m --dataset-name random --num-prompts 50' {more}"
         )
     };
     let stages = |text: &str| manifest(&import(&world, text).stdout)["stages"].clone();
@@ -382,7 +396,8 @@ fn a_container_with_published_ports_listens_on_them_and_sees_its_gpus() {
     let folder = world.path("repo").canonicalize().expect("the folder").display().to_string();
     let line = |gpus: &str| {
         format!(
-            "docker run --rm --gpus {gpus} -p 9000:8000 -p 9001:8001 -v {folder}:/models nvcr.io/nvidia/tritonserver:25.06-py3 tritonserver --model-repository=/models --http-port 8000"
+            "docker run --rm --gpus {gpus} -p 9000:8000 -p 9001:8001 -v {folder}:/models \
+             nvcr.io/nvidia/tritonserver:25.06-py3 tritonserver --model-repository=/models --http-port 8000"
         )
     };
     let command = launched(&world, &import(&world, &line("all")).stdout);
@@ -410,8 +425,10 @@ fn a_manifest_that_only_serves_names_the_command_that_does() {
 fn conversations_are_sessions_with_their_pauses() {
     let world = World::new();
     let lines = [
-        "genai-perf profile -m m --endpoint-type chat --num-sessions 10 --session-concurrency 5 --session-turns-mean 2 --session-turn-delay-mean 100",
-        "aiperf profile -m m --concurrency 5 --conversation-num 10 --conversation-turn-mean 2 --conversation-turn-delay-mean 100",
+        "genai-perf profile -m m --endpoint-type chat --num-sessions 10 --session-concurrency 5 --session-turns-mean \
+         2 --session-turn-delay-mean 100",
+        "aiperf profile -m m --concurrency 5 --conversation-num 10 --conversation-turn-mean 2 \
+         --conversation-turn-delay-mean 100",
     ];
     for line in lines {
         let bench = measurement(&world, line);
@@ -477,7 +494,8 @@ fn exported_variables_are_those_of_the_programs_behind_them() {
     served.shows("VLLM_USE_V1: '1'").shows("- HF_TOKEN").shows("CUDA_VISIBLE_DEVICES=…");
     assert!(!served.stdout.contains("hf_xyz") && !served.stdout.contains("VLLM_USE_V1=…"), "{}", served.stdout);
     let keyed = script(
-        "export OPENAI_API_KEY=sk-1\npython3 -m sglang.bench_serving --backend vllm-chat --model m --dataset-name random\n",
+        "export OPENAI_API_KEY=sk-1\npython3 -m sglang.bench_serving --backend vllm-chat --model m --dataset-name \
+         random\n",
     );
     keyed.shows("api_key_env: OPENAI_API_KEY");
     assert!(!keyed.stdout.contains("sk-1"), "{}", keyed.stdout);
@@ -490,7 +508,8 @@ fn values_of_an_array_are_those_of_its_loop() {
     let world = World::new();
     world.file(
         "run.sh",
-        "LEVELS=(1 4\n  16)\nfor c in \"${LEVELS[@]}\"; do\n  genai-perf profile -m gpt2 --concurrency $c --request-count 20\ndone\n",
+        "LEVELS=(1 4\n  16)\nfor c in \"${LEVELS[@]}\"; do\n  genai-perf profile -m gpt2 --concurrency $c \
+                                                      --request-count 20\ndone\n",
     );
     let ended = world.good(&["import", "run.sh"]);
     ended.shows("concurrency: 1\n").shows("concurrency: 4\n").shows("concurrency: 16\n");
@@ -510,7 +529,8 @@ fn what_a_line_contradicts_or_misspells_is_an_error() {
     );
     refused("vllm bench serve --model m --dataset-name random --dataset-path x.json", "contradict each other");
     refused(
-        "vllm bench serve --model m --request-rate 10 --ramp-up-strategy linear --ramp-up-start-rps 1 --ramp-up-end-rps 9",
+        "vllm bench serve --model m --request-rate 10 --ramp-up-strategy linear --ramp-up-start-rps 1 \
+         --ramp-up-end-rps 9",
         "contradict each other",
     );
     refused(
@@ -532,7 +552,8 @@ fn the_first_limit_of_another_tool_ends_the_run_here_too() {
     ended.shows("requests: 1000").shows("--benchmark-duration 120: the tool ends a run at the first of its limits");
     assert!(!ended.stdout.contains("duration: 120s"), "{}", ended.stdout);
     // Neither is a field of the data set lost that the line itself sets.
-    let line = "guidellm run --backend kind=openai_http,target=http://h:8000,extras.body.ignore_eos=false --data kind=synthetic_text,prompt_tokens=8,output_tokens=8";
+    let line = "guidellm run --backend kind=openai_http,target=http://h:8000,extras.body.ignore_eos=false --data \
+                kind=synthetic_text,prompt_tokens=8,output_tokens=8";
     let ended = World::new().good(&["import", "--", line]);
     assert!(!ended.stdout.contains("ignore_eos: true"), "{}", ended.stdout);
 }

@@ -81,7 +81,7 @@ fn an_unknown_topic_has_a_hint_over_metrics_and_keys() {
     ] {
         let ended = world.regatta(&["explain", topic]);
         assert_eq!(ended.code, 2, "{ended:?}");
-        ended.shows(&format!("there is no metric and no key `{topic}`")).shows(hint);
+        ended.shows(&format!("no metric or key is called `{topic}`")).shows(hint);
     }
 }
 

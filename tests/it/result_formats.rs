@@ -338,7 +338,7 @@ fn a_file_of_no_known_tool_is_refused_with_what_is_known() {
     refused.shows("not there: no.json");
     let refused = world.regatta(&["import", "x.json"]);
     assert_eq!(refused.code, 2);
-    refused.shows("not a result that is known here").shows("GuideLLM benchmarks.json");
+    refused.shows("is not in a known result format").shows("GuideLLM benchmarks.json");
     world.good(&["export", &race_word(), "--out", "both", "--as", "vllm", "--as", "aiperf"]);
     world.regatta(&["import", "both"]).shows("several tools").shows("hint: name the file");
 }

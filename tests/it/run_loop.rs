@@ -383,5 +383,5 @@ async fn gpus_of_servers_that_are_needed_together_are_counted_together() {
     let need = |task| Need { task, data: true };
     let tasks = vec![server("one"), server("two"), Task { needs: vec![need(0), need(1)], gpus: 1, ..task("both") }];
     let failures = run_tasks(&World::new(), tasks, 1, FoundDead).await.failures;
-    assert_eq!(failures[0].1.what, "it needs 5 GPUs, and this run can lease 0");
+    assert_eq!(failures[0].1.what, "it needs 5 GPUs, but this run can lease only 0");
 }

@@ -109,7 +109,7 @@ fn the_highest_rate_is_an_interval_and_the_cost_is_printed_beforehand() {
         world.manifest("again", &again);
         let replayed = world.regatta(&["run", "again"]);
         assert!([0, 3, 4].contains(&replayed.code), "{}\n{}", replayed.stdout, replayed.stderr);
-        replayed.shows("n=60, from schedule");
+        replayed.shows("60 requests; latency from schedule");
         if replayed.code == 0 {
             assert_eq!(
                 world.read("latest/find/plan.jsonl"),
@@ -181,7 +181,7 @@ fn a_probe_whose_client_was_disturbed_is_measured_once_more() {
         let (is_clients, why) = disturbed().expect("it is there");
         assert!(is_clients, "{why}");
         let ended = Ended::of(run);
-        ended.shows("probe 1 at 20 req/s: the client was disturbed, and it is measured once more: lag");
+        ended.shows("probe 1 at 20 req/s: the client was disturbed; measuring again: lag");
         if is_client_disturbed(&ended) {
             return Attempt::ClientDisturbed;
         }
@@ -218,7 +218,7 @@ fn a_search_begins_at_an_earlier_one_and_its_content_is_part_of_the_key() {
             .shows("`earlier/search.json` is not a result of a search")
             .shows("the folder that has it");
         world.file("earlier/search.json", &earlier(50.0, "1s"));
-        world.regatta(&["run", "m"]).shows("its limits are TTFT p99 ≤ 1s, and here TTFT p99 ≤ 400ms");
+        world.regatta(&["run", "m"]).shows("its limits are TTFT p99 ≤ 1s, this search's are TTFT p99 ≤ 400ms");
         world.file("earlier/search.json", &earlier(50.0, "400ms"));
         let ended = world.regatta(&["run", "m"]);
         ended.shows("the first probes are near 50.0 req/s, which earlier/search.json found");

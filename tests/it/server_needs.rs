@@ -153,10 +153,14 @@ fn headers_that_cannot_be_sent_are_errors_of_the_line_and_of_the_manifest() {
         assert_eq!(ended.code, 2, "{header}");
         ended.shows(why);
     }
-    let bench = "target: 'openai://h:1', scenario: offline, stop: { requests: 1 }, input_tokens: { fixed: 1 }, output_tokens: { fixed: 1 }";
+    let bench = "target: 'openai://h:1', scenario: offline, stop: { requests: 1 }, input_tokens: { fixed: 1 }, \
+                 output_tokens: { fixed: 1 }";
     world.manifest(
         "m",
-        &format!("stages:\n  b:\n    bench: {{ {bench}, request: {{ headers: {{ Host: a, api-key: sek, x-a: '${{', x-b: b, X-B: c }} }} }}\n"),
+        &format!(
+            "stages:\n  b:\n    bench: {{ {bench}, request: {{ headers: {{ Host: a, api-key: sek, x-a: '${{', \
+                  x-b: b, X-B: c }} }} }}\n"
+        ),
     );
     let ended = world.regatta(&["check", "m"]);
     assert_ne!(ended.code, 0);
@@ -250,7 +254,7 @@ fn metrics_are_read_without_a_start_time_behind_a_redirect_and_as_openmetrics() 
 fn a_result_says_why_metrics_are_not_read() {
     for (answer, why) in [
         (status(404, ""), "HTTP status 404"),
-        (status(200, "# TYPE a gauge\na 1\n"), "it has no series of vLLM, SGLang or Triton"),
+        (status(200, "# TYPE a gauge\na 1\n"), "it has no metrics of vLLM, SGLang or Triton"),
         (
             "HTTP/1.1 307 X\r\nLocation: http://127.0.0.1:9/metrics\r\nContent-Length: 0\r\n\r\n".to_owned(),
             "a redirect to http://127.0.0.1:9/metrics",
@@ -330,7 +334,8 @@ fn lines_of_other_tools_keep_their_headers_and_their_patience() {
         "genai-perf profile -m m --service-kind openai --endpoint-type chat -u h:1 -H x-team:perf",
         "aiperf profile -m m --endpoint-type chat -u h:1 --header x-team:perf --wait-for-model-timeout 60",
         "perf_analyzer -m m -u h:8001 -i grpc --concurrency-range 1 -H x-team:perf",
-        "guidellm benchmark --target http://h:1 --rate-type concurrent --rate 1 --max-requests 3 --data prompt_tokens=8,output_tokens=4 --backend-args {\"headers\":{\"x-team\":\"perf\"}}",
+        "guidellm benchmark --target http://h:1 --rate-type concurrent --rate 1 --max-requests 3 --data \
+         prompt_tokens=8,output_tokens=4 --backend-args {\"headers\":{\"x-team\":\"perf\"}}",
         "curl http://h:1/v1/chat/completions -H x-team:perf -d {\"model\":\"m\",\"messages\":[]}",
     ] {
         let manifest = imported(line);

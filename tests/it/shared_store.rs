@@ -214,7 +214,7 @@ stages:
     let ended = run(&one, &url);
     ended.shows("place: its output is not shared: cfg holds the path of this project's folder");
     ended.shows("clone: its output is not shared: x/.git is in it");
-    ended.shows("link: its output is not shared: hosts is a link out of it, to /etc/hosts");
+    ended.shows("link: its output is not shared: hosts is a link that leads out of it, to /etc/hosts");
     ended.shows("token: its output is not shared: key holds the value of one of the stage's secrets");
     assert!(objects(folder.path(), "/records/").is_empty());
     for object in objects(folder.path(), "") {

@@ -58,7 +58,7 @@ fn who_is_not_trusted_is_sent_nothing_and_the_error_says_what_to_do() {
     let other = Authority::new("another");
     let unknown = Secure::start(&other.issue(HERE, |_| {}), None);
     let why = refused(&unknown, folder.trusting(&authority.pem()));
-    assert!(why.contains("an authority that is not known here") && why.contains("`tls.ca` (--cacert)"), "{why}");
+    assert!(why.contains("an unknown authority") && why.contains("`tls.ca` (--cacert)"), "{why}");
 
     let elsewhere = Secure::start(&authority.issue("elsewhere.example", |_| {}), None);
     let why = refused(&elsewhere, folder.trusting(&authority.pem()));
@@ -180,5 +180,5 @@ fn one_line_measures_a_server_within_tls_and_writes_no_secret_down() {
 
     let unknown = world.regatta(&[&words[..], &["--out", "other"]].concat());
     assert_ne!(unknown.code, 0);
-    unknown.shows("an authority that is not known here").shows("--cacert");
+    unknown.shows("an unknown authority").shows("--cacert");
 }

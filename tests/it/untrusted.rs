@@ -422,7 +422,7 @@ fn a_model_of_a_repository_with_too_many_copies_is_refused() {
     );
     let (code, text) = within_bounds(&world, "plan m --launch");
     assert_eq!(code, 2, "{text}");
-    assert!(text.contains("would have 6000000000 ranks, and at most 4096 are started"), "{text}");
+    assert!(text.contains("would have 6000000000 ranks; the maximum is 4096"), "{text}");
 }
 
 #[test]

@@ -153,7 +153,7 @@ fn what_to_do_without_the_right_to_have_it_is_shown() {
     hub.refuse(401, "GatedRepo", "");
     let mut without = world(&hub, MANIFEST);
     without.env("HF_TOKEN", "");
-    without.regatta(&["run", "m"]).shows("there is no token").shows(&page).shows("set HF_TOKEN");
+    without.regatta(&["run", "m"]).shows("but no token is set").shows(&page).shows("set HF_TOKEN");
     hub.refuse(404, "RepoNotFound", "");
     world(&hub, MANIFEST).regatta(&["run", "m"]).shows("not found");
 }

@@ -43,9 +43,8 @@ pub(super) fn bench(global: &Global, request: &BenchRequest) -> Result<CliExit, 
     }
     if let Some(name) = request.args.tokenizer.as_deref().filter(|name| options::tokenizer(name).is_none()) {
         print_error(&format!(
-            "note: --tokenizer {name} is not a file here and nothing is downloaded, so it is not used: answers are \
-             counted by the \
-             server, and prompts are of words that are one token each in English vocabularies\n"
+            "note: --tokenizer {name} is not a file on this machine and has no effect (nothing is downloaded): the \
+             server counts the answers, and prompts consist of words that are one token each in English vocabularies\n"
         ));
     }
     let text = manifest::text(request)?;

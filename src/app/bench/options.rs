@@ -394,7 +394,7 @@ pub(super) fn check_files(request: &BenchRequest) -> Result<(), CommandError> {
     let files = [("--data", request.data.as_ref().map(|(_, file)| file.as_path()))].into_iter().chain(tls);
     for (option, file) in files.filter_map(|(option, file)| Some((option, file?))) {
         if !is_there(file)? {
-            return Err(CommandError::Usage(format!("`{option} {}`: there is no such file", file.display())));
+            return Err(CommandError::Usage(format!("`{option} {}`: no such file", file.display())));
         }
     }
     let Some(name) = request.args.tokenizer.as_deref().filter(|name| tokenizer(name).is_none()) else {
@@ -404,7 +404,7 @@ pub(super) fn check_files(request: &BenchRequest) -> Result<(), CommandError> {
         return Err(CommandError::Usage(format!("`--tokenizer {name}`: it has no tokenizer.json")));
     }
     if is_path(name) {
-        return Err(CommandError::Usage(format!("`--tokenizer {name}`: there is no such file or folder")));
+        return Err(CommandError::Usage(format!("`--tokenizer {name}`: no such file or folder")));
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use crate::cli::{BenchLoad, BenchRequest, TokenLength};
-use base::spec::{BenchSweep, SweepLevels};
+use base::spec::{BenchSweep, Quantity, SweepLevels};
 use base::units::{counted, grouped};
 use harness::{Metric, ReasonSeverity, RunResult, WHOLE_ANSWERS, zero_point_text};
 use report::{Styler, TextRole};
@@ -17,7 +17,10 @@ const SHOWN_REASONS: usize = 5;
 /// The line above the progress: `http://h:1 · concurrency 2 · 20 requests · 550 → 128 tokens`.
 pub fn header(request: &BenchRequest) -> String {
     let mut parts = vec![request.target.clone(), load(&request.load)];
-    parts.extend(request.requests.as_ref().map(|requests| format!("{requests} requests")));
+    parts.extend(request.requests.as_ref().map(|requests| match requests {
+        Quantity::Known(number) => counted(*number, "request"),
+        Quantity::Unknown(_) => format!("{requests} requests"),
+    }));
     parts.extend(request.duration.clone());
     parts.extend(request.data.as_ref().map(|(_, file)| file.display().to_string()));
     let mean = |length: &Option<TokenLength>| length.as_ref().map(|length| length.mean.to_string());

@@ -348,7 +348,7 @@ pub fn system(
             ),
         )),
         _ => Err(NoSystem(format!(
-            "the GPU type is not known: set GPU_TYPE, or add one of these, `system=NAME`: {listed}; without it the \
+            "unknown GPU type: set GPU_TYPE, or add one of these, `system=NAME`: {listed}; without it the \
              default runs, `{}`",
             manifest.params.get("system").and_then(|param| param.value.as_str()).unwrap_or_default()
         ))),

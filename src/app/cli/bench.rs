@@ -1,4 +1,4 @@
-//! From the arguments of `regatta bench` to what they mean, other tools' arguments included.
+//! Interprets the arguments of `regatta bench`, including those of other tools.
 
 use std::path::PathBuf;
 
@@ -158,7 +158,7 @@ fn take_target(args: &mut BenchArgs) -> Option<String> {
     args.target.clone().or_else(|| args.url.clone())
 }
 
-/// The program that `--serve` starts, and whether it can be started as requested.
+/// The command that `--serve` starts, or why it cannot be started as requested.
 fn server_program(args: &BenchArgs) -> Result<Vec<String>, ArgumentError> {
     let program = args.program.as_deref().map(program).transpose()?.unwrap_or_default();
     let is_command = args.serve.is_some_and(|engine| engine.action() == "command");
@@ -313,7 +313,7 @@ fn check_tls_target(args: &BenchArgs, target: &str) -> Result<(), ArgumentError>
     let options = [(args.insecure, "--insecure"), (args.cacert.is_some(), "--cacert"), (args.cert.is_some(), "--cert")];
     match options.into_iter().find_map(|(is_given, option)| is_given.then_some(option)) {
         Some(option) if !target.starts_with("https://") => invalid_value(
-            ErrorText::new(format!("`{option}` is for a target with `https://`, and TARGET has none"))
+            ErrorText::new(format!("`{option}` requires an `https://` target"))
                 .hint("`https://HOST:PORT/v1` is OpenAI's interface with TLS"),
         ),
         _ => Ok(()),
@@ -402,7 +402,8 @@ fn parse_goodput_limit(word: &str) -> Result<(&'static str, Quantity<f64>), Argu
     }
 }
 
-/// Options that mean nothing here, or nothing beside the others. `data`: what kind of data there are.
+/// Notices for options that have no effect with this load or with the other options. `data`: the kind of data that the
+/// requests use.
 fn notices(args: &BenchArgs, load: &BenchLoad, data: Option<&str>) -> Vec<String> {
     let mut notices = Vec::new();
     let mut note = |is_given: bool, text: &str| {
@@ -439,7 +440,7 @@ fn notices(args: &BenchArgs, load: &BenchLoad, data: Option<&str>) -> Vec<String
     let has_duration = args.duration.is_some() || args.measurement_interval.is_some();
     note(
         has_data && (args.input_tokens.is_some() || is_spread(&args.input_tokens_stddev)),
-        "--input-tokens and its deviation are not used: prompts come from --data, as long as they are there",
+        "--input-tokens and its deviation have no effect: prompts come from --data and keep their lengths",
     );
     note(
         has_data && args.output_tokens.is_none() && is_spread(&args.output_tokens_stddev),

@@ -114,7 +114,7 @@ fn slurm(needs: &Needs) -> Option<DoctorFinding> {
     )
 }
 
-/// Only what is missing is shown.
+/// A finding only if the file is missing.
 fn file(path: &str, by: &[String], project: &Path) -> Option<DoctorFinding> {
     if project.join(path).exists() {
         return None;

@@ -165,7 +165,7 @@ pub(super) fn unreadable(path: &str, error: &LockFileError) -> CommandError {
     CommandError::hinted(format!("{path} cannot be read: {error}"), hint)
 }
 
-/// What to report about a run that holds to a lock file, and of which task.
+/// Messages about a run with a lock file, each with its task if it concerns one.
 pub type LockReport = Vec<(Option<TaskId>, String)>;
 
 /// Compares, and then makes plan and options hold to the lock.
@@ -305,8 +305,8 @@ pub(super) fn hidden_differences(
         .collect()
 }
 
-/// The key that the task has where its upstream made what was locked. `None` if the lock does not have that: of a
-/// measurement, or of one of several repeats.
+/// The key that the task would have if its upstream outputs equalled the locked ones. `None` if the lock does not
+/// record one of them: a measurement, or one of several repeats.
 fn with_locked_upstream(
     locked: &LockSection,
     entry: &LockedTask,

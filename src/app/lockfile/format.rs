@@ -147,7 +147,7 @@ const HEAD: &str = "\
 /// Why a text is not a lock file.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LockFileError {
-    #[error("it is of version {0}, and this program knows up to {VERSION}")]
+    #[error("it has version {0}; this Regatta reads versions up to {VERSION}")]
     Newer(u32),
     #[error("it has marks of a merge that was not finished (`<<<<<<<`)")]
     Merge,

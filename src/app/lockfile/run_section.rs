@@ -22,7 +22,7 @@ use runner::store::{Digests, OutputCache, TaskKey, replace};
 use runner::{KeyContext, KeyedTask, RunOptions, RunSummary, TaskRole, predict_keys};
 use stages::{StageExecutor, resolved};
 
-/// What a committed file must not hold: values of the stages' secrets, and this machine's paths.
+/// Values that must not be committed: the stages' secrets, and paths of this machine.
 pub fn private(project: &Project, plan: &Plan) -> PrivateValues {
     let names = plan.tasks.iter().flat_map(|task| &task.secrets);
     let secrets = names.filter_map(|name| project.variable(name));
@@ -59,7 +59,7 @@ pub fn name(project: &Project, plan: &Plan, settings: &[KeyValueArg]) -> String 
     std::iter::once(plan.name.clone()).chain(given).collect()
 }
 
-/// As a shell reads it, where it would otherwise look like several.
+/// Quotes an argument for a shell if it would otherwise be split.
 fn argument(text: String) -> String {
     let is_ambiguous = text.contains(|c: char| c.is_whitespace() || c == '\'' || c == '"');
     if is_ambiguous { shell_word(&text) } else { text }

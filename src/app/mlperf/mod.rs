@@ -57,7 +57,7 @@ fn named(name: &str) -> Result<Round, CommandError> {
     let names = Round::NAMES.join(", ");
     Round::named(name)
         .or_else(|| Round::named(&format!("v{name}")))
-        .ok_or_else(|| CommandError::hinted(format!("there is no round `{name}`"), format!("there are {names}")))
+        .ok_or_else(|| CommandError::hinted(format!("unknown round `{name}`"), format!("there are {names}")))
 }
 
 fn examined(folder: &Path, round: Option<&str>, submitter: Option<&str>) -> Result<SubmissionReport, CommandError> {
@@ -89,7 +89,7 @@ fn majority(folder: &Path) -> Result<Round, CommandError> {
     let others: Vec<String> = rounds.map(|(round, logs)| format!("{logs} of {}", round.name)).collect();
     if !others.is_empty() {
         let text = format!("checked for {}, which {logs} logs are of; {}", round.name, others.join(", "));
-        print_error(&format!("{text}; `--round` names another\n"));
+        print_error(&format!("{text}; `--round` selects another\n"));
     }
     Ok(round)
 }

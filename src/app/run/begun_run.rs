@@ -129,7 +129,7 @@ impl BegunRun {
             emit(Event::Notice { task: None, text });
         }
         if lock.unprotected {
-            let text = "this filesystem has no locks: two runs of this project at once would not see each other";
+            let text = "this filesystem has no locks: two simultaneous runs would not notice each other";
             emit(Event::Notice { task: None, text: text.to_owned() });
         }
     }
@@ -153,7 +153,7 @@ pub(super) fn clean_up_after_crash(
     emit: &EventEmitter,
 ) {
     for error in left.unreadable {
-        emit(Event::Notice { task: None, text: format!("what an earlier run left is not known: {error}") });
+        emit(Event::Notice { task: None, text: format!("cannot determine what an earlier run left behind: {error}") });
     }
     let is_removable = |(_, resource): &(TaskId, ExternalResource)| is_own(resource, home);
     let (removable, others): (Vec<_>, Vec<_>) = left.resources.into_iter().partition(is_removable);
@@ -180,13 +180,13 @@ pub(super) fn clean_up_after_crash(
     match unfinished(output_cache) {
         Ok(folders) => folders.iter().for_each(|folder| drop(discard(folder))),
         Err(error) => {
-            emit(Event::Notice { task: None, text: format!("what an earlier run left is not removed: {error}") });
+            emit(Event::Notice { task: None, text: format!("cannot remove what an earlier run left behind: {error}") });
         }
     }
 }
 
-/// Whether a run may remove what a journal names. Another person may have written all of it, and the program that it
-/// names for a container: only those are called that are known.
+/// Whether a run may remove a resource that a journal names. Someone else may have written the journal, so a program it
+/// names for a container is called only if it is a known one.
 fn is_own(resource: &ExternalResource, home: &StateFolder) -> bool {
     let is_known = |program: &str| ContainerEngine::DETACHED.iter().any(|engine| engine.as_str() == program);
     let is_foreign = |program: &str, name: &str| !is_known(program) || name.starts_with('-');

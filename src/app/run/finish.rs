@@ -171,8 +171,7 @@ impl RunEnd {
     }
 }
 
-/// How many servers were not started because every task that needs them was cached or skipped, or because no task needs
-/// them.
+/// How many servers were not started because no task needed them, or every task that did was cached or skipped.
 pub(super) fn servers_not_needed(plan: &Plan, roles: &[TaskRole], run_state: &RunState) -> usize {
     let mut is_needed = vec![false; plan.tasks.len()];
     let mut count = 0;

@@ -112,7 +112,7 @@ impl KeptServers {
         Ok(Self { name, tasks, command: request.command.clone(), announcement, phase })
     }
 
-    /// All of them are up at once, so that each needs GPUs of its own.
+    /// All servers run at the same time, so each needs its own GPUs.
     pub fn check_gpus(&self, plan: &Plan, options: &RunOptions) -> Result<(), CommandError> {
         let held = plan.tasks.iter().zip(&self.tasks).filter(|(task, held)| **held && task.host.is_none());
         let users: Vec<&Task> = held.map(|(task, _)| task).filter(|task| task.gpus > 0).collect();
@@ -126,7 +126,7 @@ impl KeptServers {
             [_] => ("needs", GPUS_HINT.to_owned()),
             _ => ("together need", format!("serve one of them: `regatta serve {} {}`", plan.name, users[0].id)),
         };
-        let message = format!("{names} {together} {needed} GPUs, and this run can lease {has}");
+        let message = format!("{names} {together} {needed} GPUs, but this run can lease only {has}");
         Err(CommandError::hinted(message, hint))
     }
 

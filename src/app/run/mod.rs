@@ -274,8 +274,8 @@ pub(super) fn take_lock(
     }
 }
 
-/// A tenth of the time that was waited: the other run may take hours, and each look is several requests to the server
-/// of a network filesystem. A stop request ends it.
+/// Sleeps for a tenth of the time waited so far, or until a stop request: the other run may take hours, and each check
+/// costs several requests to the server of a network filesystem.
 fn pause(waited: Duration, stop: &Stop) {
     const SHORTEST: Duration = Duration::from_millis(20);
     const LONGEST: Duration = Duration::from_secs(1);

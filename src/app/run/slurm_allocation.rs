@@ -170,7 +170,7 @@ fn missing_gpus(
     })
 }
 
-/// One command follows an allocation: of two, each would take the other's job for a second one of its own.
+/// Only one command may follow an allocation: each of two would mistake the other's job for a duplicate of its own.
 fn lock(out: &Path) -> Result<File, CommandError> {
     let file = File::create(out.with_extension("lock"))?;
     match file.try_lock() {
@@ -287,7 +287,7 @@ fn slurm(flags: &[KeyValueArg]) -> Result<Slurm, CommandError> {
             }
             "export" => serde_json::json!(value.split(',').collect::<Vec<_>>()),
             "at_once" | "each_node" | "container" => {
-                return Err(wrong(format!("`{key}` is of a stage in a manifest, and not of a whole allocation")));
+                return Err(wrong(format!("`{key}` applies to a stage in a manifest, not to a whole allocation")));
             }
             "exclusive" => {
                 let is_exclusive: bool =

@@ -74,7 +74,7 @@ fn model_row([name, version, state, reason]: [String; 4], settings: Option<Model
     }
 }
 
-/// What is shown of a model's configuration.
+/// The settings of a model that are shown.
 struct ModelSettings {
     backend: String,
     platform: String,

@@ -132,7 +132,7 @@ impl ServerConnection {
                     Some(format!("`regatta triton metrics {host}:{port}` reads it; gRPC is on 8001 by default")),
                 ),
                 (ListeningService::OtherHttp, TritonProtocol::Grpc) => {
-                    (format!("something answers on port {port} that is not Triton: it speaks HTTP"), None)
+                    (format!("port {port} speaks HTTP, not Triton's gRPC"), None)
                 }
                 _ => return with_hint(&error, error.hint()),
             };

@@ -92,7 +92,8 @@ fn answer(questions: &[Question], requests: usize, has_curves: bool) -> Vec<What
     }
 }
 
-/// Points of one benchmark that no other one beats in tokens per second with as many GPUs or fewer.
+/// Marks the Pareto-optimal points of a benchmark: no other point has more tokens per second with the same or fewer
+/// GPUs.
 fn mark_best(rows: &mut [WhatIfRow]) {
     let numbers: Vec<_> = rows
         .iter()
@@ -141,7 +142,7 @@ fn limits(text: &str) -> Result<Vec<LatencyLimit>, CommandError> {
             let hint = "write it as in `ttft_p99<450ms tpot_p99<40ms`";
             CommandError::hinted(format!("--goal: `{word}`: {problem}"), hint)
         };
-        let Some((key, time)) = word.split_once('<') else { return Err(wrong("there is no `<` in it".to_owned())) };
+        let Some((key, time)) = word.split_once('<') else { return Err(wrong("it has no `<`".to_owned())) };
         let time = time.trim_start_matches('=');
         // A text, so that what has no unit is refused as a duration is.
         let limits: Limits = serde_json::from_value(json!({ key: time })).map_err(|error| wrong(error.to_string()))?;

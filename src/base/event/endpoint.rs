@@ -22,7 +22,7 @@ pub struct Endpoint {
 pub enum EndpointError {
     #[error("it names no server")]
     NoServer,
-    #[error("there is nothing next to a `|`{list}")]
+    #[error("an endpoint is missing next to a `|`{list}")]
     Empty { list: InList },
     #[error("an address holds no user, password or token; `--api-key-env NAME` sends a key, which is never shown")]
     Credentials,
@@ -202,8 +202,8 @@ mod tests {
     #[test]
     fn the_piece_that_is_wrong_is_named() {
         for (text, why) in [
-            ("", "there is nothing next to a `|`"),
-            ("a:1||b:2", "there is nothing next to a `|` in `a:1||b:2`"),
+            ("", "an endpoint is missing next to a `|`"),
+            ("a:1||b:2", "an endpoint is missing next to a `|` in `a:1||b:2`"),
             ("localhost", "`localhost` is not host:port"),
             ("a:1|b", "`b` in `a:1|b` is not host:port"),
             ("a:1,x|b:2", "`x` in `a:1,x` is not a port (1 to 65535)"),

@@ -80,7 +80,7 @@ pub struct RunTag(String);
 #[error(
     "{}",
     ErrorText::new(format_args!("`{}` cannot be a tag", .0))
-        .hint("at most 64 letters, digits, `.`, `_` and `-`, with a letter in it: `before-upgrade`, `v1.2`")
+        .hint("at most 64 letters, digits, `.`, `_` and `-`, including a letter: `before-upgrade`, `v1.2`")
 )]
 pub struct NotTag(String);
 

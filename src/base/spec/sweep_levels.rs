@@ -55,7 +55,7 @@ pub enum SweepLevelsError {
     NotWhole(String),
     #[error("levels are at most {LONGEST_LENGTH} here, and `{0}` is more")]
     TooHigh(String),
-    #[error("there is no level")]
+    #[error("the list of levels is empty")]
     Empty,
     #[error("there are more than {MOST} levels")]
     TooMany,

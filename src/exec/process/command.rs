@@ -187,7 +187,7 @@ pub fn program_of(command: &str) -> &str {
 /// Why a command could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    #[error("there is no command")]
+    #[error("the command is empty")]
     Empty,
     #[error("`{program}` was not found in PATH")]
     NotFound { program: String },

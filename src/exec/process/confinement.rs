@@ -66,7 +66,7 @@ pub enum ConfinementError {
     Path { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Ruleset(#[from] RulesetError),
-    #[error("a thread for it cannot be started: {0}")]
+    #[error("cannot start a thread for it: {0}")]
     Thread(#[source] io::Error),
 }
 

@@ -108,7 +108,7 @@ impl Dispatcher {
                 running.spawn_local(async move { drop(under_way.await) });
             }
             while running.try_join_next().is_some() {}
-            // With a standing backlog the loop never waits: yield, so that answers are read.
+            // With a permanent backlog this loop never waits: yield, so that answers are read.
             tokio::task::yield_now().await;
         }
         Ok(())

@@ -43,7 +43,7 @@ pub struct BenchProgress {
 /// Runs the whole measurement. Load comes from threads of its own; this future only watches, and dropping it cancels.
 ///
 /// A failed request is part of the result, and so is a stop in the middle. Errors are for what prevents measuring.
-/// What else is known of the run goes into it before its verdict.
+/// Further facts about the run are added to the result before its verdict.
 pub async fn measure(
     spec: &BenchSpec,
     stop: &Stop,

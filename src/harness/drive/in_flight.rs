@@ -198,7 +198,7 @@ impl InFlightRequest {
     }
 
     async fn attempt(&self, t_attempt: u64) -> (Vec<RequestProgress>, AttemptAnswer) {
-        // For an external driver the length limit is far from the actual length.
+        // With an external driver, answers end long before their length limit.
         let most = if self.listener.is_some() { 16 } else { 4096 };
         let room = |planned: &PlannedRequest| planned.output_len.min(most) as usize;
         let mut parts: Vec<RequestProgress> = self

@@ -99,8 +99,9 @@ impl WorkerShare {
         Ok(PreparedWorker { share: self, connections, encoder, pacer, freed })
     }
 
-    /// Over HTTP a request needs a connection of its own. Those that are due at the start have theirs by then, so that
-    /// they leave together. One that cannot be opened now is tried again by its request, which reports it.
+    /// Opens connections before the load starts. Over HTTP each request in flight needs its own connection, and
+    /// requests that are due at the start must leave together. If a connection fails here, its request tries again and
+    /// reports the failure.
     async fn open_connections(&self, connections: &[Rc<Connection>]) {
         let until = std::time::Instant::now() + CONNECT_AHEAD_FOR;
         let count = self.due_at_start().min(MOST_CONNECTED_AHEAD).div_ceil(connections.len().max(1));
@@ -297,7 +298,7 @@ impl WorkerShare {
     }
 }
 
-/// Messages made before the start, by the index of their first request.
+/// Messages encoded before the start, keyed by the index of their first request.
 pub(crate) struct PreparedMessages {
     places: Vec<Mutex<Option<Bytes>>>,
     /// Bytes of them, in all; the rest is made one ahead of need.

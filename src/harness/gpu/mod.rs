@@ -23,17 +23,17 @@ pub const LEASED_GPUS: &str = "the GPUs leased to the servers under test";
 /// The population where none was leased: which of them the servers use is not known.
 pub const HOST_GPUS: &str = "all GPUs of this host, since none was leased to the servers";
 
-/// The population where the servers name the GPUs themselves: Triton reports all that it can see, which its models may
-/// use or not.
+/// The population where the servers name the GPUs themselves: Triton reports all GPUs it can see, whether or not its
+/// models use them.
 pub const REPORTED_GPUS: &str = "GPUs that the servers under test report";
 
-/// Whether this many GPUs of a population are those that the servers use: the leased ones, and the only one of their
-/// host. Only by their count may tokens be divided.
+/// Whether this many GPUs of a population are exactly those that the servers use: the leased ones, or the only one of a
+/// host. Tokens per GPU are computed only then.
 pub fn are_of_servers(population: &str, count: u64) -> bool {
     population == LEASED_GPUS || population == HOST_GPUS && count == 1
 }
 
-/// A GPU, as far as it is known.
+/// The known facts about a GPU.
 #[base::omit_empty]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -93,7 +93,7 @@ impl GpuTrace {
     }
 }
 
-/// The GPUs over the run's window. They explain the measurement and are no part of it.
+/// The GPUs over the run's window. They help to explain the measurement but are not part of it.
 #[base::omit_empty(except(devices, series))]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -156,7 +156,7 @@ pub struct GpuUsage {
     pub throttle_reasons: Option<BTreeMap<String, f64>>,
 }
 
-/// What is set of a GPU, or built into it. What it did not report is absent.
+/// The settings and the hardware of a GPU. Facts that it did not report are absent.
 #[base::omit_empty]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GpuLimits {

@@ -7,7 +7,7 @@ use base::units::counted;
 
 /// The most points of each series.
 const POINTS: usize = 300;
-/// Below this share of the window energy is not that of the run.
+/// If telemetry covers less than this share of the window, its energy does not represent the run.
 const COVERED: f64 = 0.9;
 
 /// NVML's reasons, by bit.

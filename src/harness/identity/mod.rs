@@ -105,7 +105,7 @@ impl ServerIdentity {
 pub struct RunIdentity {
     /// Whether a server was the built-in simulator: then no number here is of a GPU or of a real server.
     pub simulated: bool,
-    /// In the order of `requested.endpoints`.
+    /// The servers in the order of `requested.endpoints`.
     pub servers: Vec<ServerIdentity>,
     /// The engines that the servers run: those that this run built, and those in folders that can be read here.
     pub engines: Vec<EngineIdentity>,

@@ -123,7 +123,7 @@ enum UnreadMetrics {
     Malformed(#[from] MetricsError),
     #[error("over TLS they are not polled")]
     Secure,
-    #[error("it has no series of vLLM, SGLang or Triton")]
+    #[error("it has no metrics of vLLM, SGLang or Triton")]
     OtherSeries,
 }
 

@@ -5,8 +5,8 @@ use base::spec::Arrivals;
 
 const NS: f64 = 1e9;
 
-/// How far the gaps of `count` real arrivals (sorted) are from the law they were drawn from, and the critical distance.
-/// None where there is no law: equal gaps, traces, fewer than two arrivals.
+/// The distance between the observed gaps of `count` arrivals (sorted) and the distribution they were drawn from, with
+/// the critical distance of the test. `None` without a distribution: equal gaps, traces, fewer than two arrivals.
 pub(crate) fn distance(
     rate: &LoadLevel,
     arrivals: Arrivals,

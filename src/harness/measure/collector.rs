@@ -156,7 +156,7 @@ impl Collector {
         self.records.push(record);
     }
 
-    /// A read with so many tokens, `gap` ns after the one before.
+    /// Adds a socket read with this many tokens, `gap` ns after the previous read.
     fn add(&mut self, gap: u64, tokens: u64, record: &RequestRecord) {
         if !record.is_ok() {
             return;

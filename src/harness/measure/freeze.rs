@@ -88,7 +88,8 @@ impl ServerFreeze {
         let (mut gaps, mut long) = silences(records);
         long.sort_by_key(|silence| std::cmp::Reverse(silence.length()));
         long.truncate(MOST);
-        // A silence is no measure of what is usual, so the longest ones are taken out as long as they stand out.
+        // A freeze would distort the usual gap it is compared with, so the longest gaps are excluded while they stand
+        // out.
         let stands_out = |gaps: &Gaps, silence: &Silence| {
             let mut others = *gaps;
             others.add(*silence, -1.0);

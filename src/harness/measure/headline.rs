@@ -34,8 +34,8 @@ impl RunResult {
         self.loadgen.as_ref().is_none_or(LoadgenResult::is_performance)
     }
 
-    /// `VALID`; beside it `SIMULATED` where a server was the simulator, and `REHEARSAL` where it is one of a
-    /// submission.
+    /// The verdict, such as `VALID`, followed by `SIMULATED` if a server was the simulator and by `REHEARSAL` if the
+    /// run rehearses a submission.
     pub fn verdict_text(&self) -> String {
         marked_verdict(self.verdict.as_str(), self.is_simulated(), self.is_rehearsal())
     }
@@ -58,8 +58,8 @@ impl RunResult {
         self.hosts.iter().map(|one| (one.host.clone(), line(one))).collect()
     }
 
-    /// `VALID  1,204 tok/s  TTFT p99 212 ms [180 … 260]  TPOT p99 9.84 ms [9.70 … 9.98] (n=30000, from schedule, tokens
-    /// from output_ids)`; a run that is too short for the 95 % interval of TTFT p99 has in its place the number of
+    /// `VALID  1,204 tok/s  TTFT p99 212 ms [180 … 260]  TPOT p99 9.84 ms [9.70 … 9.98] (30000 requests; latency from schedule;
+    /// tokens: output_ids)`; a run that is too short for the 95 % interval of TTFT p99 has in its place the number of
     /// requests that one takes. Offline has requests/s in place of the latencies. With `slo`, also
     /// `goodput 9.40 req/s, 98.2 % met TTFT ≤ 450 ms`, and a smoke run `smoke, 48 requests`. Of several runs it is
     /// `VALID  5 runs  1,204 tok/s [1,190 … 1,218] TTFT p99 212 ms [205 … 219]
@@ -95,7 +95,7 @@ impl RunResult {
 
     /// Means over runs, with their 95 % intervals.
     fn headline_over(&self, repeats: &Repeats) -> String {
-        let few = if repeats.runs.len() == 2 { " of which two show little" } else { "" };
+        let few = if repeats.runs.len() == 2 { " (two runs show little)" } else { "" };
         let over = |name: &str, shown: fn(f64) -> String, unit: &str| {
             repeats.over_runs.get(name).map_or_else(
                 || "n/a".to_owned(),
@@ -111,12 +111,11 @@ impl RunResult {
             ),
         };
         format!(
-            "{}  {} runs  {}  {middle} (mean and 95 % interval over runs{few}, n={} in the first, from {}, tokens from \
-             {})",
+            "{}  {} runs  {}  {middle} (mean and 95 % interval over runs{few}; {} in the first; latency from {}; tokens: {})",
             self.verdict_text(),
             repeats.runs.len(),
             over("output_tokens", |rate| grouped(rate, 0), " tok/s"),
-            self.counts.ok,
+            counted(self.counts.ok, "request"),
             zero_point_text(self.requested.scenario.zero_point()),
             self.tokens.source
         )
@@ -138,10 +137,10 @@ impl RunResult {
         let smoke =
             if self.is_smoke() { format!("  smoke, {}", counted(self.counts.ok, "request")) } else { String::new() };
         format!(
-            "{}  {tokens} tok/s  {middle}{}{smoke} (n={}{}, from {}, tokens from {})",
+            "{}  {tokens} tok/s  {middle}{}{smoke} ({}{}; latency from {}; tokens: {})",
             self.verdict_text(),
             self.goodput_in_short().unwrap_or_default(),
-            self.counts.ok,
+            counted(self.counts.ok, "request"),
             self.missing_interval().unwrap_or_default(),
             zero_point_text(self.requested.scenario.zero_point()),
             self.tokens.source
@@ -156,7 +155,7 @@ impl RunResult {
             Some(requests) => format!("about {}", grouped(requests, 0)),
             None => grouped(FEWEST_VALUES as f64, 0),
         };
-        let text = || format!(", interval of TTFT p99 from {needed} requests on");
+        let text = || format!("; TTFT p99 needs {needed} for an interval");
         (n > 0 && is_shown && p99_interval.is_none()).then(text)
     }
 

@@ -264,7 +264,7 @@ latencies! {
     }
     QUEUE_CLIENT = queue_client {
         title: "lateness of the client",
-        about: "How far the load generator itself was behind its schedule.",
+        about: "How late the load generator itself sent requests.",
         formula: "issue − intended arrival",
         population: "issued requests, with any outcome",
         mind: "How many requests are late, and how much of TTFT that is, decides on INVALID(client): `explain lag`.",
@@ -420,8 +420,8 @@ pub(crate) fn e2e(record: &RequestRecord) -> Option<f64> {
 
 /// Above this share of the answers a figure of the rest is one of a selection.
 pub(crate) const NEGLIGIBLE: f64 = 0.01;
-/// Above this share of unmeasured times between tokens a figure of the rest is one of few; above this share of chunks
-/// that share a read the times between tokens are rather those of a proxy.
+/// If more than this share of the times between tokens is unmeasured, the remaining ones do not represent the run. If
+/// more than this share of the chunks shares a socket read, the times reflect a proxy's buffering.
 pub(crate) const COALESCED: f64 = 0.5;
 
 pub(crate) struct UnknownChunks {
@@ -463,7 +463,7 @@ impl UnknownChunks {
         }
     }
 
-    /// Why there is no inter-chunk latency and no longest gap.
+    /// Why inter-chunk latency and the longest gap cannot be reported, if so.
     pub fn without_gaps(&self) -> Option<String> {
         if self.interleaved > NEGLIGIBLE {
             return Some("a request has several answers, whose tokens come between each other".to_owned());
@@ -477,16 +477,16 @@ impl UnknownChunks {
         })
     }
 
-    /// Why there is no time for each token, where this share of the answers lacks the count that it divides by.
+    /// Why time per token cannot be reported: this share of the answers lacks the token count to divide by.
     fn uncounted(&self, share: f64, chunk_has: &str) -> Option<String> {
-        let reason = || format!("it is not known how many tokens {chunk_has}; see inter-chunk latency (icl)");
+        let reason = || format!("the number of tokens {chunk_has} is unknown; see inter-chunk latency (icl)");
         let interleaved = self.without_gaps().filter(|_| self.interleaved > NEGLIGIBLE);
         interleaved.or_else(|| (share > NEGLIGIBLE).then(reason)).or_else(|| self.without_gaps())
     }
 }
 
-/// Of the gaps between chunks, those of answers in one read, except where a freeze of the server explains it. A short
-/// answer weighs as little as it has.
+/// The share of gaps between chunks that belong to answers received in one socket read, unless a server freeze explains
+/// it. Answers count by their number of gaps.
 pub(super) fn one_read_share(records: &RequestRecords, freeze: Option<&ServerFreeze>) -> Option<f64> {
     let (mut all, mut one_read) = (0_u64, 0_u64);
     for record in records.ok() {

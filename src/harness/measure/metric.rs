@@ -26,7 +26,7 @@ pub struct Metric {
     /// Of another tool's number: its definition.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub definition: String,
-    /// What one value is, and which requests are left out.
+    /// What one value measures, and which requests are excluded.
     pub population: String,
     /// Successful requests that have no such value (one-token answers have no TPOT).
     pub excluded: u64,
@@ -45,7 +45,7 @@ pub struct Metric {
     pub p99: Option<f64>,
     pub min: Option<f64>,
     pub max: Option<f64>,
-    /// Why there is no number, where that needs saying.
+    /// Why the metric has no value, if that needs an explanation.
     pub absent: Option<String>,
     /// 95 % intervals from this run alone, for how much its requests depend on each other. They are about this server
     /// in this state: only `repeats` show how much runs differ from each other. Absent where the run is too short for

@@ -1,5 +1,5 @@
-//! How much of a closed loop's window had all its users busy, and the tokens per second in the middle of a run: the
-//! whole window includes the filling and the draining of the server.
+//! The share of a closed loop's window in which all users were busy, and tokens per second in the middle of a run. The
+//! whole window also includes the server filling and draining.
 
 use std::cmp::Reverse;
 
@@ -78,7 +78,7 @@ fn full_share(records: &RequestRecords, enough: f64) -> Option<f64> {
 
 /// Below this share of the sustained rate the headline shows filling and draining more than the server.
 pub(crate) const FULL_SHARE: f64 = 0.9;
-/// Fewer requests have no middle.
+/// With fewer requests, the middle of the run is too short to evaluate.
 const LEAST_REQUESTS: usize = 20;
 /// Tokens of the middle: from a quarter to three quarters of all.
 const MIDDLE: (f64, f64) = (0.25, 0.75);
@@ -120,8 +120,8 @@ impl Sustained {
 
     pub(super) fn text(&self) -> String {
         format!(
-            "{:.0} tok/s are of filling and draining the server once, and the middle half of the tokens came at {:.0} \
-             tok/s: neither is the rate that it sustains; {}",
+            "{:.0} tok/s includes filling and draining the server once; the middle half of the tokens came at {:.0} \
+             tok/s. Neither is the sustained rate; {}",
             self.full,
             self.middle,
             VerdictCheck::Ramp.cure()

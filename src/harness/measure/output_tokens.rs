@@ -71,11 +71,11 @@ fn own<'t>(schedule: &RequestSchedule, planned: Option<&PlannedRequest>, index: 
     prompt.and_then(|prompt| text.strip_prefix(prompt.as_str())).unwrap_or(text)
 }
 
-/// Behind each source but the first: `, for 3 of 1000 answers that have no usable one`.
+/// Follows each source except the first: `, for 3 of 1000 answers that have no usable one`.
 const FOR: &str = ", for ";
 /// A source that an answer has, and that contradicts it, does not count.
 const NONE: &str = " answers that have no usable one";
-/// What results of earlier programs have in its place.
+/// The wording in results of earlier versions.
 const FORMER_NONE: &str = " answers that have none";
 
 /// `parts`: each source with the number of its answers, the interface's own first; `all`: how many answers there are.
@@ -113,7 +113,7 @@ pub fn are_counted_alike(one: &str, other: &str) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(|(a, b)| a.0 == b.0 && (a.1 - b.1).abs() <= SMALL)
 }
 
-/// Above this share of a server's answers it is no accident, but what this server always does at some end.
+/// Above this share of a server's answers, a missing end marker is how the server behaves, not a failure.
 const HABIT: f64 = 0.2;
 
 /// Answers of one server that are shorter than requested although nothing says why.

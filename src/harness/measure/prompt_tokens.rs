@@ -40,12 +40,12 @@ fn sums(counts: impl Iterator<Item = (u64, u64)>) -> Option<(u64, u64, u64)> {
     Some(counts.fold((0, 0, 0), add)).filter(|(requests, ..)| *requests > 0)
 }
 
-/// Of the tokens that were sent, where a tokenizer counted them. What a server adds (a template, special tokens) makes
-/// its count higher.
+/// A server that counts less than this share of the tokens sent (counted by a tokenizer) has cut the prompt. What it
+/// adds, such as a template or special tokens, only raises its count.
 pub(crate) const OF_TOKENS: f64 = 0.95;
-/// Of the words that were sent. A word has at least one token, except with tokenizers that merge words.
+/// The same share of the words sent. A word has at least one token, except with tokenizers that merge words.
 const OF_WORDS: f64 = 0.5;
-/// Tokens at the begin and at the end of a text that tokenizers treat differently.
+/// Tolerance for tokens at the start and the end of a text, where tokenizers differ.
 const SLACK: f64 = 4.0;
 
 /// Successful requests whose `usage.prompt_tokens` is far below what was sent.
@@ -60,7 +60,7 @@ pub struct CutInput {
 }
 
 impl CutInput {
-    /// `None`: there are none. `is_exact`: what was sent was counted in tokens, and not in words.
+    /// `None` if no prompt was cut. `is_exact`: the prompts that were sent were counted in tokens, not in words.
     pub(crate) fn from_records(records: &RequestRecords, is_exact: bool) -> Option<Self> {
         let share = if is_exact { OF_TOKENS } else { OF_WORDS };
         // A tokenizer does not count the answers of earlier turns, which are part of a later prompt.
@@ -104,7 +104,7 @@ impl CountedPrompts {
         let is_one_server = !metrics.iter().any(|metric| is_counter(&metric.name) && metric.resets > 0);
         let tokens = increase(queries);
         let sent = result.tokens.input_server.unwrap_or(result.tokens.input) as f64;
-        // The part of the warm-up that falls behind the first poll is counted, too.
+        // Warm-up requests after the first poll are included in the counters, hence the factor.
         let is_of_this_run = tokens <= 2.0 * sent;
         (is_one_server && is_of_this_run).then(|| Self { tokens, cached: increase(hits) })
     }

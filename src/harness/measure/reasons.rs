@@ -66,7 +66,7 @@ macro_rules! verdict_reasons {
                 }
             }
 
-            /// What such a finding can make of a run, and when.
+            /// The verdicts that this finding can cause, and when.
             const fn classes(&self) -> &'static [(ReasonSeverity, &'static str)] {
                 match self {
                     $(Self::$check => &[$((ReasonSeverity::$class, concat!("" $(, $when)?))),+],)*

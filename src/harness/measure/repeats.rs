@@ -202,7 +202,7 @@ fn judge(runs: &[RunResult]) -> VerdictReasons {
         let changed = changes_of_servers(&one.servers, &another.servers);
         if !changed.is_empty() {
             let text = format!(
-                "run {number} measured another server than run 1, so their numbers are of no one server: {}",
+                "run {number} measured a different server than run 1, so the results are a mixture: {}",
                 changed.join("; ")
             );
             reasons.add(VerdictCheck::Identity, ReasonSeverity::InvalidServer, text);
@@ -305,7 +305,7 @@ mod repeats_result_tests {
         // Of the few requests that its p99 is the largest of.
         let mut smoke = run.clone();
         (smoke.latency.ttft.n, smoke.counts.ok) = (100, 100);
-        assert!(smoke.headline().contains("  smoke, 100 requests (n=100, "), "{}", smoke.headline());
+        assert!(smoke.headline().contains("  smoke, 100 requests (100 requests; "), "{}", smoke.headline());
         smoke.latency.ttft.n = 101;
         assert!(!smoke.headline().contains("smoke"), "{}", smoke.headline());
         let mut other = run.clone();

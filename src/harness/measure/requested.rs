@@ -31,7 +31,7 @@ pub struct Requested {
     pub stall_timeout_ms: f64,
     pub ttft_p99_limit_ms: Option<f64>,
     pub tpot_p99_limit_ms: Option<f64>,
-    /// Left out: only those two.
+    /// Absent if only those two limits are set.
     #[serde(default, skip_serializing_if = "FurtherLimits::is_empty")]
     pub further_limits: FurtherLimits,
     pub slo: Slo,
@@ -42,7 +42,7 @@ pub struct Requested {
     /// Of KServe's streams; left out when each request has its own.
     #[serde(default, skip_serializing_if = "crate::record::is_usual")]
     pub stream: StreamMode,
-    /// Left out: what failed was not sent again.
+    /// Absent if failed requests were not retried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<RequestedRetries>,
     /// What else each request has.

@@ -68,7 +68,7 @@ pub struct RunResult {
     /// BLAKE3 of all arrivals and lengths and of what prompts are drawn from.
     #[serde(default)]
     pub schedule_digest: String,
-    /// How random numbers are drawn from the seed.
+    /// The generator that draws random numbers from the seed.
     #[serde(default)]
     pub generator: String,
     /// Start of set-up, RFC 3339, UTC.
@@ -115,7 +115,7 @@ pub struct RunResult {
     pub curves: BTreeMap<String, Vec<(f64, f64)>>,
     #[serde(default)]
     pub versions: Versions,
-    /// Of a run that MLPerf's LoadGen drove: what it reported, beside what we measured.
+    /// What MLPerf's LoadGen reported, if it drove the run. The other fields are what Regatta measured.
     pub loadgen: Option<LoadgenResult>,
     /// What the servers' own `/metrics` reported meanwhile; absent where none has a metrics port.
     pub server_metrics: Option<ServerMetrics>,
@@ -207,7 +207,7 @@ pub struct Counts {
     pub unexplained: u64,
     /// What in answers contradicts their protocol, by class: messages, over all requests.
     pub violations: BTreeMap<Violation, u64>,
-    /// The first of each class.
+    /// The first example of each class.
     pub violation_examples: BTreeMap<Violation, String>,
     /// Ended by us early, as `cancel` sets.
     #[serde(alias = "withdrawn")]
@@ -326,7 +326,7 @@ pub struct ClientUsage {
     pub late: LateRequests,
 }
 
-/// Requests that were issued behind their schedule by more than the two limits of the check `lag`.
+/// Late requests, counted against each of the two limits of the check `lag`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LateRequests {

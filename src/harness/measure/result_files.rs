@@ -26,7 +26,7 @@ pub const GPU_READINGS: &str = "gpu.jsonl";
 /// What a run leaves beside its result; the last two only where they were read.
 pub const RUN_FILES: [&str; 4] = [REQUESTS, PLAN, SERVER_METRICS, GPU_READINGS];
 
-/// A longer line is no record: one of a million tokens has 50 MB.
+/// A longer line cannot be a request record: a record of a million tokens takes 50 MB.
 const LONGEST_LINE: u64 = 256 << 20;
 
 /// Writes them into `dir`, which exists: the servers' metrics and their GPUs' where there are any, the result last.

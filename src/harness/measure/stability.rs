@@ -29,7 +29,7 @@ use base::stats::{Growth, LatencyTrend, VisitsInOrder};
 pub struct Stability {
     /// Arrivals against completions, while requests arrived at a constant rate. Its population is all issued requests.
     pub growth: Option<Growth>,
-    /// How much longer late requests took than early ones, where the run is too short for `growth`.
+    /// How much longer late requests took than early ones, for runs too short to estimate `growth`.
     #[serde(alias = "lag")]
     pub latency_trend: Option<LatencyTrend>,
     /// Of TTFT, TPOT and the longest stall of each answer.
@@ -51,7 +51,7 @@ impl Stability {
         let is_at_once = matches!(spec.scenario, LoadPattern::Offline);
         let is_closed = matches!(spec.scenario, LoadPattern::Concurrency { .. });
         let changes = CourseChange::all(spec, records);
-        // A level that rose once and stayed there is no queue that grows.
+        // If the level rose once and then stayed constant, the queue is not growing.
         let is_settled = changes.iter().any(|change| change.is_settled && change.change > 0.0);
         let (growth, latency_trend) =
             if is_constant && is_plain && !is_settled { growth_or_trend(spec, records) } else { (None, None) };
@@ -101,7 +101,7 @@ impl Stability {
         if let Some(trend) = &self.latency_trend {
             trend_findings(trend, found);
         }
-        // Growing waits and a server that fills make answers slower, too: either is reported already.
+        // Growing waits and a filling server also make answers slower, and are already reported.
         if !self.is_overloaded() && !self.shows_only_filling() {
             self.changes.iter().for_each(|change| change.finding(found));
         }

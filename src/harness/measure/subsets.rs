@@ -152,8 +152,8 @@ impl SlowServer {
 
     pub(super) fn text(&self) -> String {
         format!(
-            "{} answered {:.1} times as slowly as the other servers: {} median {:.1} ms, and {:.1} ms of the others; \
-             the figures are a mixture of both: {}",
+            "{} was {:.1} times slower than the other servers: {} median {:.1} ms, the others {:.1} ms; the results \
+             mix both: {}",
             self.server,
             self.factor(),
             self.metric,

@@ -23,7 +23,7 @@ pub(crate) struct ArrivalTimes {
     next: u64,
     /// Arrivals as they would be at a rate of 1.
     sum: f64,
-    /// What those are multiplied by.
+    /// The factor applied to those arrivals.
     scale: f64,
 }
 

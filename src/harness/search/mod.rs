@@ -103,7 +103,7 @@ impl RateBounds {
         let held = rates(true).filter(|rate| missed.is_none_or(|missed| *rate < missed)).max_by(f64::total_cmp);
         match (held, missed) {
             (None, Some(missed)) if missed <= self.low => ProbeStep::NotEvenLow,
-            // The beginning; or something higher held once and was contradicted: begin again from below.
+            // The start of the search, or a higher rate passed once and then failed: start again from the lowest rate.
             (None, _) => ProbeStep::Probe(self.low),
             (Some(held), None) if held < self.high => ProbeStep::Probe(four_digits(held * 2.0).min(self.high)),
             (Some(held), missed) => {

@@ -20,7 +20,7 @@ pub struct SearchReport<J = ProbeJudgement> {
     pub bounds: RateBounds,
     pub ttft_p99_limit_ms: Option<f64>,
     pub tpot_p99_limit_ms: Option<f64>,
-    /// In the order in which they were made.
+    /// Probes in the order in which they ran.
     #[serde(default = "Vec::new")]
     pub probes: Vec<SearchProbe<J>>,
     /// Per second: the interval of the highest rate at which all limits hold, within the rates that may be tried.

@@ -187,7 +187,7 @@ impl BenchSpec {
             (request.cancel.is_none(), "`request.cancel` would end samples before they are answered"),
             (request.lora_task_id.is_empty(), "`request.lora_task_id` would make equal samples different"),
             (request.adapters.is_empty(), "`request.adapters` would make equal samples different"),
-            (!request.has_drawn_seeds(), "`request.random_seed` must be one for all"),
+            (!request.has_drawn_seeds(), "`request.random_seed` must be the same for all"),
             (
                 request.exclude_input_in_output != Some(false),
                 "`request.exclude_input_in_output: false` puts prompts into answers",
@@ -210,7 +210,7 @@ impl BenchSpec {
 /// How requests are sent: held back, tried again, over which streams.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SendingSpec {
-    /// Of a user between an answer and the next request.
+    /// A user's pause between an answer and the next request.
     pub think: Pause,
     /// Arrivals beyond this wait in the client, and their latency counts from when they should have been sent.
     pub max_in_flight: Option<u32>,
@@ -229,8 +229,8 @@ pub struct SendingSpec {
 pub struct Slo {
     /// First token − intended arrival.
     pub ttft_ms: Option<f64>,
-    /// Time per output token after the first chunk. A request without such tokens is judged by the others only; where
-    /// no request has any, there is no goodput.
+    /// Time per output token after the first chunk. A request without such tokens is judged by the other limits only;
+    /// if no request has such tokens, goodput is not reported.
     pub tpot_ms: Option<f64>,
     /// Last token − intended arrival.
     pub e2e_ms: Option<f64>,

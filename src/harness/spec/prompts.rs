@@ -41,7 +41,7 @@ pub struct PromptFile {
     pub order: RecordOrder,
     /// Begin again where the data end.
     pub repeat: bool,
-    /// Tokens that a hash id of a Mooncake trace stands for.
+    /// Tokens that one hash id of a Mooncake trace represents.
     pub block_tokens: u32,
     #[serde(default)]
     pub delay: DelayPlace,

@@ -62,7 +62,7 @@ impl ResponseBounds {
         }
     }
 
-    /// gRPC's own bound: a longer message is a stream out of step.
+    /// gRPC's own limit. A longer message means that the parser lost its place in the stream.
     pub const LONGEST_FRAME: u64 = i32::MAX as u64;
 
     pub(crate) fn body_bytes(&self) -> usize {

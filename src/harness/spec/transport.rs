@@ -103,7 +103,7 @@ impl Transport {
         }
     }
 
-    /// Whether prompts are token ids, and answers have theirs.
+    /// Whether both prompts and answers are token ids.
     pub(crate) fn answers_with_ids(&self) -> bool {
         match self {
             Self::Kserve => true,

@@ -241,7 +241,7 @@ impl<'f, R: Send> DecodedBlocks<'f, R> {
         Self { file, rest: 0..file.blocks(), buffers: Vec::new() }
     }
 
-    /// The next ones, in place of those that are decoded. False: there are none.
+    /// Decodes the next blocks into the buffers of the previous ones. Returns false at the end of the file.
     fn decode_next<T: SpoolValue>(&mut self, take: impl Fn(T) -> Option<R> + Sync) -> io::Result<bool> {
         let at_once = decoders().map_or(1, ThreadPool::current_num_threads);
         let next = self.rest.start..self.rest.end.min(self.rest.start + at_once);

@@ -158,7 +158,7 @@ impl SweepReport {
     }
 
     /// # Errors
-    /// The file cannot be read, or is no sweep of this version.
+    /// The file cannot be read, or is not a sweep that this version can read.
     pub fn read(path: &Path) -> Result<Self, SweepError> {
         let shown = || path.display().to_string();
         let text = read_text(path).map_err(|source| SweepError::Unreadable { path: shown(), source })?;
@@ -210,7 +210,7 @@ impl SweepReport {
         self.points.iter().filter(|point| point.verdict == Some(Verdict::ValidWithWarnings)).count()
     }
 
-    /// `7 of 8 points VALID, 2 with warnings`, or whose points are not judged.
+    /// `7 of 8 points VALID, 2 with warnings`, or why the points are not judged.
     pub fn verdict_text(&self) -> String {
         match &self.imported {
             Some(origin) => format!("{} by {}, not judged", counted(self.points.len(), "point"), origin.tool),
@@ -307,8 +307,8 @@ pub enum KneeState {
     AtHighest,
 }
 
-/// `points` are in the order of their load. None where fewer than three can be used. E2E of an overloaded point, and so
-/// its power, is one of the length of its run: it is no candidate.
+/// `points` are sorted by load. `None` if fewer than three are usable. Overloaded points are excluded: their E2E
+/// latency grows with the length of the run.
 fn find_knee(points: &[SweepPoint]) -> Option<Knee> {
     let power = |point: &SweepPoint| {
         let e2e = point.e2e.mean.filter(|mean| mean.value > 0.0 && point.is_usable())?;

@@ -8,8 +8,8 @@ use crate::tokens::{ChunkTokens, TokenChunk, Violations, WireEvent};
 use crate::{FinishReason, TokenSource, Usage, Violation};
 use base::spec::UnmeasuredProtocol;
 
-/// Chunks of one step (reasoning and text of one token) are written one after the other, and may come in two reads.
-/// Later than this after the one before, ns, a chunk is of a step of its own.
+/// A server may write the reasoning and the text of one token as two chunks, which can arrive in two reads. A chunk
+/// that arrives later than this after the previous one (ns) belongs to a new step.
 const SAME_STEP: u64 = 1_000_000;
 
 /// The account of one request, while its answer arrives.
@@ -23,7 +23,7 @@ pub(crate) struct Accounting {
     reasoning: u64,
     finish: Option<FinishReason>,
     has_ended: bool,
-    /// The answer comes in one piece, and not as a stream.
+    /// The answer arrives whole, not as a stream.
     pub is_whole: bool,
     violations: Violations,
     /// Tokens so far, as far as that is known while the answer comes.
@@ -135,8 +135,8 @@ impl Accounting {
         self.counted_live
     }
 
-    /// The totals of the answer. `by`: what the interface counts tokens by where there is no usage. `limit`: the most
-    /// tokens that the request allows, where that was sent.
+    /// The totals of the answer. `by`: how the interface counts tokens when the answer has no `usage`. `limit`: the
+    /// token limit that was sent, if any.
     pub fn settle(mut self, by: TokenSource, limit: Option<u32>) -> CountedTokens {
         let mut total = self.usable_total(limit);
         let stood_at = total.and_then(|_| self.stood_at());
@@ -196,7 +196,7 @@ impl Accounting {
         };
         let is_exact = by == TokenSource::OutputIds || source == TokenSource::ChunkIds;
         if let Some(limit) = limit.filter(|limit| is_exact && tokens > *limit) {
-            let example = || format!("{tokens} tokens arrived, and at most {limit} were requested");
+            let example = || format!("{tokens} tokens arrived, but at most {limit} were requested");
             self.violations.add(Violation::AboveRequested, example);
         }
         CountedTokens {
@@ -245,7 +245,7 @@ impl Accounting {
         // Some servers limit the answer after its reasoning, and count both.
         let reasoning = self.usage.and_then(|usage| usage.reasoning).unwrap_or(0);
         if total.saturating_sub(reasoning) > most || total > u64::from(u32::MAX) {
-            let example = || format!("usage.completion_tokens is {total}, and at most {most} were requested");
+            let example = || format!("usage.completion_tokens is {total}, but at most {most} were requested");
             self.violations.add(Violation::AboveRequested, example);
             return None;
         }

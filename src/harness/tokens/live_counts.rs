@@ -1,4 +1,4 @@
-//! Counts of a run while it happens, for observers. Not part of the result, which is computed from records.
+//! Live counts for progress displays. The result does not use them: it is computed from request records.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -55,8 +55,9 @@ pub(crate) enum ChunkTokens {
     Text,
     /// A text without characters: the token's text arrives later.
     Empty,
-    /// The end of the answer without text: no token, unless a count beside it includes one (an end token), or there is
-    /// no text at all. Where it includes more, these came in no form that is understood, or were held back.
+    /// The end of the answer, without text. It counts as no token unless a count sent with it includes one (an end
+    /// token) or the answer has no text at all. If the count includes more, their text was held back or could not be
+    /// parsed.
     Closing,
     /// A whole answer as one text: this many tokens were requested.
     Requested(u32),
@@ -166,8 +167,8 @@ base::named! {
     /// What an answer did that its protocol does not allow. None of it enters a latency or a throughput.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
     pub enum Violation {
-        /// A message after the end of the answer: after `[DONE]`, or after the final response; over HTTP also bytes
-        /// behind the whole answer, or on a connection without a request in flight.
+        /// A message after the end of the answer: after `[DONE]`, or after the final response; over HTTP also extra
+        /// bytes after the complete answer, or bytes on a connection without a request in flight.
         AfterEnd = "after_end",
         /// A second `[DONE]` or final response.
         SecondEnd = "second_end",
@@ -205,7 +206,7 @@ impl Violations {
         self.0.entry(class).or_insert_with(|| (0, example())).0 += 1;
     }
 
-    /// Those of another answer, as many as they are.
+    /// Adds the violations of another answer.
     pub fn merge(&mut self, other: Self) {
         for (class, (count, example)) in other.0 {
             self.0.entry(class).or_insert_with(|| (0, example)).0 += count;

@@ -40,8 +40,8 @@ pub(super) fn resolve(chunks: &[ChunkTokens], marks: &[UsageMark]) -> ResolvedCh
         match span_tokens(span, tokens) {
             Some(each) => resolved.tokens.extend(each),
             None if shares_step => resolved.tokens.push(0),
-            // Text that was held back, or that came in no form that is understood. Where every chunk has its count, the
-            // tokens of the end came with it: a step of several tokens whose text is no whole character.
+            // Text that was held back or could not be parsed. If every chunk has a count, the tokens belong to the end
+            // chunk: a step of several tokens whose text is an incomplete character.
             None if span == [ChunkTokens::Closing] => {
                 resolved.is_known &= is_each_marked(chunks, marks);
                 resolved.has_only_end = resolved.tokens.iter().all(|tokens| *tokens == 0);
@@ -99,8 +99,8 @@ pub(super) fn certain(span: &[ChunkTokens]) -> u64 {
     span.iter().map(least).sum()
 }
 
-/// The tokens of each chunk of a span with this total; None where several distributions are possible. Events without
-/// text after the last text are no tokens, however late they come: an end token that the total counts is one of the
+/// The tokens of each chunk of a span with this total; `None` if several distributions are possible. Events without
+/// text after the last text carry no tokens, however late they arrive: an end token in the total is attributed to the
 /// last text.
 fn span_tokens(span: &[ChunkTokens], tokens: u64) -> Option<Vec<u32>> {
     if let [ChunkTokens::Exact(_)] = span {

@@ -240,8 +240,8 @@ impl Connection {
 
 // When a server may be tried again that could not be reached, and which requests learn of it.
 
-/// From a failed attempt to the next. A request waits at most so long for an attempt of its own, and a dead server
-/// costs a worker no more than a few attempts a second.
+/// Time between two attempts to connect. It bounds how long a request waits for its own attempt, and limits a worker to
+/// a few attempts a second against a dead server.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 
 /// Attempts to connect to one server. While the last one failed there is one at a time, and a request that waits for it
@@ -293,7 +293,7 @@ pub(crate) enum ConnectError {
     Socket(#[source] Arc<io::Error>),
     #[error("{}", error_chain(.0.as_ref()))]
     Http2(#[source] Arc<h2::Error>),
-    #[error("the name {host} is not known: {source}")]
+    #[error("cannot resolve {host}: {source}")]
     UnknownHost { host: String, source: Arc<io::Error> },
     #[error("the name has no address")]
     NoAddress,
@@ -350,7 +350,7 @@ pub(crate) enum HandshakeError {
     Late { what: String, patience: Duration },
     #[error("the answer to {method} is not understood: {source}")]
     Undecodable { method: &'static str, source: prost::DecodeError },
-    #[error("it is live but not ready")]
+    #[error("the server is live but not ready")]
     ServerNotReady,
     #[error("it is not ready ({path}: HTTP status {status})")]
     HealthStatus { path: String, status: u16 },

@@ -16,7 +16,8 @@ pub(crate) const LONGEST_NAME: usize = 80;
 /// Bytes that are held now, by all connections of this process: benchmarks that run at once share its memory.
 static ALL: AtomicU64 = AtomicU64::new(0);
 
-/// What is counted is a multiple of this; less is free. So an answer that comes in small pieces costs no shared write.
+/// Bytes are counted in multiples of this, so that an answer that arrives in small pieces does not cost a shared write
+/// for each piece.
 const STEP: u64 = 4 << 10;
 
 /// The part of one answer, given back when it ends.

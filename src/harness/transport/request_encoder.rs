@@ -1,4 +1,5 @@
-//! How a model is called and how the tokens of its answers are counted, fixed before the run: over gRPC or over HTTP.
+//! How requests to a model are encoded, over gRPC or HTTP, and how the tokens of its answers are counted. Both are
+//! fixed before the run.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
@@ -28,7 +29,7 @@ pub(crate) struct EncodedMessage {
 }
 
 impl RequestEncoder {
-    /// Queries the server over the link itself.
+    /// Queries the server over this connection.
     pub async fn negotiate(link: &Connection, spec: &BenchSpec) -> Result<Self, HarnessError> {
         match (&link.pool, &spec.protocol) {
             (Some(pool), Transport::Http(http)) => Ok(Self::Http(http::handshake(pool, spec, http).await?)),

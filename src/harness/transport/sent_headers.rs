@@ -124,7 +124,7 @@ const LEAST_PART: usize = 4;
 /// versions and names by chance.
 const LEAST_KEY: usize = 6;
 
-/// A text of the server without the keys that it was sent. One that was cut ends with `…`.
+/// A text from the server with the keys that were sent removed. A truncated text ends with `…`.
 pub(super) fn without_secrets(text: String, secrets: &[String]) -> String {
     secrets.iter().fold(text, |text, secret| without_key(text, secret))
 }

@@ -199,8 +199,8 @@ pub(super) fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictR
         };
         let text = if has(Violation::UsageMismatch) {
             format!(
-                "of {unknown} answers it is not known how many tokens each chunk has, because the server's `usage` \
-                 contradicts them: {left_out}"
+                "the tokens in each chunk of {unknown} answers are unknown, because the server's `usage` contradicts \
+                 them: {left_out}"
             )
         } else {
             format!(

@@ -1,8 +1,9 @@
-//! Whether the client was so late that the reported numbers are in part its own. Pure.
+//! Whether the client sent so late that its own delays are part of the reported latencies. Pure.
 //!
-//! A percentile of lateness is no gate: the p99 of fewer than a hundred requests is the latest one, and a short stall
-//! of any machine delays one request. So late requests are counted, and the count is compared with what chance allows;
-//! and what lateness adds to TTFT, which counts from the schedule, is compared with TTFT. Either is a finding.
+//! A percentile of lateness is not a usable criterion: the p99 of fewer than a hundred requests is the latest one, and
+//! a short stall of the machine delays one request. Instead, two checks can each report a finding: the number of late
+//! requests against what chance allows, and what lateness adds to TTFT (which counts from the schedule) against TTFT
+//! itself.
 
 use std::fmt;
 

@@ -120,8 +120,9 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons)
     let resent = result.connections.resent;
     if resent > 0 {
         let text = format!(
-            "{resent} requests were sent again, because the server closed their kept connections when they were sent; \
-             latencies count from the first intended time"
+            "{} had to be sent again, because the server closed the kept connection at that moment; latencies count \
+             from the first intended time",
+            counted(resent, "request")
         );
         found.warn(VerdictCheck::Retries, text);
     }

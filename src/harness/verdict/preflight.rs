@@ -70,7 +70,7 @@ pub enum NoPreflightResult {
 }
 
 impl PreflightTrial {
-    /// The same load, for a second. None: there is no schedule to be late for.
+    /// One second of the same load. `None` if the load has no schedule.
     pub fn new(spec: &BenchSpec, schedule: &RequestSchedule) -> Option<Self> {
         let requests = schedule.requests.len().max(1) as f64;
         let mean = |of: fn(&crate::PlannedRequest) -> u32| {
@@ -126,7 +126,7 @@ impl PreflightTrial {
         BenchSpec { endpoints: vec![server], frontends: 1, clients, ..self.spec.clone() }
     }
 
-    /// Its result; or why there is none.
+    /// Evaluates the trial, or returns why it has no result.
     pub fn evaluate(&self, measured: &Measured) -> Result<PreflightResult, NoPreflightResult> {
         let result = &measured.result;
         if let Some(why) = measured.requests.iter().find_map(|record| match record.ended {

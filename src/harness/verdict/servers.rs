@@ -113,7 +113,7 @@ pub(super) fn identity(result: &RunResult, evidence: &Evidence, found: &mut Verd
         let changed = server_changes(one, now);
         if !changed.is_empty() {
             let text = format!(
-                "{} changed during the measurement, so its numbers are of no one server: {}",
+                "{} changed during the measurement, so the results are a mixture: {}",
                 now.address,
                 changed.join("; ")
             );
@@ -134,8 +134,8 @@ pub(super) fn identity(result: &RunResult, evidence: &Evidence, found: &mut Verd
         let is_rehearsal = result.loadgen.as_ref().is_some_and(|loadgen| loadgen.rehearsal);
         let severity = if is_rehearsal { ReasonSeverity::Warning } else { ReasonSeverity::InvalidServer };
         let text = format!(
-            "the simulator runs at speed {speed}: its time does not run with the clock, so these rates and \
-             latencies are of nothing that it simulates; {}",
+            "the simulator runs at speed {speed}: its time does not follow the clock, so these rates and latencies \
+             do not describe the simulated system; {}",
             VerdictCheck::Speed.cure()
         );
         found.add(VerdictCheck::Speed, severity, text);

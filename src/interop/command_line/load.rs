@@ -215,7 +215,7 @@ impl TranslatedLoad {
     }
 
     pub fn bench(mut self) -> TranslatedBench {
-        // Otherwise there is no certificate to verify.
+        // Without TLS, `tls.insecure` has no effect: drop it.
         let has_tls = self.target.starts_with("https:");
         self.options.retain(|(key, _)| has_tls || *key != "tls.insecure");
         let place = |key: &str| OPTIONS.in_order.iter().position(|(other, _)| other == key).unwrap_or(usize::MAX);

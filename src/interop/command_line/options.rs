@@ -178,13 +178,13 @@ fn read_to(
         }
         let Some((option, written, attached)) = find(table, word) else {
             if ends_at_plain && word.contains('=') {
-                builder.push_untranslated(word, format!("it is no option of {tool} that is known here"));
+                builder.push_untranslated(word, format!("unknown option of {tool}"));
                 continue;
             }
             let name = word.split('=').next().unwrap_or(word);
             let names = table.iter().flat_map(|option| option.names.iter().copied());
             let hint = did_you_mean(name, names).unwrap_or_default();
-            builder.push_error(format!("`{name}` is not an option of {tool} that is known here; {hint}"));
+            builder.push_error(format!("`{name}` is not a known option of {tool}; {hint}"));
             // Whether the next argument is its value or the command cannot be known.
             if ends_at_plain {
                 line.plain = words[at..].to_vec();

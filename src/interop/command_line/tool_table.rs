@@ -335,7 +335,7 @@ impl ToolTable {
 impl OptionRow {
     /// Why it has no place.
     pub fn reason(&self) -> &str {
-        self.reason.as_deref().unwrap_or("Regatta has nothing like it")
+        self.reason.as_deref().unwrap_or("Regatta has no equivalent")
     }
 
     fn is_neutral(&self, given: &GivenOption) -> bool {

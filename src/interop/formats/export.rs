@@ -217,7 +217,7 @@ pub(super) fn write(run: &MeasuredRun, out: &mut Exported) {
     insert("backend", json!("regatta"));
     insert(
         "label",
-        json!(format!("regatta {}, in the shape of vLLM and with its definitions", env!("CARGO_PKG_VERSION"))),
+        json!(format!("regatta {}, in the format of vLLM and with its definitions", env!("CARGO_PKG_VERSION"))),
     );
     // vLLM's `--metadata KEY=VALUE` adds texts in the same way.
     for (name, value) in identity_entries(run) {

@@ -167,7 +167,7 @@ fn csv(rows: &[(&Row, RowValue)], columns: &[&str], number: fn(f64) -> String) -
 }
 
 fn generated_by(tool: &str) -> String {
-    format!("regatta {}, in the shape of {tool} and with its definitions", env!("CARGO_PKG_VERSION"))
+    format!("regatta {}, in the format of {tool} and with its definitions", env!("CARGO_PKG_VERSION"))
 }
 
 /// GenAI-Perf's files.
@@ -190,7 +190,7 @@ pub(super) fn write_genai_perf(run: &MeasuredRun, out: &mut Exported) {
     });
     object.insert("input_config".to_owned(), input_config);
     note_other_counts(run, out);
-    out.without("telemetry_stats, sessions: a run has none");
+    out.without("telemetry_stats, sessions: Regatta does not record them");
     out.json("profile_export_genai_perf.json", &Value::Object(object));
     rows.sort_by_key(|(Row(tag, ..), _)| {
         FIRST_IN_CSV.iter().position(|first| *first == tag.as_str()).unwrap_or(usize::MAX)
@@ -222,7 +222,7 @@ pub(super) fn write_aiperf(run: &MeasuredRun, out: &mut Exported) {
     });
     object.extend(further.as_object().cloned().unwrap_or_default());
     out.without("aiperf_version, benchmark_id: AIPerf did not run");
-    out.without("telemetry_data, http_req_*, effective_*: a run has none");
+    out.without("telemetry_data, http_req_*, effective_*: Regatta does not record them");
     note_other_counts(run, out);
     out.json("profile_export_aiperf.json", &Value::Object(object));
     rows.sort_by(|(Row(_, _, heading, _), _), (Row(_, _, other, _), _)| heading.cmp(other));

@@ -49,13 +49,13 @@ pub struct ImportSource {
 pub enum ImportError {
     #[error("{name} holds results of several tools or formats: {first} and {second}")]
     SeveralTools { name: String, first: String, second: String },
-    #[error("{name} is not a result that is known here")]
+    #[error("{name} is not in a known result format")]
     Unknown { name: String },
     #[error("{name} holds {count} runs")]
     SeveralRuns { name: String, count: usize },
     #[error("two runs in different folders are at the same level, {level}: {first} and {second}")]
     SameLevel { level: String, first: String, second: String },
-    #[error("{file} is of an accuracy run, in which LoadGen measures nothing")]
+    #[error("{file} belongs to an accuracy run, in which LoadGen does not measure")]
     AccuracyRun { file: String },
     #[error("{name} is empty")]
     Empty { name: String },

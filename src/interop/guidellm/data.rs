@@ -128,7 +128,7 @@ impl GuideLlmData {
             }
             Self::Trace(all) => trace(all, "jsonl", load).map(|()| None),
             Self::Other(text) => Err(format!(
-                "cannot translate the line: the data `{text}` are not read, and nothing is downloaded; save the \
+                "cannot translate the line: Regatta does not download the data `{text}`; save the \
                     prompts as JSON lines, `{{\"prompt\": …}}`, and give them with --data FILE.jsonl"
             )
             .into()),
@@ -224,15 +224,14 @@ fn shape(all: &Map<String, Value>, load: &mut TranslatedLoad) -> Option<Quantity
                 load.set("sessions", json!({"turns": {"fixed": value}, "history": "answers"}));
             }
             "source" => {
-                load.builder
-                    .push_untranslated(format!("source={value}"), "prompts are made up with the seed, of no text");
+                load.builder.push_untranslated(format!("source={value}"), "prompts are synthetic, drawn from the seed");
             }
             other => {
                 // The first releases had variances.
                 let stdev = other.strip_suffix("_variance").map(|stem| format!("{stem}_stdev"));
                 let near = stdev.or_else(|| nearest(other, LENGTHS.split(' ')).map(str::to_owned));
                 let reason = near.map(|near| format!("it is not a field of GuideLLM's data; did you mean `{near}`?"));
-                let reason = reason.unwrap_or_else(|| "Regatta has nothing like it".to_owned());
+                let reason = reason.unwrap_or_else(|| "Regatta has no equivalent".to_owned());
                 load.builder.push_untranslated_load(format!("{other}={value}"), reason);
             }
         }

@@ -83,7 +83,7 @@ impl GuideLlmRun {
             for limit in
                 [requests.clone(), self.seconds.clone()].into_iter().flatten().filter(|it| it.known().is_none())
             {
-                load.builder.push_error(format!("`{limit}`: a warm-up that is a part of the run is computed from it"));
+                load.builder.push_error(format!("`{limit}`: needed to compute a warm-up that is a share of the run"));
             }
             let number = |limit: Option<Quantity<f64>>| limit.and_then(|limit| limit.known().copied());
             warm_up.put(number(requests), number(self.seconds.clone()), &mut load);

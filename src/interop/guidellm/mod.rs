@@ -77,7 +77,7 @@ fn benchmark_option(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut Tr
         "--model" => run.model = text(),
         "--backend" if value == "openai_http" => {}
         "--backend" => {
-            builder.push_error(format!("`{}` is not measured: it is not a server over HTTP", given.as_written()));
+            builder.push_error(format!("cannot measure `{}`: it is not an HTTP server", given.as_written()));
         }
         "--backend-kwargs" => backend(value, run, builder),
         "--request-type" => run.request_format = text(),
@@ -145,7 +145,7 @@ fn backend(text: &str, run: &mut GuideLlmRun, builder: &mut TranslationBuilder) 
                     "`request.deadline` or --stall-timeout ends a request",
                 );
             }
-            _ => builder.push_untranslated(format!("{name}={plain}"), "Regatta has nothing like it"),
+            _ => builder.push_untranslated(format!("{name}={plain}"), "Regatta has no equivalent"),
         }
     }
 }
@@ -201,7 +201,7 @@ fn run_option(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut Translat
     match given.name {
         "--backend" if kind == "openai_http" || kind.is_empty() => backend(value, run, builder),
         "--backend" => {
-            builder.push_error(format!("`--backend kind={kind}` is not measured: it is not a server over HTTP"));
+            builder.push_error(format!("cannot measure `--backend kind={kind}`: it is not an HTTP server"));
         }
         "--profile" => profile(&fields, run, builder),
         "--constraint" => constraint(given, kind, &fields, run, builder),
@@ -248,7 +248,7 @@ fn profile(fields: &Map<String, Value>, run: &mut GuideLlmRun, builder: &mut Tra
                     builder
                         .push_error(format!("`{other}={value}` is not a field of a profile; did you mean `{near}`?"));
                 }
-                None => builder.push_untranslated(format!("{other}={value}"), "Regatta has nothing like it"),
+                None => builder.push_untranslated(format!("{other}={value}"), "Regatta has no equivalent"),
             },
         }
     }

@@ -33,9 +33,7 @@ impl MissingMetric {
             }
             Self::Schedule => "needs the intended arrivals, which the file does not have",
             Self::Tokens => "needs the number of output tokens, which the file does not have",
-            Self::ChunkTokens => {
-                "needs the number of tokens of each chunk, and the server sends only how many there are in all"
-            }
+            Self::ChunkTokens => "needs the number of tokens in each chunk, but the server reports only the total",
         }
     }
 }

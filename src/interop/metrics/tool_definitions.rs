@@ -80,7 +80,7 @@ impl std::str::FromStr for Tool {
             .iter()
             .copied()
             .find(|tool| tool.as_str() == name)
-            .ok_or_else(|| ErrorText::new(format_args!("there is no tool `{text}`")))
+            .ok_or_else(|| ErrorText::new(format_args!("unknown tool `{text}`")))
     }
 }
 

@@ -161,7 +161,7 @@ impl ConfigField {
         let names = described.flat_map(|field| &field.names).chain(lists.into_iter().flatten());
         let near = nearest(name, names.map(String::as_str).collect::<Vec<_>>());
         let hint = near.map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
-        Self::Unknown(format!("no field of language models that is known here{hint}"))
+        Self::Unknown(format!("unknown field of language models{hint}"))
     }
 }
 

@@ -174,8 +174,10 @@ impl HarnessFields {
             builder.push_error(format!("cannot translate `{first}`: it is not a benchmark of language models; {hint}"));
         }
         for more in names {
-            builder
-                .push_untranslated_load(format!("--benchmarks={more}"), "one run is of one benchmark: a line for each");
+            builder.push_untranslated_load(
+                format!("--benchmarks={more}"),
+                "a run has one benchmark: write a line for each",
+            );
         }
     }
 

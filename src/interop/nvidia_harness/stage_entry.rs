@@ -36,7 +36,7 @@ pub(super) fn entry(
             value.insert("machine".to_owned(), machine);
         }
         None => builder.push_error(format!(
-            "{}: the GPU of `{system}` is not known here: known are H100, H200, GH200, B200, B300, GB200, GB300, L40S \
+            "{}: unknown GPU in `{system}`; supported are H100, H200, GH200, B200, B300, GB200, GB300, L40S \
             and RTX PRO 6000, with `x<number>` at the end",
             setting.name
         )),

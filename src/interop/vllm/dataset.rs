@@ -76,7 +76,7 @@ pub(super) fn put(line: &ParsedLine, range_ratio: RangeRatio, load: &mut Transla
         set @ ("hf" | "spec_bench" | "speed_bench" | "burstgpt" | "txt-slices" | "trtllm_custom") => {
             let name = file.map_or_else(|| set.to_owned(), |file| format!("{set} {file}"));
             return Err(format!(
-                "cannot translate the line: the data set `{name}` is not read, and nothing is downloaded; save its \
+                "cannot translate the line: Regatta does not download the data set `{name}`; save its \
                     prompts as JSON lines, `{{\"prompt\": …}}`, and give them with --dataset-name custom \
                     --dataset-path FILE"
             )
@@ -97,7 +97,7 @@ pub(super) fn put(line: &ParsedLine, range_ratio: RangeRatio, load: &mut Transla
 fn random(line: &ParsedLine, range_ratio: RangeRatio, load: &mut TranslatedLoad) {
     if let Some(file) = line.value("--dataset-path") {
         load.builder.push_error(format!(
-            "`--dataset-path {file}` and --dataset-name random contradict each other: made-up prompts are of no file"
+            "`--dataset-path {file}` and --dataset-name random contradict each other: random prompts need no file"
         ));
     }
     let number = |names: &[&str]| line.first_number::<u32>(names);
@@ -108,7 +108,7 @@ fn random(line: &ParsedLine, range_ratio: RangeRatio, load: &mut TranslatedLoad)
     if let (Some(given), None) = (given, ratio.as_ref().and(of_output.as_ref())) {
         load.builder.push_untranslated_load(
             given.as_written(),
-            "a ratio from 0 to 1 is read; lengths of other kinds are `input_tokens` and `output_tokens`",
+            "only a ratio from 0 to 1 is supported; for other lengths use `input_tokens` and `output_tokens`",
         );
     }
     // Without one all have the same length, by either law.

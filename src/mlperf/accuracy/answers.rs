@@ -175,7 +175,7 @@ pub fn aime(text: &str) -> Option<u32> {
 /// Why no text can be made of token ids.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenDecoderError {
-    #[error("the answers are token ids, and no `tokenizer` spells them")]
+    #[error("the answers are token ids; `tokenizer` is needed to decode them")]
     NoTokenizer,
     #[error("{}: {source}", path.display())]
     Read { path: PathBuf, source: std::io::Error },

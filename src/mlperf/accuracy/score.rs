@@ -53,7 +53,7 @@ pub struct Scored {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ScoreError {
-    #[error("round {round} has no benchmark `{benchmark}` that is scored here; it has {}", known.join(", "))]
+    #[error("round {round} has no benchmark `{benchmark}` that Regatta can score; it can score {}", known.join(", "))]
     Unknown { round: String, benchmark: String, known: Vec<String> },
     #[error("the data set is for {found}, but {benchmark} is being scored")]
     OtherDataset { found: String, benchmark: String },
@@ -399,7 +399,7 @@ impl<'a> ScoreSum<'a> {
                     let rounded = numpy_round(mean * 100.0, 4);
                     self.metric(key, name, rounded, repr(rounded));
                 }
-                None => self.without(name, "there is no answer to score".to_owned()),
+                None => self.without(name, "no answers to score".to_owned()),
             }
         }
     }
@@ -424,7 +424,7 @@ impl<'a> ScoreSum<'a> {
         for (key, name, values) in [("exact_match", "exact_match", exact), ("rougeL", "ROUGEL", rouge)] {
             match mean_of_some(&values) {
                 Some(mean) => self.metric(key, name, mean, repr(mean)),
-                None => self.without(name, "there is no answer to score".to_owned()),
+                None => self.without(name, "no answers to score".to_owned()),
             }
         }
     }
@@ -443,7 +443,7 @@ impl<'a> ScoreSum<'a> {
                 self.metric("exact_match", "exact_match", rounded, format!("{share:.3}"));
             }
             Some(share) => self.metric("exact_match", "exact_match", share, repr(share)),
-            None => self.without("exact_match", "there is no answer to score".to_owned()),
+            None => self.without("exact_match", "no answers to score".to_owned()),
         }
     }
 

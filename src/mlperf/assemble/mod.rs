@@ -147,7 +147,7 @@ type Assembled<T = ()> = Result<T, AssembleError>;
 /// Why no submission can be assembled.
 #[derive(Debug, thiserror::Error)]
 pub enum AssembleError {
-    #[error("{}: there is no closed/, open/ or network/ in it, and no latest/package", .0.display())]
+    #[error("{}: it contains neither closed/, open/ or network/ nor latest/package", .0.display())]
     NoPackage(PathBuf),
     #[error("{}: its round is unknown", .0.display())]
     NoRound(PathBuf),

@@ -41,7 +41,7 @@ pub enum VerifyError {
     Detail { path: PathBuf, error: DetailError },
     #[error("`{}`: {error}", path.display())]
     Answers { path: PathBuf, error: LogError },
-    #[error("`{}` is a {is} run, and that is not an audit test", folder.display())]
+    #[error("`{}` is a {is} run, not an audit test", folder.display())]
     NoTest { folder: PathBuf, is: &'static str },
     #[error("TEST07 needs the exact match of the run's answers")]
     NoScore,
@@ -375,7 +375,7 @@ impl AuditOutputs {
                 let text = answer
                     .token_count
                     .map_or_else(|| "no number of tokens".to_owned(), |count| format!("{count} tokens"));
-                outputs.add_offence(&answer, &format!("{text} were reported, and the answer has {}", tokens.len()));
+                outputs.add_offence(&answer, &format!("{text} were reported, but the answer has {}", tokens.len()));
             }
         }
         Ok(outputs)
@@ -419,7 +419,7 @@ fn first_differs(tokens: &[u32], first: Option<&[u32]>) -> Option<String> {
         Some(first) if tokens.starts_with(first) => None,
         Some(first) => {
             let begins = &tokens[..tokens.len().min(first.len())];
-            Some(format!("{first:?} was reported first, and the answer begins with {begins:?}"))
+            Some(format!("{first:?} was reported first, but the answer begins with {begins:?}"))
         }
     }
 }

@@ -7,7 +7,7 @@ use harness::NpyError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
-    #[error("round {round} has no benchmark `{benchmark}` whose data set is read here{why}; it has {known}")]
+    #[error("round {round} has no benchmark `{benchmark}` whose data set Regatta can read{why}; it can read {known}")]
     Unknown { round: String, benchmark: String, why: String, known: String },
     /// With the command that converts it.
     #[error("{} is a pickle, which runs what is in it when it is read", path.display())]
@@ -18,7 +18,7 @@ pub enum DatasetError {
     Read(#[from] SampleFileError),
     #[error("{}", .messages.join("\n"))]
     Rows { messages: Vec<String> },
-    #[error("{path} has {found} samples, and the {benchmark} of round {round} has {expected}", path = path.display())]
+    #[error("{path} has {found} samples, but {benchmark} of round {round} has {expected}", path = path.display())]
     Count { path: PathBuf, found: u64, expected: String, round: String, benchmark: String },
     #[error("{}: {source}", path.display())]
     Write { path: PathBuf, source: std::io::Error },
@@ -96,7 +96,7 @@ fn compression_hint(error: &parquet::errors::ParquetError) -> &'static str {
 /// What is wrong with rows of ids that a `.npy` file holds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NpyRowsError {
-    #[error("rows and columns are expected, and its shape is {0:?}")]
+    #[error("expected a matrix; its shape is {0:?}")]
     Dimensions(Vec<usize>),
     #[error("row {row} has length {length}, and rows have {columns} ids")]
     RowLength { row: usize, length: i64, columns: usize },

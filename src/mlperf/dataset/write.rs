@@ -278,7 +278,7 @@ impl SampleWriter {
             self.errors.push(format!("token ids are looked for in the columns {}", columns.tokens.join(", ")));
         }
         if self.errors.iter().any(|error| error.ends_with("it belongs to")) {
-            self.errors.push(format!("parts are looked for in the columns {}", columns.task.join(", ")));
+            self.errors.push(format!("parts are read from the columns {}", columns.task.join(", ")));
         }
         if !self.errors.is_empty() {
             return Err(DatasetError::Rows { messages: self.errors });

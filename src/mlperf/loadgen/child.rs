@@ -240,7 +240,7 @@ fn ignored_settings(
         let is_own = keys.iter().any(|key| test.user_keys.iter().any(|own| own == key));
         if !is_own && (is - should).abs() > 1e-9 * should.abs() {
             let model = benchmark.loadgen_model(test.scenario);
-            ignored.push(format!("for model {model} LoadGen has {key} {is}, and the round's table has {should}"));
+            ignored.push(format!("for model {model} LoadGen has {key} {is}, but the round's table has {should}"));
         }
         Ok::<_, LoadgenError>(())
     };

@@ -57,7 +57,7 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, locked: Op
             Review, LogsDisagree, &folder.join(SUMMARY_FILE),
                 read_text(folder.join(SUMMARY_FILE)).is_ok_and(|text| text.contains("Result is"))
                     .then_some("it has a result, and an accuracy run has none"),
-                "the summary and the detail log are of one run", REPACK;
+                "the summary and the detail log must come from the same run", REPACK;
         }
     }
     let samples = benchmark.accuracy_samples.unwrap_or(0).max(benchmark.dataset_samples);
@@ -171,7 +171,7 @@ fn plausibility(
                 .map(|characters| format!("its texts have {characters:.2} characters each")), rule, fix;
         Review, Plausibility, at,
             scored.filter(|scored| (*scored - samples).abs() > 0.5)
-                .map(|scored| format!("it is of {scored} answers, the accuracy run has {samples}")), rule, fix;
+                .map(|scored| format!("it covers {scored} answers, but the accuracy run has {samples}")), rule, fix;
         Review, Plausibility, at,
             mean.filter(|(mean, written)| (mean - written).abs() > 0.06)
                 .map(|(mean, written)| format!("its tokens by its answers are {mean:.1}, it has {written}")), rule, fix;
@@ -242,7 +242,7 @@ fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<
         // A lock knows the whole log; without one, published results have another log's hash.
         let weight = if locked_digest.is_some() { Refused } else { Review };
         finding!(to; weight, Hash, &at, finding,
-            "accuracy.txt must be of this log; the official checker does not compute it",
+            "accuracy.txt must belong to this log; the official checker does not recompute it",
             "score the accuracy run again, then pack again");
     }
 }

@@ -49,7 +49,7 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry) {
         findings! { to;
             Review, AuditLog, &log,
                 (size <= 2).then(|| if log.is_file() { "it holds no samples" } else { "it is missing" }),
-                "the verification is of the samples that the test logged",
+                "the verification must cover the samples that the test logged",
                 "run the test with its audit.config and verify it again";
         }
     }
@@ -83,7 +83,7 @@ fn values(to: &mut SubmissionFindings, folder: &Path, test: TestMode, audit: &Au
             outside.map(|(value, bound)| format!("it has TEST PASS and {finding} of {value}; {bound}")),
             "the bound decides whether the test passes", "run the test and verify it again";
         Review, AuditLog, &at,
-            total.map(|total| format!("it is of {total} samples, and the test has {}", audit.samples)),
+            total.map(|total| format!("it covers {total} samples, but the test has {}", audit.samples)),
             "a part of the answers shows less than all of them",
             "run the test with its own audit.config and data set, and verify it again";
     }
@@ -133,7 +133,7 @@ fn test06(to: &mut SubmissionFindings, at: &Path, benchmark: &Benchmark, scenari
             let is_cut = is_truncated(at).unwrap_or_default();
             let reason = if is_cut { "the log is truncated".to_owned() } else { error.to_string() };
             return finding!(to; Review, Unreadable, at, format!("its answers cannot be verified again: {reason}"),
-                "the verification is of the samples that the test logged", fix);
+                "the verification must cover the samples that the test logged", fix);
         }
     };
     answers::implausible(to, at, [answers.answers as usize, answers.different.len()], answers.largest);
@@ -146,7 +146,7 @@ fn test06(to: &mut SubmissionFindings, at: &Path, benchmark: &Benchmark, scenari
         Refused, AuditLog, at,
             (1..FEWEST_ANSWERS).contains(&answers.answers)
                 .then(|| format!("it holds {} answers, about 100 are sampled", answers.answers)),
-            "the verification is of the samples that the test logged", fix;
+            "the verification must cover the samples that the test logged", fix;
     }
     for offence in answers.first_offences {
         finding!(to; Refused, AuditLog, at, offence,
@@ -213,7 +213,7 @@ pub(super) fn read(to: &mut SubmissionFindings, submitter: &Submitter, round: &R
     let has_none = |system: &&SystemEntry| locks.iter().all(|lock| lock.system != system.name);
     for system in submitter.systems.iter().filter(|system| !locks.is_empty() && has_none(system)) {
         finding!(to; Refused, Lock, &submitter.folder.join("results").join(&system.name),
-            format!("regatta.lock knows nothing of the system {}", system.name),
+            format!("regatta.lock has no entry for the system {}", system.name),
             "a system that was copied in has no provenance", "`regatta mlperf assemble`");
     }
     locks
@@ -237,7 +237,7 @@ fn one_lock(to: &mut SubmissionFindings, at: &Path, lock: &PackageProvenance, su
 pub(super) fn check_package_lock(to: &mut SubmissionFindings, entry: &ResultEntry, lock: &PackageProvenance) {
     let Some(result) = lock.result(entry.benchmark, entry.titled) else {
         finding!(to; Refused, Lock, &entry.folder(),
-            format!("regatta.lock knows nothing of {} {}", entry.benchmark, entry.scenario),
+            format!("regatta.lock has no entry for {} {}", entry.benchmark, entry.scenario),
             "a result that was copied in has no provenance", "name it under `results` and pack again");
         return;
     };
@@ -306,7 +306,7 @@ fn one_system(to: &mut SubmissionFindings, entry: &ResultEntry, result: &LockedR
                 let (name, a, b) = (test_folder(*mode), short(a), short(b));
                 finding!(to; Refused, TwoSystems, &entry.folder(),
                     format!("the {name} run had another `{kind}` ({b}) than the performance run ({a})"),
-                    "all runs of a result are of one system: the same engine, configuration and server",
+                    "all runs of a result must use one system: the same engine, configuration and server",
                     "let both stages name the same upstream stages, and run again");
             }
         }

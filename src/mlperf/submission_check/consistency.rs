@@ -14,7 +14,7 @@ use base::spec::TestMode;
 use rules::MlperfScenario;
 use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail};
 
-const WHY: &str = "both are of one run; a log is submitted as LoadGen wrote it";
+const WHY: &str = "both must come from one run; submit logs as LoadGen wrote them";
 /// Answers of a performance run and of the accuracy run, in tokens; published results differ by 2.3 % at most. A larger
 /// difference is for review, and one of more than 10 % is refused.
 const LENGTH_TOLERANCES: [(f64, FindingWeight); 2] = [(0.1, Refused), (0.024, Review)];

@@ -53,7 +53,7 @@ pub(super) fn read(to: &mut SubmissionFindings, folder: &Path, round: &Round, ki
     };
     if let Some(first) = detail.first_unread.first() {
         finding!(to; Refused, UnreadableLog, &path,
-            format!("lines that LoadGen did not write so: {}, the first is line {first}", detail.unread),
+            format!("{} lines do not have LoadGen's format; the first is line {first}", detail.unread),
             "logs are submitted as LoadGen wrote them; something else wrote into this one, or it is torn", RERUN_HINT);
     }
     witness::files(to, &path, &detail, &round.loadgen.results_cc);
@@ -75,7 +75,7 @@ fn one_run(to: &mut SubmissionFindings, path: &Path, detail: &Detail) {
         if several.len() > 1 { format!(", and {} more have several values", several.len() - 1) } else { String::new() };
     let (first, later) = (shortened(first), shortened(later));
     let finding = format!("`{key}` is {first} and, further down, {later}{more}");
-    let rule = "LoadGen writes each of these once in a run: the log is of several runs, or was changed";
+    let rule = "LoadGen writes each of these once in a run: the log contains several runs, or was edited";
     finding!(to; Refused, LogsDisagree, path, finding, rule, RERUN_HINT);
 }
 
@@ -108,7 +108,7 @@ fn check_log_complete(to: &mut SubmissionFindings, path: &Path, detail: &Detail,
         Refused, TornLog, path, is_broken_off.then(|| format!("it ends before `{before}`")),
             "the run was broken off", RERUN_HINT;
         Review, LogsDisagree, path,
-            detail.spliced_at.map(|line| format!("line {line} is of another process, or older than the one before")),
+            detail.spliced_at.map(|line| format!("line {line} comes from another process, or is older than the one before")),
             "one process writes a log from its first line to its last", RERUN_HINT;
         Review, TornLog, path, (is_cut && !is_broken_off && !is_older).then(|| format!("it has no `{last}`")),
             "the run was broken off, or the log is cut off", RERUN_HINT;

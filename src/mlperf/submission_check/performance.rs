@@ -49,7 +49,7 @@ fn valid(to: &mut SubmissionFindings, folder: &Path, detail: &Detail) {
     let has_errors = summary.contains("ERRORS encountered") || summary.contains("ERROR encountered");
     findings! { to;
         Review, LogsDisagree, &at,
-            (has_errors && detail.all_errors() == 0).then_some("it counts errors, and the detail log has none"),
+            (has_errors && detail.all_errors() == 0).then_some("it reports errors, but the detail log has none"),
             "LoadGen counts the errors of its detail log there", REPACK;
         Refused, TornLog, &at, (at.is_file() && !has_result).then_some("it has no line `Result is :`"),
             "the run was broken off", "run the test again";
@@ -164,7 +164,7 @@ fn key_rules(to: &mut SubmissionFindings, at: &Path, run: &Run) {
         // The official checker takes a larger one; in published results of Closed it is always the benchmark's.
         Review, SampleCount, at,
             run.most("qsl_reported_total_count", table.dataset_samples as f64).filter(|_| is_closed),
-            "a result is measured on the benchmark's data set", "look whether the log is of another benchmark";
+            "a result is measured on the benchmark's data set", "check whether the log belongs to another benchmark";
         // Since v6.0 the official checker does not ask for it, and a published result is without.
         FindingWeight::of_older_checker(run.entry.layout), EqualIssue, at,
             run.switch("effective_sample_concatenate_permutation", true).filter(|_| is_closed && !is_unlogged),

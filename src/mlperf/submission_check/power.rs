@@ -208,7 +208,7 @@ const FIELDS: [&str; 9] =
 const SAME_TIME: f64 = 0.8;
 /// Times of LoadGen's log may be those of summer time.
 const SUMMER_TIME: f64 = 3600.0;
-const SAME: &str = "client and server are of one measurement";
+const SAME: &str = "client and server must come from one measurement";
 pub(super) const REPACK_HINT: &str = "pack the output of the power measurement again";
 
 /// The two files below `performance/`, where both are there.

@@ -148,7 +148,7 @@ fn measurements(to: &mut SubmissionFindings, entry: &ResultEntry, folder: &Path)
         Review, Benchmark, &at,
             closed("starting_weights_filename").map(|text| sizes(&text)).unwrap_or_default().into_iter()
                 .find(|size| !of_benchmark.is_empty() && !of_benchmark.contains(size))
-                .map(|size| format!("`starting_weights_filename` is of a model of {size}")), SAME_WEIGHTS, OPEN;
+                .map(|size| format!("`starting_weights_filename` names a model of {size}")), SAME_WEIGHTS, OPEN;
     }
     for (field, meaning, example) in MEASUREMENT_FIELDS {
         let value = fields.get(field);

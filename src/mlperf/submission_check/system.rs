@@ -59,7 +59,7 @@ pub(super) fn check(
     for name in described.iter().filter(|name| !submitter.systems.iter().any(|system| system.name == **name)) {
         let at = folder.join(format!("{name}.json"));
         let weight = FindingWeight::of_older_checker(layout);
-        finding!(to; weight, SystemName, &at, "no result is of this system",
+        finding!(to; weight, SystemName, &at, "no result uses this system",
             "every described system has results", "take it out");
     }
     traits_by_system
@@ -103,7 +103,7 @@ pub(super) fn read_fields(to: &mut SubmissionFindings, at: &Path, rule: &str) ->
             Some(fields)
         }
         Err(error) => {
-            finding!(to; Refused, UnreadableJSON, at, error, rule, "make it a JSON object");
+            finding!(to; Refused, UnreadableJSON, at, error, rule, "it must be a JSON object");
             None
         }
     }
@@ -143,7 +143,7 @@ fn check_description(
             let same = text.eq_ignore_ascii_case(expected);
             let weight = if same { Review } else { Refused };
             finding!(to; weight, SystemFields, at, finding,
-                "both are one name, letter by letter", "take the folder's name");
+                "both names must be identical", "take the folder's name");
         }
     }
     let is_network = network(to, at, &fields, layout);

@@ -312,7 +312,7 @@ impl Engine<'_> {
                 self.unreadable(DETAIL_FILE, format!("it has no `{key}`, which the summary prints"));
             }
             Some(_) if lines.is_empty() && is_needed => {
-                self.unreadable(SUMMARY_FILE, format!("it has no line `{name}`, and the detail log has `{key}`"));
+                self.unreadable(SUMMARY_FILE, format!("it has no line `{name}`, but the detail log has `{key}`"));
             }
             Some(logged) if !lines.is_empty() => {
                 self.outcomes.checked += 1;

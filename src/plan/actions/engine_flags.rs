@@ -104,13 +104,13 @@ impl StageChecker<'_> {
         }
         for name in ["enable_attention_dp", "torch_compile_config"] {
             if flags.contains_key(name) {
-                self.idle(&build(name), "only the PyTorch backend knows it, and this is an engine", "remove it");
+                self.idle(&build(name), "only the PyTorch backend supports it; this is a TensorRT engine", "remove it");
             }
         }
         if let Some(kind) = on(flags, "gemm_swiglu_plugin") {
             let gpu = &engine.system.name;
             if is_hopper(gpu) == Some(false) {
-                let reason = format!("the {kind} kernels are for Hopper, and this is {gpu}");
+                let reason = format!("the {kind} kernels require Hopper; this is {gpu}");
                 self.idle(&build("gemm_swiglu_plugin"), &reason, "remove it, or `disable`");
             } else if engine.precision != "fp8" {
                 let reason = format!("its weights must be fp8, and `precision` is {}", engine.precision);
@@ -144,7 +144,7 @@ impl StageChecker<'_> {
         let is_multimodal = architecture.ends_with("ForConditionalGeneration") && !is_encoder_decoder;
         if is_encoder_decoder || is_multimodal {
             let kind = if is_multimodal { "a multimodal model" } else { "an encoder-decoder model" };
-            let message = format!("cannot be `{architecture}`: engines and repositories of {kind} are not made here");
+            let message = format!("cannot be `{architecture}`: Regatta does not build engines of {kind}");
             self.fault(&["engine", "model", "architecture"], &message, "decoder-only text models are")
                 .hint("start such a server with `serve: command` or attach to it, and measure that");
         }
@@ -155,7 +155,7 @@ impl StageChecker<'_> {
         let build = |name| ["engine", "build_flags", name];
         for name in ["use_paged_context_fmha", "use_fp8_context_fmha"] {
             if on(flags, name).is_some() && is_off(flags, "context_fmha") {
-                self.idle(&build(name), "`context_fmha` is off", "switch `context_fmha` on, or take this away");
+                self.idle(&build(name), "`context_fmha` is off", "enable `context_fmha`, or remove this option");
             }
         }
         let kv = on(&engine.checkpoint_flags, "kv_cache_dtype");

@@ -335,7 +335,7 @@ impl StageChecker<'_> {
             };
             let odd = |c: char| !c.is_ascii_alphanumeric() && !"._-:".contains(c);
             if machine.name.is_empty() || machine.name.starts_with('-') || machine.name.contains(odd) {
-                self.fault(&at, "is not a name of a host", "letters, digits, `.`, `_`, `-`, and no `-` in front")
+                self.fault(&at, "is not a name of a host", "letters, digits, `.`, `_` and `-`, not starting with `-`")
                     .hint("`ssh` takes ssh's destination");
             }
             if machine.destination().starts_with('-') {

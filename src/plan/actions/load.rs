@@ -69,7 +69,7 @@ impl<'a> Load<'a> {
             return match bench.scenario {
                 Scenario::Trace | Scenario::Concurrency => {
                     let hint = "LoadGen has `offline`, `server`, `interactive`, `single_stream`";
-                    Err(vec![LoadFault::new(SCENARIO, "is none of LoadGen's", "`loadgen` is also given", hint)])
+                    Err(vec![LoadFault::new(SCENARIO, "is not one of LoadGen's", "`loadgen` is also given", hint)])
                 }
                 scenario => Ok(Self::LoadGen(scenario)),
             };
@@ -115,7 +115,7 @@ impl<'a> Load<'a> {
             }),
             Scenario::Interactive | Scenario::SingleStream => {
                 let hint = "add `loadgen`, or choose `server`";
-                let label = "and there is no `loadgen`";
+                let label = "without `loadgen`";
                 Err(LoadFault::new(SCENARIO, "is a scenario of LoadGen's", label, hint))
             }
         };
@@ -211,8 +211,8 @@ impl StageChecker<'_> {
         let Some(data) = &bench.data else {
             for (key, length) in [("input_tokens", &bench.input_tokens), ("output_tokens", &bench.output_tokens)] {
                 if *length == Length::Given {
-                    self.fault(&["bench"], &format!("needs `{key}`"), "there are no data to take it from")
-                        .hint(format!("`{key}: {{ fixed: 128 }}`, or `data` with it"));
+                    self.fault(&["bench"], &format!("needs `{key}`"), "required without `data`")
+                        .hint(format!("`{key}: {{ fixed: 128 }}`, or `data` with lengths"));
                 }
             }
             return;
@@ -299,7 +299,7 @@ impl StageChecker<'_> {
         let is_meant = |key: &str| is_for_scenario(written, key);
         for (key, _, scenario) in idle.into_iter().filter(|(key, is_idle, _)| *is_idle && is_meant(key)) {
             let reason = match key {
-                "think_time" => "no user pauses, and there are no turns",
+                "think_time" => "without turns, users do not pause",
                 "arrivals" => "only there requests arrive at a rate",
                 _ => "another scenario has no such value",
             };

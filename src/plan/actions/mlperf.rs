@@ -509,8 +509,7 @@ impl StageChecker<'_> {
         }
         let Some(table) = Round::named(round) else {
             let hint = did_you_mean(round, Round::NAMES);
-            self.fault(&["mlperf", word, "round"], &format!("cannot be `{round}`"), "there is no table of it")
-                .maybe_hint(hint);
+            self.fault(&["mlperf", word, "round"], &format!("cannot be `{round}`"), "it has no table").maybe_hint(hint);
             return;
         };
         if matches!(step, Mlperf::Loadgen(_)) && !table.loadgen.is_packaged {

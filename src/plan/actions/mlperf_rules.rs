@@ -359,7 +359,7 @@ impl StageChecker<'_> {
         if setting.count != Some(drafts) {
             let key = setting.count_key;
             let label = match setting.count {
-                Some(count) => format!("closed: the rules fix speculative-num-steps={drafts}, and this drafts {count}"),
+                Some(count) => format!("closed: the rules fix speculative-num-steps={drafts}; this run drafts {count}"),
                 None => format!("closed: the rules fix speculative-num-steps={drafts}, and `{key}` is not given"),
             };
             self.fault(&path, &format!("must draft {drafts} tokens in each step for {test}"), &label)

@@ -39,7 +39,7 @@ impl Check for Repository {
             let path = ["repository", "models", &index.to_string()];
             if OTHER_LAYOUTS.contains(&model.as_str()) {
                 let message = format!(
-                    "cannot be `{model}`: repositories of multimodal and encoder-decoder models are not made here"
+                    "cannot be `{model}`: Regatta does not write repositories of multimodal or encoder-decoder models"
                 );
                 checker
                     .fault(&path, &message, "another layout")
@@ -143,7 +143,7 @@ impl StageChecker<'_> {
             let Some(parameter) = PARAMETERS.iter().find(|one| one.name == *name) else { continue };
             if !parameter.models.iter().any(&is_written) {
                 let models = parameter.models.join(" and ");
-                let reason = format!("only {models} has it, and this repository is written without");
+                let reason = format!("only {models} has it, and this repository does not include that model");
                 self.idle(&["repository", key, word], &reason, "remove it, or add the model");
             }
         }

@@ -246,7 +246,7 @@ impl StageChecker<'_> {
                 if server.words.is_empty() {
                     self.fault(&["serve", "command"], "needs a program", "it is empty");
                 } else if server.port.is_none() && !server.words.iter().any(|word| word.contains("{port}")) {
-                    let label = "each start chooses a free port, and this command does not receive it";
+                    let label = "each start chooses a free port, but this command does not receive it";
                     let hint = "write `{port}` where the program takes its port, as in `python3 server.py --port \
                                 {port}`: it is replaced at each start. For a fixed port write `command: { words: …, \
                                 port: 8000 }`";
@@ -485,7 +485,7 @@ impl StageChecker<'_> {
             for (name, value) in settings {
                 let path = ["serve", "triton", "backend_config", backend, name];
                 if backend == "python" && name == "shm-region-prefix-name" {
-                    self.fault(&path, "is given by Regatta, another for each rank", "no two servers may share it")
+                    self.fault(&path, "is set by Regatta, differently for each rank", "no two servers may share it")
                         .hint("remove it");
                 } else if let Some(wrong) = unwritable(value).or(value.is_array().then_some("this is a list")) {
                     self.fault(&path, "must be a text, a number, true or false", wrong);

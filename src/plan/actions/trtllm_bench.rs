@@ -118,11 +118,7 @@ impl Check for TrtllmBench {
             }
             (TrtllmBenchBackend::Pytorch | TrtllmBenchBackend::Autodeploy, Some(_)) => {
                 checker
-                    .fault(
-                        &["trtllm_bench", "engine_dir"],
-                        "would have no effect",
-                        "this backend builds no engine and reads none",
-                    )
+                    .fault(&["trtllm_bench", "engine_dir"], "would have no effect", "this backend does not use engines")
                     .hint("remove it, or choose `backend: tensorrt`");
             }
             _ => {}

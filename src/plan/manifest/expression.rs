@@ -321,7 +321,7 @@ impl Expressions {
             ErrorKind::UnknownFilter => {
                 let name = detail.strip_prefix("filter ").and_then(|rest| rest.strip_suffix(" is unknown"));
                 let name = name.unwrap_or_default();
-                let fault = Diagnostic::error(format!("unknown filter `{name}`")).at(place, "there is no such filter");
+                let fault = Diagnostic::error(format!("unknown filter `{name}`")).at(place, "no such filter");
                 return vec![fault.maybe_hint(did_you_mean(name, FILTERS.split(' ')))];
             }
             ErrorKind::UnknownMethod => {
@@ -385,13 +385,13 @@ fn unknown_name<'a>(name: &str, place: Span, known: impl IntoIterator<Item = &'a
     };
     Diagnostic::error(format!("unknown name `{name}`"))
         .missing(MissingValue::Name(name.to_owned()))
-        .at(place, "there is no such param, var or foreach variable")
+        .at(place, "no such param, var or foreach variable")
         .maybe_hint(hint)
 }
 
 fn unknown_stage<'a>(name: &str, place: Span, known: impl IntoIterator<Item = &'a str, IntoIter: Clone>) -> Diagnostic {
     Diagnostic::error(format!("unknown stage `{name}`"))
-        .at(place, "there is no such stage")
+        .at(place, "no such stage")
         .maybe_hint(did_you_mean(name, known))
 }
 

@@ -163,7 +163,7 @@ pub struct LongCode {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum CodeExcess {
-    #[error("it has {}, and at most {} are read", size(*.0 as u64), size(LONGEST_CODE as u64))]
+    #[error("it has {}; the maximum is {}", size(*.0 as u64), size(LONGEST_CODE as u64))]
     Length(usize),
     #[error("it has more than {MOST_BRANCHES} `elif`")]
     Branches,

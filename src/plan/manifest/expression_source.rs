@@ -325,7 +325,7 @@ pub fn end_of_string(bytes: &[u8], from: usize) -> usize {
 const OPERATORS: [(&str, &str); 7] = [
     ("?", "a choice is written {{ a if condition else b }}"),
     ("&&", "both is written {{ a and b }}"),
-    ("||", "either is written {{ a or b }}"),
+    ("||", "alternatives are written {{ a or b }}"),
     ("===", "equality is written {{ a == b }}"),
     ("!==", "a difference is written {{ a != b }}"),
     ("!", "a negation is written {{ not a }}"),
@@ -433,7 +433,7 @@ mod expression_syntax_tests {
         let cases = [
             ("a ? 1 : 2", Some("a choice is written {{ a if condition else b }}")),
             ("a && b", Some("both is written {{ a and b }}")),
-            ("a || b", Some("either is written {{ a or b }}")),
+            ("a || b", Some("alternatives are written {{ a or b }}")),
             ("a === b", Some("equality is written {{ a == b }}")),
             ("a !== b", Some("a difference is written {{ a != b }}")),
             ("!a", Some("a negation is written {{ not a }}")),

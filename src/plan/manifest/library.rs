@@ -219,7 +219,7 @@ fn exists(file: &FileId) -> bool {
 /// Why a file of a manifest is not read.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestFileError {
-    #[error("there is no such file")]
+    #[error("no such file")]
     Absent,
     #[error("{0}")]
     Read(#[from] io::Error),

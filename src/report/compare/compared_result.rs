@@ -289,7 +289,7 @@ impl ComparedResult {
         let requested = result.requested();
         let (mut load, mut settings) = (BTreeMap::new(), BTreeMap::new());
         for (key, value) in &requested {
-            // How large an answer may be is no load.
+            // Bounds on the size of answers are not part of the load.
             let mut value = value.clone();
             if let Some(request) = value.as_object_mut().filter(|_| key == "request") {
                 request.remove("response_limits");
@@ -422,7 +422,7 @@ impl ComparedResult {
                 unlike.push(format!("load: {text}"));
             } else {
                 notes.push(format!(
-                    "{text}, counted by {} / {}: whether the load was the same is not known",
+                    "{text}, counted by {} / {}: whether the load was the same is unknown",
                     self.counted, other.counted
                 ));
             }

@@ -266,9 +266,9 @@ fn too_few_plans(sides: [&RunSet; 2], pairing: &Pairing) -> Option<String> {
     let side = pairing.side_of_one_plan()?;
     let (one, other) = if side == 0 { ("first", "other") } else { ("other", "first") };
     Some(format!(
-        "all {} runs of the {one} side had the same arrivals and prompts, and not all runs of the {other} side are \
-            known to have had these: by how much other arrivals and prompts change the numbers is not known; measure \
-            both sides with the same seeds, or each with several (`--repeat 5`)",
+        "all {} runs of the {one} side had the same arrivals and prompts, but not all runs of the {other} side are \
+         known to have had them, so the effect of arrivals and prompts is unknown; measure both sides with the same \
+         seeds, or each with several (`--repeat 5`)",
         sides[side].runs().len()
     ))
 }
@@ -368,7 +368,7 @@ fn difference(
     })
 }
 
-/// A number of a run is infinite: by itself that is no chance, so there is nothing to test.
+/// The percentage shown if a value is infinite; such a difference cannot be tested.
 const fn infinite_percent(a: f64, b: f64) -> f64 {
     match (a.is_infinite(), b.is_infinite()) {
         (true, true) => 0.0,

@@ -22,8 +22,9 @@ const SPREAD: [(&str, &str); 3] = [("ttft", "TTFT"), ("tpot", "TPOT"), ("e2e", "
 const WIDEST: f64 = 100.0;
 /// Below this a bar would be all noise.
 const NARROWEST: f64 = 2.0;
-const READING: &str = "Difference: (other − A) / A, of the means. Of several runs on a side A, B, … are means over \
-    runs, and the interval is of 95 %, from the differences between runs. `regatta explain` has the judgements.";
+const READING: &str = "Difference: (other − A) / A, of the means. With several runs on a side, A, B, … are means \
+                       over runs, and the 95 % interval comes from the differences between runs. `regatta explain` \
+                       has the judgements.";
 
 /// The differences of each side from the first. `measured_runs`, for a page, has the first run of each of `sets`, in
 /// the same order: its distributions and time series are drawn.
@@ -40,7 +41,7 @@ pub fn document(sets: &[RunSet], comparisons: &[Comparison], measured_runs: &[Me
         title: "Compared".into(),
         head: head.chain(doubts).collect(),
         sections,
-        footer: "Numbers that do not mean the same are not subtracted. Made by regatta compare.",
+        footer: "Metrics with different definitions are not compared. Made by regatta compare.",
         ..Document::default()
     }
 }
@@ -61,7 +62,7 @@ fn sides(sets: &[RunSet], measured_runs: &[MeasuredRun]) -> Table {
             Cell::new(TextRole::Strong, letter(n)),
             Cell::new(TextRole::Name, set.name.as_str()),
             Cell::new(sheet.verdict.map_or(TextRole::Quiet, TextRole::from), sheet.verdict_word()),
-            Cell::new(TextRole::Quiet, format!("as {}{runs}", sheet.tool.title())),
+            Cell::new(TextRole::Quiet, format!("{} definitions{runs}", sheet.tool.title())),
             Cell::new(TextRole::Quiet, started.map_or_else(String::new, |started| format!("started {started}"))),
         ]);
     }
@@ -102,7 +103,7 @@ fn identity_lines(sets: &[RunSet]) -> Vec<String> {
     let unknown: Vec<String> =
         sets.iter().enumerate().filter(|(_, set)| set.first().identity.is_none()).map(|(n, _)| letter(n)).collect();
     if !unknown.is_empty() {
-        lines.push(format!("what was measured is not known of {}: no identity in the file", unknown.join(", ")));
+        lines.push(format!("{}: the file does not say what was measured", unknown.join(", ")));
     }
     lines
 }
@@ -121,7 +122,7 @@ fn section(comparison: &Comparison, n: usize) -> Section {
     let shown = table(comparison, n, scale, &mut reasons, |delta| SHOWN.contains(&delta.stat));
     let all = table(comparison, n, scale, &mut reasons, |_| true);
     let has_more = comparison.deltas.iter().any(|delta| !SHOWN.contains(&delta.stat));
-    let all = has_more.then(|| Block::table(all).folded("p90 and p95, too", false).on_page());
+    let all = has_more.then(|| Block::table(all).folded("Also p90 and p95", false).on_page());
     let differences = comparison.identity.iter().map(|difference| Item {
         role: TextRole::Quiet,
         text: format!("differs: {}", difference.describe()),
@@ -190,7 +191,7 @@ fn table(
     reasons: &mut Vec<String>,
     is_shown: impl Fn(&Delta) -> bool,
 ) -> Table {
-    let bars = format!("− {0} % … + {0} %", crate::chart::number(scale));
+    let bars = format!("±\u{a0}{}\u{a0}%", crate::chart::number(scale));
     let side = |name| TableColumn { digits: compared_number, ..TableColumn::number(name) };
     let columns = [
         TableColumn::new("metric"),
@@ -272,7 +273,7 @@ fn drawn_percents(delta: &Delta) -> [f64; 3] {
 fn bar_scale(comparison: &Comparison) -> f64 {
     let has_intervals = comparison.deltas.iter().any(|delta| delta.interval.is_some());
     let drawn = comparison.deltas.iter().filter(|delta| delta.interval.is_some() || !has_intervals);
-    // The client's own lateness varies most and is no number of the server.
+    // The client's own delay varies most and does not describe the server.
     let drawn = drawn.filter(|delta| delta.metric != "queue_client").flat_map(drawn_percents);
     drawn.fold(NARROWEST, |most, value| most.max(value.abs())).min(WIDEST)
 }
@@ -281,7 +282,7 @@ fn beyond_note(comparison: &Comparison, scale: f64) -> Option<Block> {
     let is_beyond = comparison.deltas.iter().flat_map(drawn_percents).any(|value| value.abs() > scale);
     (is_beyond && comparison.has_any()).then(|| {
         let scale = crate::chart::number(scale);
-        let note = format!("Bars end at ± {scale} %, also of longer intervals; an arrow is a difference beyond.");
+        let note = format!("Bars are cut at ± {scale} %; an arrow marks a difference beyond that.");
         Block::text(TextRole::Quiet, note).on_page()
     })
 }
@@ -350,8 +351,7 @@ fn method(comparison: &Comparison) -> Vec<String> {
                 None => ("no row", "; measure each side 5 times (`--repeat 5`)"),
             };
             format!(
-                "{which}: two runs of the same server differ, too, and by how much is not known, so {rows} is \
-                    judged{advice}"
+                "{which}: two runs of the same server also differ, by an unknown amount, so {rows} is judged{advice}"
             )
         });
     }
@@ -430,18 +430,17 @@ fn page_sections(sets: &[RunSet], measured_runs: &[MeasuredRun]) -> Vec<Section>
     if !spreads.is_empty() {
         let has_several = sets.iter().any(|set| set.runs().len() > 1);
         let of_first = if has_several { " of the first run of each" } else { "" };
-        let note = format!(
-            "Of successful requests{of_first}, each as its definition below says; a curve further left is faster."
-        );
+        let note =
+            format!("Successful requests{of_first}, with the definitions below. A curve further left is faster.");
         let blocks = [legend(), Block::figures(spreads), Block::text(TextRole::Quiet, note)];
-        sections.push(Section::page("How they are spread").with(blocks));
+        sections.push(Section::page("Distributions").with(blocks));
     }
     if !courses.is_empty() {
         sections.push(Section::page("Over time").with([legend(), Block::charts(courses)]));
     }
-    let about = "What differs is marked. A difference in load makes all numbers unlike; a difference in the rest may \
-        be what the comparison is about. Below it what each number means.";
-    let measured = [("load", ComparedResult::load as Settings), ("the rest", ComparedResult::settings)];
+    let about = "Differences are marked. If the load differs, no numbers are comparable; another difference may be \
+                 what you compare. The definitions of all numbers follow.";
+    let measured = [("load", ComparedResult::load as Settings), ("other settings", ComparedResult::settings)];
     let tables = measured.into_iter().map(|(title, settings)| settings_table(title, &sheets, settings));
     let tables = tables.filter(|table| !table.is_empty()).map(Block::table);
     let section = Section { about: about.to_owned(), ..Section::page("How they were measured") };

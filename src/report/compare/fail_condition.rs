@@ -19,7 +19,7 @@ pub struct FailCondition {
     decimals: usize,
 }
 
-/// The text is no condition.
+/// The text cannot be parsed as a condition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{}",
@@ -122,7 +122,7 @@ pub enum FailConditionOutcome<'a> {
 }
 
 impl FailCondition {
-    /// An error where there is no such difference to look at.
+    /// Evaluates the condition. An error if the comparison has no such difference.
     pub fn outcome<'a>(&self, comparison: &'a Comparison) -> Result<FailConditionOutcome<'a>, NoDifference> {
         let Some(delta) = comparison.find(&self.number.metric, &self.number.stat) else {
             let number = |delta: &Delta| MetricKey::new(&delta.metric, delta.stat).to_string();

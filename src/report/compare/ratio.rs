@@ -61,12 +61,12 @@ pub struct Ratio {
     pub other: Option<f64>,
     /// Percent.
     pub percent: Option<f64>,
-    /// What the percentage is; absent where there is none.
+    /// How the percentage was computed; absent without one.
     pub method: Option<RatioMethod>,
     /// 95 % interval of it, where there are several runs of both.
     pub interval: Option<Percents>,
     pub judgement: Option<Judgement>,
-    /// Why there is no ratio, or in what the numbers differ.
+    /// Why the ratio is missing, or how the two measurements differ.
     pub unlike: Vec<String>,
     /// Of a published row: where the numbers were published.
     pub source: Option<String>,
@@ -137,7 +137,7 @@ impl Ratios {
     /// What was measured, and in what the columns differ, each a line.
     fn identity_lines(&self) -> Vec<String> {
         let identity = |side: &MeasuredOn| {
-            let unknown = || "what was measured is not known: its file does not name it".to_owned();
+            let unknown = || "its file does not say what was measured".to_owned();
             format!("{}: {}", side.column, side.identity.as_ref().map_or_else(unknown, RunIdentity::line))
         };
         let differences = |side: &MeasuredOn| {
@@ -321,7 +321,7 @@ pub struct ServerRow {
     pub source: Option<String>,
 }
 
-/// What stands over the columns behind the names.
+/// The headings of the columns after the names.
 const HEADS: [&str; 5] = ["target QPS", "completed QPS", "output tok/s", "TTFT p99 ms", "TPOT p99 ms"];
 
 impl ServerRow {
@@ -347,7 +347,7 @@ impl ServerRow {
         let target_qps = if let Some(own) = run.result.own() {
             match &own.requested.scenario {
                 LoadPattern::Server { rate: LoadLevel::Fixed(rate) } => Some(*rate),
-                // A rate that changes is no target.
+                // A changing rate is not a single target.
                 LoadPattern::Server { rate: LoadLevel::Ramp(_) } => None,
                 // LoadGen has the target, in its own log.
                 _ if own.loadgen.as_ref().is_some_and(|loadgen| loadgen.scenario != "Offline") => None,

@@ -259,7 +259,7 @@ enum NotPaired {
     #[error("all runs of both sides had the same arrivals and prompts")]
     OnePlan,
     /// Runs of a closed loop, or with all requests at once, differ by the server's noise.
-    #[error("the load has no arrivals, and its requests are of one length")]
+    #[error("the load has no random arrivals, and all requests have the same length")]
     AllAlike,
     #[error("the seeds are the same, and arrivals or prompts differ")]
     Plans,
@@ -296,8 +296,7 @@ fn partners(
     }
 }
 
-/// Why a difference between a simulated and a real server is no finding. `None`: both are the same kind, or it is not
-/// known.
+/// Why a simulated and a real server cannot be compared. `None` if both are of the same kind, or if that is unknown.
 pub(super) fn simulated_and_real(a: &ComparedResult, b: &ComparedResult) -> Option<String> {
     let (one, other) = (a.identity.as_ref()?.simulated, b.identity.as_ref()?.simulated);
     let word = |simulated| if simulated { "SIMULATED" } else { "a real server" };

@@ -114,7 +114,7 @@ fn unlike(first: &SweepReport, other: &SweepReport, term: Term) -> Vec<String> {
     }
     match (meaning(first, term), meaning(other, term)) {
         (Some(one), Some(another)) => one.differences(&another),
-        _ => vec!["a definition is not known".to_owned()],
+        _ => vec!["a metric has no known definition".to_owned()],
     }
 }
 
@@ -150,7 +150,7 @@ fn deltas(levels: &[LevelRow<'_>], sweeps: &[ComparedSweep], n: usize, rules: Co
         levels.iter().map(|level| NUMBERS.iter().map(|number| sides(level, number)).collect()).collect();
     let family: Vec<ComparedSamples> = samples.iter().flatten().flatten().cloned().collect();
     let mut judged = stats::compare_rows(&family, rules.smallest_percent).into_iter();
-    // A simulated server is no other version of a real one.
+    // A simulated and a real server are not two versions of one server, so their difference is not a finding.
     let is_claimed = sweeps[0].report.is_simulated() == sweeps[n].report.is_simulated();
     let mut delta = |number: &SweepNumber, sides: Option<ComparedSamples>| {
         let Some(sides) = sides else { return SweepDelta::default() };
@@ -196,7 +196,7 @@ fn identity_of_sweeps(sweeps: &[ComparedSweep]) -> Vec<String> {
     let line = |(n, other): (usize, &ComparedSweep)| {
         let differences = match (&first.report.identity, &other.report.identity) {
             (Some(a), Some(b)) => identity_differences(a, b),
-            _ => return format!("{}: what was measured is not known of both", letter(n)),
+            _ => return format!("{}: both files do not say what was measured", letter(n)),
         };
         let texts: Vec<String> = differences.iter().map(IdentityDifference::describe).collect();
         if texts.is_empty() {
@@ -217,8 +217,8 @@ pub(crate) fn sweep_notes(sweeps: &[ComparedSweep], rules: CompareRules) -> Vec<
             rules.smallest_percent
         )
     } else {
-        "points of one run are not judged: how much runs of one server differ is not known; `--repeat 5` measures \
-            each point five times"
+        "points with one run are not judged: how much repeated runs differ is unknown; `--repeat 5` measures each \
+         point five times"
             .to_owned()
     }];
     for (n, other) in sweeps.iter().enumerate().skip(1) {

@@ -182,7 +182,7 @@ fn closed_bound(request: &TestRequest<'_>, found: &ResolvedTest, name: &str, val
             at_least(benchmark.offline_min_samples, "closed: Offline issues at least this many samples")
         }
         "performance_sample_count_override" if request.is_measured() => {
-            at_least(benchmark.performance_samples, "closed: the whole data set is loaded")
+            at_least(benchmark.performance_samples, "closed: the whole data set must be loaded")
         }
         "accuracy_sample_count_override" if !request.rehearsal => {
             let required = benchmark.accuracy_samples.unwrap_or(benchmark.dataset_samples);

@@ -107,7 +107,7 @@ impl<W: TaskExecutor> Runner<W> {
         // Another of its servers may have ended for good meanwhile.
         let has_servers = self.schedule.ended_service(ix).is_none();
         if self.to_repeat.remove(&ix) && !self.schedule.is_halted && has_servers {
-            let text = "its server is started again, and it is run again then".to_owned();
+            let text = "its server is restarted, then the stage runs again".to_owned();
             (self.emit)(Event::Notice { task: Some(task.id.clone()), text });
             return self.schedule.rekey(ix);
         }

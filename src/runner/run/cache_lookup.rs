@@ -149,7 +149,7 @@ impl<W: TaskExecutor> Runner<W> {
     /// The shared store does not have its output.
     pub(super) fn missed(&mut self, ix: TaskIndex) {
         if self.options.roles[ix as usize] == TaskRole::Restore {
-            let failure = Failure::new(FailureKind::Refused, "it is not done yet, and --only leaves it out")
+            let failure = Failure::new(FailureKind::Refused, "it has not finished yet, and --only excludes it")
                 .hint("run without --only, or with --until, to make it first");
             return self.fail(ix, 1, failure, 0.0);
         }

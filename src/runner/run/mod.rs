@@ -358,7 +358,7 @@ impl<W: TaskExecutor> Runner<W> {
         let failure = Failure::new(
             FailureKind::Refused,
             format!(
-                "it needs {}, and this run can lease {}",
+                "it needs {}, but this run can lease only {}",
                 base::units::counted(wanted, "GPU"),
                 self.options.gpus.len()
             ),

@@ -60,7 +60,7 @@ pub enum AddressError {
             file:///mnt/share")
     )]
     FileOnHost(String),
-    #[error("{}", ErrorText::new(format_args!("`{}://` is not a store that is known here", .0)).hint(FORMS))]
+    #[error("{}", ErrorText::new(format_args!("`{}://` is not a supported store", .0)).hint(FORMS))]
     Scheme(String),
     #[error("{}", ErrorText::new(format_args!("`{}` names no bucket", .0)).hint(FORMS))]
     NoBucket(String),

@@ -70,7 +70,7 @@ impl SharedStoreError {
                 "it is made here; where it is right, `regatta store push MANIFEST --sign-key FILE` signs it, or its \
                     key belongs into the file of --trusted-keys"
             }
-            Self::Newer { .. } => "it stays as it is; a Regatta as new can read it",
+            Self::Newer { .. } => "it is left unchanged; a Regatta of the same or a newer version can read it",
             Self::Local(_) | Self::LeftOut(_) => "",
         }
     }

@@ -47,7 +47,7 @@ pub(super) async fn push(
     };
     if inner.signatures.is_read_only() {
         return Ok(UploadOutcome::NotShareable(
-            "records must be signed, and no key is named: `--sign-key FILE`".to_owned(),
+            "this store requires signed records; pass `--sign-key FILE`".to_owned(),
         ));
     }
     // This key would vouch for it as for what was made here.
@@ -71,7 +71,7 @@ pub(super) async fn push(
         return Ok(UploadOutcome::NotShareable(why));
     }
     let Ok(fields) = record.parsed_key() else {
-        return Ok(UploadOutcome::NotShareable("its record here cannot be read".to_owned()));
+        return Ok(UploadOutcome::NotShareable("its local record cannot be read".to_owned()));
     };
     let shared = SharedOutput::new(record, fields, machine.clone(), items);
     let bytes = shared.seal(inner.signatures.signer()).map_err(|error| SharedStoreError::Local(error.to_string()))?;

@@ -66,7 +66,7 @@ pub enum InputError {
     Encloses { link: PathBuf, target: PathBuf },
     #[error("{} has more than {most} files and folders", folder.display())]
     TooMany { folder: PathBuf, most: usize },
-    #[error("{} is a pointer of Git LFS, and the file itself is not here", .0.display())]
+    #[error("{} is a Git LFS pointer; the file itself has not been fetched", .0.display())]
     LfsPointer(PathBuf),
     #[error("no file matches {0}")]
     NoMatch(String),

@@ -121,7 +121,7 @@ pub fn link_escape(items: &[PortableItem]) -> Option<String> {
     let links = || items.iter().filter(|item| item.kind == EntryKind::Link);
     let by_path = links().map(|item| (item.path.as_path(), item.target.as_path())).collect();
     let item = links().find(|item| leads_out(&item.path, &item.target, &by_path))?;
-    Some(format!("{} is a link out of it, to {}", item.path.display(), item.target.display()))
+    Some(format!("{} is a link that leads out of it, to {}", item.path.display(), item.target.display()))
 }
 
 /// Parts that one target is followed through, those of links in it included. Real ones have some dozens; links may lead
@@ -391,7 +391,7 @@ mod tests {
         let deep = [item("a/c", EntryKind::Folder), item("a/c/d", EntryKind::Folder), link("a/c/d/up", "../../..")];
         let and = |last: PortableItem| deep.iter().cloned().chain([last]).collect::<Vec<_>>();
         assert_eq!(with(&and(link("q", "a/c/d/up/a/b"))), None);
-        assert_refused(&and(link("q", "a/c/d/up/..")), "q is a link out of it, to a/c/d/up/..");
+        assert_refused(&and(link("q", "a/c/d/up/..")), "q is a link that leads out of it, to a/c/d/up/..");
         assert_refused(&and(link("a/q", "./c/d/up/a/../../x")), "link out of it");
         assert_refused(&[link("one", "a/../two/x"), link("two", "one/x")], "link out of it");
         assert_eq!(with(&[link("self", "self")]), None, "it leads nowhere");

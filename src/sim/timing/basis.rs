@@ -88,10 +88,10 @@ impl fmt::Display for StepTimeBasis {
             Self::Fitted { source } => write!(f, "fitted to {source}"),
             Self::StepLog { source } => write!(f, "fitted to the step log of {source}"),
             Self::OtherModel { source } => {
-                write!(f, "fitted to the step log of {source}; no held-out result is of a model of this size")
+                write!(f, "fitted to the step log of {source}; no held-out result has a model of this size")
             }
             Self::CarriedOver { gpu } => write!(f, "carried over from {gpu}, a GPU of the same generation"),
-            Self::Assumed => f.write_str("assumed from the data sheet, fitted to nothing"),
+            Self::Assumed => f.write_str("assumed from the data sheet, not fitted"),
             Self::AssumedKernels => f.write_str("kernels assumed: what experts or 4 bits reach was fitted to nothing"),
         }
     }

@@ -158,7 +158,7 @@ async fn with_commit(context: &TaskContext, manifest: Option<ManifestIdentity>) 
 /// The commit that is checked out, and whether tracked files differ from it. `None`: the project is in no repository,
 /// or Git is not there.
 async fn checked_out_commit(context: &TaskContext) -> Option<(String, Option<bool>)> {
-    // Queried only where there is a repository: otherwise Git's error would be the only output.
+    // Query only inside a repository: elsewhere Git would only print an error.
     if !context.lease.project.ancestors().any(|folder| folder.join(".git").exists()) {
         return None;
     }

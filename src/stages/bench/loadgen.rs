@@ -253,7 +253,7 @@ fn dataset(folder: &Path, benchmark: &str) -> Result<DatasetRecord, Failure> {
     let dataset_record: DatasetRecord = serde_json::from_slice(&text).map_err(|error| refuse(error.to_string()))?;
     if dataset_record.benchmark != benchmark {
         return Err(refuse(format!(
-            "it is the data set of {}, and the benchmark is {benchmark}",
+            "the data set belongs to {}, but the benchmark is {benchmark}",
             dataset_record.benchmark
         )));
     }

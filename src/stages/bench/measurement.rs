@@ -36,7 +36,7 @@ pub fn task_outcome(bench: &Bench, result: &RunResult) -> Result<Done, Failure> 
     })
 }
 
-/// Whether a measurement that a busy machine spoiled is no failure of its stage.
+/// Whether a measurement that a busy machine spoiled only causes a notice instead of failing its stage.
 pub fn is_only_noticed(bench: &Bench, verdict: Verdict, reasons: &[harness::Reason]) -> bool {
     bench.when_busy == WhenBusy::Notice && is_of_busy_machine(verdict, reasons)
 }
@@ -106,7 +106,7 @@ pub async fn measure(
             measuring.await
         }
     };
-    // The measurement may have received the stop before we did.
+    // The measurement may have seen the stop request before this task did.
     let lost = lost.or_else(|| context.lease.stop.reason().map(|why| format!("{why}; {}", when(&far))));
     let mut measured = match (measured, &lost) {
         (Err(HarnessError::Stopped), Some(why)) => return Err(Failure::new(FailureKind::Service, why.clone())),

@@ -100,7 +100,7 @@ fn require_http_port(context: &TaskContext, spec: &BenchSpec) -> Result<(), Fail
     match spec.endpoints.iter().find(|endpoint| endpoint.http.is_none() && ours.contains(endpoint)) {
         None => Ok(()),
         Some(endpoint) => {
-            let message = format!("the server at {endpoint} (gRPC) has no HTTP port, and the protocol is over HTTP");
+            let message = format!("the server at {endpoint} (gRPC) has no HTTP port, but the protocol uses HTTP");
             Err(Failure::refused(message).hint("`protocol: kserve` uses gRPC"))
         }
     }

@@ -68,7 +68,7 @@ enum NoPreflight {
     Harness(#[from] HarnessError),
     #[error(transparent)]
     Result(#[from] NoPreflightResult),
-    #[error("what the null server printed cannot be read: {0}")]
+    #[error("cannot parse the output of the null server: {0}")]
     Output(#[source] std::io::Error),
     #[error("stopped")]
     Stopped,

@@ -96,7 +96,7 @@ impl TelemetrySampler {
         let (trace, malformed) = match self.sampler.written() {
             Ok(text) => self.read(&text, measured.zero()),
             Err(error) => {
-                self.notes.push(format!("what nvidia-smi printed cannot be read: {error}"));
+                self.notes.push(format!("cannot parse the output of nvidia-smi: {error}"));
                 (GpuTrace { gpus: self.gpus.clone(), readings: Vec::new() }, Vec::new())
             }
         };
@@ -203,7 +203,7 @@ enum NoTelemetry {
     Refused(String),
     #[error("nvidia-smi did not answer within {0:?}")]
     Late(Duration),
-    #[error("what nvidia-smi printed cannot be read: {0}")]
+    #[error("cannot parse the output of nvidia-smi: {0}")]
     Output(#[source] std::io::Error),
     #[error("stopped")]
     Stopped,
@@ -341,7 +341,7 @@ pub fn start_scraper(spec: &BenchSpec, endpoints: &[Endpoint]) -> Result<Option<
     }
     Scraper::start(clients, SCRAPE_INTERVAL)
         .map(Some)
-        .map_err(|error| Failure::system(format!("no thread for the servers' metrics: {error}")))
+        .map_err(|error| Failure::system(format!("cannot start the thread that reads the servers' metrics: {error}")))
 }
 
 /// Ends it; all readings are written beside the measurement, and their summary into the result.

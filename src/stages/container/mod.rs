@@ -183,7 +183,7 @@ fn find(program: &str, image: &str, is_literal: bool, images: &Images) -> Result
     let seen = inspect_image(program, image)?;
     if is_literal && images.first_seen(program, image).as_ref() != Some(&seen.id) {
         images.set_image_id(program, image, &seen.id);
-        let message = format!("the image {image} is another one than when this run looked at it first");
+        let message = format!("the image {image} changed during this run");
         return Err(Failure::new(FailureKind::InputChanged, message));
     }
     Ok(seen.id)

@@ -182,7 +182,7 @@ fn last_of_each(env: &[(String, Option<OsString>)]) -> Vec<(&String, &Option<OsS
     last
 }
 
-/// Folders that every image has of its own: mounting the machine's over them would break the programs inside.
+/// Folders that every image contains: mounting the machine's over them would break its programs.
 const OF_THE_IMAGE: [&str; 14] = [
     "/bin",
     "/boot",

@@ -40,8 +40,7 @@ impl Run for Mlperf {
 /// A round by its name.
 pub(super) fn round(name: &str) -> Result<Round, Failure> {
     Round::named(name).ok_or_else(|| {
-        Failure::refused(format!("there is no round `{name}` here"))
-            .hint(format!("known are: {}", Round::NAMES.join(", ")))
+        Failure::refused(format!("unknown round `{name}`")).hint(format!("known are: {}", Round::NAMES.join(", ")))
     })
 }
 

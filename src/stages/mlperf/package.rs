@@ -31,8 +31,8 @@ pub async fn perform(context: &TaskContext, step: &MlperfPackage) -> Result<Done
     let machine = Box::pin(elsewhere(&order)).await;
     if let Some(hosts) = &machine {
         context.lease.notice(format!(
-            "measured at {hosts}, so nothing of the host is detected here: its fields are those of `system_json`; \
-             Closed requires LoadGen on the host"
+            "measured at {hosts}, whose facts cannot be detected from this machine: its fields come from \
+             `system_json`; the Closed division requires LoadGen on the same host"
         ));
     }
     let order = PackageRequest { machine: order.machine.filter(|_| machine.is_none()), ..order };

@@ -77,8 +77,8 @@ pub const NO_PROGRAM: i32 = 127;
 /// What ssh's last messages mean: what is wrong, and what to try. `None`: they contain nothing that is known.
 pub fn explain_error(ssh: &Ssh, text: &str) -> Option<(&'static str, String)> {
     let errors = [
-        ("REMOTE HOST IDENTIFICATION HAS CHANGED", "its host key is not the one that is known here"),
-        ("Host key verification failed", "its host key is not known here"),
+        ("REMOTE HOST IDENTIFICATION HAS CHANGED", "its host key differs from the known one"),
+        ("Host key verification failed", "its host key is unknown"),
         ("Permission denied", "ssh is not let in"),
         ("Could not resolve hostname", "the host name is unknown"),
         ("Connection refused", "nothing listens on its ssh port"),
@@ -152,7 +152,7 @@ mod tests {
                 key verification failed.\r\n"
             )
             .unwrap(),
-            "its host key is not known here: `ssh -p 2222 bench@10.0.0.2` once by hand shows the key and remembers it"
+            "its host key is unknown: `ssh -p 2222 bench@10.0.0.2` once by hand shows the key and remembers it"
         );
         assert!(
             explained("ssh: connect to host 10.0.0.2 port 2222: Connection refused")

@@ -44,8 +44,8 @@ pub async fn perform(context: &mut TaskContext, attach_server: &AttachServer) ->
         () = context.lease.stop.requested() => Ok(Done::default()),
         silent = ready::any_silent(endpoints, question, SilenceLimits::USUAL, Arc::default()) => {
             let failure = Failure::new(FailureKind::Service, silent.to_string());
-            Err(failure.hint("it was not started here: is its host up, is there still a network path to it, does its \
-             process live?"))
+            Err(failure.hint("this run did not start it: check that its host is up, that the network path works, and \
+                              that its process is alive"))
         }
     }
 }
@@ -98,8 +98,8 @@ async fn await_all(context: &TaskContext, endpoints: &[Endpoint], limit: Duratio
         Some(_) => format!("{} of {} servers were not ready within {limit:?}", absent.len(), endpoints.len()),
     };
     let failure = Failure::new(FailureKind::Service, message).hint(
-        "nothing is started here: is that server up, and is this its gRPC port? `ready.timeout` sets how long it is \
-        waited for",
+        "this run does not start the server: check that it is up, and that this is its gRPC port; `ready.timeout` \
+         sets how long to wait",
     );
     Err(if lines.len() > 1 { failure.cause(lines.join("; ")) } else { failure })
 }
@@ -222,7 +222,8 @@ async fn query_server(endpoint: &Endpoint, expected: &ExpectedServer) -> ServerR
     server_report
 }
 
-/// From the outside to the inside; where one query fails, those behind it make no sense.
+/// Runs the checks from the network up to the model, and stops at the first that fails, because the later ones depend
+/// on it.
 async fn run_checks(
     endpoint: &Endpoint,
     expected: &ExpectedServer,
@@ -249,7 +250,7 @@ async fn run_checks(
     }
     if optional(client.is_ready().await)? == Some(false) {
         let hint = "wait until all its models are loaded; `regatta triton status` shows the progress";
-        server_report.problems.push(SpecProblem::new("it is live but not ready", hint));
+        server_report.problems.push(SpecProblem::new("the server is live but not ready", hint));
     }
     for model in &expected.models {
         if let Err(problem) = of_model(&client, model, expected, server_report).await {
@@ -291,8 +292,8 @@ fn optional<T>(answer: Result<T, ClientError>) -> Result<Option<T>, SpecProblem>
 async fn unreachable(endpoint: &Endpoint, error: &ClientError) -> SpecProblem {
     let mut hint = "give the port of --grpc-port, which is 8001 by default".to_owned();
     let message = match probe(&endpoint.host, endpoint.grpc).await {
-        ListeningService::Http => "that is its HTTP port, and gRPC is spoken here",
-        ListeningService::Metrics => "that is its metrics port, and gRPC is spoken here",
+        ListeningService::Http => "that is its HTTP port; this stage needs the gRPC port",
+        ListeningService::Metrics => "that is its metrics port; this stage needs the gRPC port",
         ListeningService::OtherHttp => {
             hint = format!("if it has OpenAI's interfaces, name it `http://{endpoint}`; of a Triton {hint}");
             "something answers there that is not Triton: it speaks HTTP"

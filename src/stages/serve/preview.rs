@@ -243,7 +243,7 @@ impl PreviewContext<'_> {
                         Some((engine.tensor_parallelism, engine.pipeline_parallelism))
                     }
                     _ => {
-                        notes.push(format!("`{}` makes the engine, and its tp and pp show only then", task.id));
+                        notes.push(format!("`{}` builds the engine; its tp and pp are known only then", task.id));
                         None
                     }
                 };
@@ -297,7 +297,7 @@ impl PreviewContext<'_> {
         if (gpus > 0 && !gpus.is_multiple_of(servers)) || here == 0 || !here.is_multiple_of(ranks) {
             return Err(vec![SpecProblem::new(
                 format!(
-                    "`{}` has {gpus} GPUs for {servers} servers, and the engine needs {ranks} (tp × pp) for each copy",
+                    "`{}` has {gpus} GPUs for {servers} servers, but each copy of the engine needs {ranks} (tp × pp)",
                     self.task.id
                 ),
                 "change its `gpus` or `triton_num_servers`, or build the engine for other sizes",
@@ -377,7 +377,7 @@ impl PreviewContext<'_> {
         (0..self.task.gpus).map(GpuId::Index).collect()
     }
 
-    /// A path of the manifest as a run gives it to a server: absolute where it exists.
+    /// A path of the manifest as a run passes it to a server: absolute if the file exists.
     fn existing(&self, text: &str) -> String {
         let path = self.project.join(text);
         if path.exists() { path.display().to_string() } else { text.to_owned() }

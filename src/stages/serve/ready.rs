@@ -238,7 +238,7 @@ async fn probe_server(server: &PlannedServer, endpoint: &Endpoint) -> Result<(St
         index.iter().filter(|model| model.state == "LOADING").map(|model| model.name.clone()).collect();
     let counted = format!("{} of {} models READY", models.len(), models.len() + waits.len());
     if !ready {
-        let text = if index.is_empty() { "it is live but not ready".to_owned() } else { counted };
+        let text = if index.is_empty() { "the server is live but not ready".to_owned() } else { counted };
         return Ok((Step::Live(at(), text), None));
     }
     if !waits.is_empty() {

@@ -52,7 +52,7 @@ impl std::fmt::Display for ServerFault {
         match self {
             Self::Silent(silent) => write!(f, "{silent}"),
             Self::Stub { model, pid } => {
-                write!(f, "the process of its Python model {model} ({pid}) is gone, and it still reports ready")
+                write!(f, "its Python model {model} ({pid}) has exited, but the server still reports ready")
             }
             Self::Rank { rank, pid } => write!(f, "rank {rank} ({pid}) is gone, and mpirun continues without it"),
         }
@@ -81,7 +81,7 @@ pub async fn wait_for_fault(
             Ok(up) => up.clone(),
             Err(_) => None,
         };
-        // The watch is not needed any more.
+        // Without a server that is up, nothing is left to watch.
         let Some(up) = up else { return std::future::pending().await };
         let question = match server.probe {
             // Not every server over HTTP has `/health`.

@@ -130,7 +130,7 @@ impl TaskContext {
         }
     }
 
-    /// Runs a command to its end. Everything but exit code 0 is a failure.
+    /// Runs a command until it exits. Any exit code but 0 is a failure.
     pub async fn run(&self, command: ProcessCommand) -> Result<ProcessExit, Failure> {
         self.run_until(command, &self.lease.stop).await
     }

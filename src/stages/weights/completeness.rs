@@ -34,7 +34,7 @@ pub(super) enum IncompleteCheckpoint {
     Read { name: String, source: io::Error },
     #[error("{name} is not a safetensors file: it has {size} bytes")]
     NoHeader { name: String, size: u64 },
-    #[error("{name} is not a safetensors file: its header would have {length} bytes, and it has {size}")]
+    #[error("{name} is not a safetensors file: its header claims {length} bytes, but the file has {size}")]
     LongHeader { name: String, length: u64, size: u64 },
     #[error("{name} is not a safetensors file: its header: {source}")]
     Header { name: String, source: serde_json::Error },

@@ -107,7 +107,7 @@ struct Fetching {
     commit: String,
     one: WeightsFile,
     path: PathBuf,
-    /// Bytes of all files that are there.
+    /// Bytes that have arrived, of all files.
     done: Arc<AtomicU64>,
     writing: mpsc::Sender<Infallible>,
 }

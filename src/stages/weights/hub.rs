@@ -77,7 +77,7 @@ impl Hub {
         without_credentials(&self.endpoint)
     }
 
-    /// Its files at a revision, with sizes and digests.
+    /// Lists the files of a revision, with sizes and digests.
     pub(super) async fn index(&self, revision: &str) -> Result<HubIndex, Failure> {
         let path = format!("api/models/{}/revision/{}?blobs=true", self.name, escaped(revision));
         let url = format!("{}/{path}", self.endpoint);
@@ -137,13 +137,13 @@ impl Hub {
         let failure = |text: String| Failure::refused(format!("{name}: {text}{suffix}"));
         match (status, code) {
             (_, "GatedRepo") | (StatusCode::FORBIDDEN, _) if self.token.is_some() => {
-                failure("the hub knows the token, and its owner has no access".to_owned()).hint(format!(
+                failure("the token is valid, but its owner has no access".to_owned()).hint(format!(
                     "accept the license at {page} with that account; it may take a while until it is \
                      granted"
                 ))
             }
             (_, "GatedRepo") | (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) if self.token.is_none() => {
-                failure("the hub requires authentication, and there is no token".to_owned()).hint(format!(
+                failure("the hub requires authentication, but no token is set".to_owned()).hint(format!(
                     "accept the license at {page}, make a token at {endpoint}/settings/tokens, and set HF_TOKEN; is \
                      the name spelled right?"
                 ))

@@ -150,7 +150,7 @@ pub(super) fn differs(one: &WeightsFile, found: &HubDigest) -> Failure {
     let message = format!("{} does not match what the hub reports: {found}, expected {}", one.path, one.sum);
     Failure::files(message)
         .cause("it was damaged on the way, or on the disk")
-        .hint("the file was taken away; run it again, and only this file is fetched")
+        .hint("the damaged file was removed; run again to fetch only this file")
 }
 
 #[cfg(test)]

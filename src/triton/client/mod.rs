@@ -280,7 +280,7 @@ fn connect_words(error: &tonic::transport::Error) -> String {
             "nothing listens there (connection refused)".to_owned()
         }
         ClientErrorKind::Connect { cause: ConnectCause::UnknownHost, text } => {
-            format!("the name of the host cannot be resolved ({text})")
+            format!("cannot resolve the host name ({text})")
         }
         other => other.to_string(),
     }

@@ -230,9 +230,9 @@ mod tests {
             [
                 "mode leader serves one copy of one model, and server 0 has 2",
                 "world_size is 3, and the engine needs 2 (tp × pp): server 0",
-                "`spawn_processes` is for the mode orchestrator, and this is leader",
+                "`spawn_processes` requires mode orchestrator; the mode is leader",
                 "launcher none starts one process, but the world size is 3",
-                "server 0: `gpu_device_ids` of tensorrt_llm names device 9, and the server has 4",
+                "server 0: `gpu_device_ids` of tensorrt_llm names device 9, but the server has 4",
                 "a container needs an `image`",
                 "`container.shm_size`: enroot uses the host's /dev/shm",
                 "port 10000 would be grpc of server 0 and http of server 0",
@@ -249,15 +249,15 @@ mod tests {
         };
         assert_eq!(
             with(&|launch_spec| launch_spec.gpus.truncate(3)),
-            "3 GPUs cannot be shared evenly by 2 servers; server 0 has 1 GPU, and its models need 2; \
-             server 1 has 1 GPU, and its models need 2"
+            "3 GPUs cannot be shared evenly by 2 servers; server 0 has 1 GPU, but its models need 2; \
+             server 1 has 1 GPU, but its models need 2"
         );
         assert_eq!(
             with(&|launch_spec| launch_spec.settings.mode = Some(ServerMode::Plain)),
-            "mode plain is one rank, and the engine of server 0 needs 2 (tp × pp); mode plain is one rank, and the \
+            "mode plain starts one rank, but the engine of server 0 needs 2 (tp × pp); mode plain starts one rank, but the \
              engine of server 1 needs 2 (tp × pp)"
         );
-        assert_eq!(with(&|launch_spec| launch_spec.servers.clear()), "without a repository there is no server");
+        assert_eq!(with(&|launch_spec| launch_spec.servers.clear()), "a server needs a repository");
         assert_eq!(
             with(&|launch_spec| launch_spec.settings.mpi.hosts = vec!["a:1".to_owned(), "b:1".to_owned()]),
             "2 servers cannot be spread over the 2 hosts of `mpi.hosts`"
@@ -279,7 +279,7 @@ mod tests {
             [
                 "server 0: `participant_ids` of tensorrt_llm names rank 0: rank 0 is the orchestrator",
                 "server 0: `participant_ids` of tensorrt_llm names rank 1: it is another copy's already",
-                "server 0: `participant_ids` of tensorrt_llm names rank 9: there is no such rank",
+                "server 0: `participant_ids` of tensorrt_llm names rank 9: no such rank",
             ]
         );
         let mut slurm = spec(1, 2, 1, 2);

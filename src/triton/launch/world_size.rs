@@ -21,12 +21,12 @@ pub(super) fn all(spec: &LaunchSpec, problems: &mut Vec<SpecProblem>, notes: &mu
     let mut report = |message: String, hint: &str| problems.push(SpecProblem::new(message, hint));
     let servers = spec.servers.len();
     if servers == 0 {
-        report("without a repository there is no server".to_owned(), "");
+        report("a server needs a repository".to_owned(), "");
         return Vec::new();
     }
     if servers > 1 && !spec.settings.words.is_empty() {
         report(
-            format!("`words` is the command line of one server, and there are {servers} repositories"),
+            format!("`words` is the command line of one server, but there are {servers} repositories"),
             "name one of their folders, or leave `words` out",
         );
     }
@@ -85,7 +85,7 @@ impl ServerDecision<'_> {
         if workers.max(spec.settings.world_size.unwrap_or(0).into()) > MOST_PARTS.into() {
             let count = workers.max(spec.settings.world_size.unwrap_or(0).into());
             self.push_problem(
-                format!("{} would have {count} ranks, and at most {MOST_PARTS} are started", self.name),
+                format!("{} would have {count} ranks; the maximum is {MOST_PARTS}", self.name),
                 "lower the copies in its config.pbtxt, or `world_size`",
             );
             let (mode, launcher) = (ServerMode::Plain, Launcher::None);
@@ -132,7 +132,7 @@ impl ServerDecision<'_> {
         }
         if spec.settings.spawn_processes.is_some() && mode != ServerMode::Orchestrator {
             self.push_problem(
-                format!("`spawn_processes` is for the mode orchestrator, and this is {mode}"),
+                format!("`spawn_processes` requires mode orchestrator; the mode is {mode}"),
                 "remove it, or set `mode: orchestrator`",
             );
         }
@@ -142,9 +142,7 @@ impl ServerDecision<'_> {
         self.gpus(&gpus, workers, !unknown.is_empty());
         if !unknown.is_empty() && spec.settings.world_size.is_none() {
             let names = unknown.join(", ");
-            self.notes.push(format!(
-                "the engine of {names} cannot be read here: one rank is assumed; `world_size` overrides it"
-            ));
+            self.notes.push(format!("cannot read the engine of {names}: assuming one rank; `world_size` overrides it"));
         }
         ServerLayout { mode, launcher, spawns, world_size, gpus }
     }
@@ -153,7 +151,7 @@ impl ServerDecision<'_> {
         let name = self.name.clone();
         match mode {
             ServerMode::Plain if of_one > 1 => self.push_problem(
-                format!("mode plain is one rank, and the engine of {name} needs {of_one} (tp × pp)"),
+                format!("mode plain starts one rank, but the engine of {name} needs {of_one} (tp × pp)"),
                 "leave `mode` out to get leader",
             ),
             ServerMode::Leader if copies > 1 => self.push_problem(
@@ -218,8 +216,7 @@ impl ServerDecision<'_> {
             if model.participant_ids.is_empty() {
                 self.problems.push(SpecProblem::new(
                     format!(
-                        "{}: the model {} has no `participant_ids`, and its workers are not \
-                        spawned",
+                        "{}: the model {} has no `participant_ids`, and nothing spawns its workers",
                         self.name, model.name
                     ),
                     "ranks from 1, for example `participant_ids: \"1,2\"` under `parameters` of the repository; or \
@@ -232,7 +229,7 @@ impl ServerDecision<'_> {
             {
                 self.problems.push(SpecProblem::new(
                     format!(
-                        "{}: `participant_ids` of {} names {} ranks, and its engine needs {ranks}",
+                        "{}: `participant_ids` of {} names {} ranks, but its engine needs {ranks}",
                         self.name,
                         model.name,
                         wrong.len()
@@ -243,7 +240,7 @@ impl ServerDecision<'_> {
             for id in model.participant_ids.iter().flatten() {
                 let reason = match *id {
                     0 => "rank 0 is the orchestrator",
-                    id if id >= world_size => "there is no such rank",
+                    id if id >= world_size => "no such rank",
                     id if seen.contains(&id) => "it is another copy's already",
                     _ => "",
                 };
@@ -269,7 +266,7 @@ impl ServerDecision<'_> {
         if !self.server.models.is_empty() && !unknown {
             if there < workers {
                 self.push_problem(
-                    format!("{name} has {}, and its models need {workers}", counted(there, "GPU")),
+                    format!("{name} has {}, but its models need {workers}", counted(there, "GPU")),
                     "change `gpus` of the stage or `triton_num_servers` of the repository",
                 );
                 // Then no division of devices can be right.
@@ -284,7 +281,7 @@ impl ServerDecision<'_> {
                 if *id >= here {
                     self.problems.push(SpecProblem::new(
                         format!(
-                            "{name}: `gpu_device_ids` of {} names device {id}, and the server has {here}",
+                            "{name}: `gpu_device_ids` of {} names device {id}, but the server has {here}",
                             model.name
                         ),
                         "devices are counted from 0 inside what the server sees",
@@ -301,7 +298,7 @@ impl ServerDecision<'_> {
                 for ids in model.gpu_device_ids.iter().filter(|ids| ids.len() as u32 != ranks.min(here)) {
                     self.problems.push(SpecProblem::new(
                         format!(
-                            "{name}: `gpu_device_ids` of {} gives a copy {} devices, and its engine needs {ranks}",
+                            "{name}: `gpu_device_ids` of {} gives a copy {} devices, but its engine needs {ranks}",
                             model.name,
                             ids.len()
                         ),

@@ -63,7 +63,7 @@ impl PbtxtDocument {
     pub fn set(&mut self, way: &[PbtxtStep<'_>], literal: &str) -> Result<(), PbtxtError> {
         match self.find(way) {
             Some(bytes) => self.splice(bytes, literal),
-            None => Err(PbtxtError::new(&self.text, self.place(way), "there is no such field".to_owned(), None)),
+            None => Err(PbtxtError::new(&self.text, self.place(way), "no such field".to_owned(), None)),
         }
     }
 

@@ -141,7 +141,7 @@ fn scalar(known: &FieldDescriptor, shape: &PbtxtShape) -> Result<Reflected, Opti
     match (known.kind(), shape) {
         (Kind::String, PbtxtShape::Text(bytes)) => String::from_utf8(bytes.clone())
             .map(Reflected::String)
-            .map_err(|_| Some("a text must be UTF-8; the server hangs at one that is not".to_owned())),
+            .map_err(|_| Some("text must be UTF-8; the server hangs on anything else".to_owned())),
         (Kind::Bytes, PbtxtShape::Text(bytes)) => Ok(Reflected::Bytes(bytes.clone().into())),
         (Kind::String | Kind::Bytes, PbtxtShape::Bare(_)) => Err(Some("put it in quotes".to_owned())),
         (Kind::Message(_), _) => Err(Some(format!("write `{} {{ … }}`", known.name()))),

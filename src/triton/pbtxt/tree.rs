@@ -101,7 +101,7 @@ impl Parser<'_> {
                 (PbtxtToken::Mark(mark), Some((closing, _))) if mark == closing => return Ok(fields),
                 (PbtxtToken::Bare, _) => fields.push(self.field(depth)?),
                 (PbtxtToken::Mark(b'}' | b'>' | b']'), _) => {
-                    return Err(self.syntax_error(format!("{} closes nothing that is open here", self.found()), None));
+                    return Err(self.syntax_error(format!("unmatched {}", self.found()), None));
                 }
                 (PbtxtToken::Placeholder(name), _) => {
                     return Err(

@@ -165,7 +165,7 @@ fn copies(spec: &Repository, engine: &EngineConfig, problems: &mut Vec<SpecProbl
     }
     let here = gpus / servers;
     if here == 0 || !here.is_multiple_of(ranks) {
-        let message = format!("a server has {here} GPUs, and the engine needs {ranks} (tp × pp) for each copy");
+        let message = format!("a server has {here} GPUs, but each copy of the engine needs {ranks} (tp × pp)");
         let hint = "change triton_num_servers or build the engine for other sizes".to_owned();
         problems.push(problem(message, Some(hint)));
         return 1;
@@ -173,7 +173,7 @@ fn copies(spec: &Repository, engine: &EngineConfig, problems: &mut Vec<SpecProbl
     let copies = here / ranks;
     if let Some(wanted) = wanted.filter(|wanted| *wanted != copies) {
         let message = format!(
-            "triton_num_models_per_server is {wanted}: {servers} servers would use {} GPUs, and there are {gpus}",
+            "triton_num_models_per_server is {wanted}: {servers} servers would use {} GPUs, but {gpus} exist",
             u64::from(wanted) * u64::from(servers) * u64::from(ranks)
         );
         let total = gpus / ranks;
@@ -281,7 +281,7 @@ pub(super) fn limits(
         ("max_beam_width", build.max_beam_width, "max_beam_width"),
     ] {
         if let Some(value) = number(name).filter(|value| *value > u64::from(limit)) {
-            let message = format!("`{name}` is {value}, and the engine was built with {flag} {limit}");
+            let message = format!("`{name}` is {value}, but the engine was built with {flag} {limit}");
             let hint = format!("lower it, or build the engine with a larger {flag}");
             actual.push((name, SpecProblem::new(message, &hint)));
         }
@@ -319,7 +319,7 @@ pub(super) fn limits(
         let count = group.split(',').count() as u32;
         if count != ranks {
             let message =
-                format!("`{name}` gives a copy {count} GPUs (`{group}`), and the engine has {ranks} ranks (tp × pp)");
+                format!("`{name}` gives a copy {count} GPUs (`{group}`), but the engine has {ranks} ranks (tp × pp)");
             let hint = "a copy needs as many GPUs as the engine has ranks";
             actual.push((name, SpecProblem::new(message, hint)));
         }

@@ -404,7 +404,7 @@ mod tests {
     runtime flag `moe_backend` belongs to another executor; no config.pbtxt has a place for it (remove it)
     unknown parameter `max_queu_size` (did you mean `max_queue_size`?)
     parameter `kv_cache_free_gpu_mem_fraction`: `1.5` is not a number from 0 to 1
-    `triton_max_batch_size` is 65, and the engine was built with max_batch_size 64 (lower it, or build the engine with \
+    `triton_max_batch_size` is 65, but the engine was built with max_batch_size 64 (lower it, or build the engine with \
             a larger max_batch_size)
     ");
     }
@@ -462,7 +462,7 @@ mod tests {
         let triton_num_models_per_server = Some(1);
         insta::assert_snapshot!(
             problems(&Repository { triton_num_models_per_server, ..spec }).join("\n"),
-            @"triton_num_models_per_server is 1: 2 servers would use 4 GPUs, and there are 8 (4 copies of 2 GPUs, 1 in \
+            @"triton_num_models_per_server is 1: 2 servers would use 4 GPUs, but 8 exist (4 copies of 2 GPUs, 1 in \
               each server: triton_num_servers: 4)"
         );
     }

@@ -57,7 +57,7 @@ fn a_run_in_an_allocation_has_a_server_on_each_of_as_many_nodes_as_the_stage_say
     let few = ["--on", "slurm", "--slurm", "nodes=1", "--slurm", "time=10m", "--slurm", "poll=1s"];
     let ended = world.regatta(&[&["run", "m", "--force", "measure"][..], &few].concat());
     assert_eq!(ended.code, 1);
-    ended.shows("the stage is for 2 nodes, and the allocation has 1: ").shows("--slurm nodes=2");
+    ended.shows("the stage needs 2 nodes, but the allocation has 1: ").shows("--slurm nodes=2");
 }
 
 #[test]

@@ -62,11 +62,11 @@ fn a_reader_with_the_public_key_takes_what_is_signed_and_makes_the_rest() {
     // Another key, and a store without signatures: refused, with the reason, and made here.
     let (other_private, other_public) = keys();
     let stranger = trusting(&other_public);
-    run(&stranger, &url).shows("is signed by a key that is not trusted here").shows("it is made here");
+    run(&stranger, &url).shows("is signed by a key that is not trusted").shows("it is made here");
     assert_eq!(ran(&stranger), ["first", "second"]);
     let status = stranger.regatta(&["store", "status", "m", "--store", &url]);
     assert_eq!(status.code, 1);
-    status.shows("untrusted  first").shows("its record is signed by a key that is not trusted here");
+    status.shows("untrusted  first").shows("its record is signed by a key that is not trusted");
     let json = stranger.regatta(&["store", "status", "m", "--json", "--store", &url]).stdout;
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["tasks"][0]["state"], "untrusted");
@@ -80,7 +80,7 @@ fn a_reader_with_the_public_key_takes_what_is_signed_and_makes_the_rest() {
     assert!(ran(&both).is_empty());
     // A machine with the other key replaces the records that it refuses.
     let replacing = signing(&other_private);
-    run(&replacing, &url).shows("is signed by a key that is not trusted here");
+    run(&replacing, &url).shows("is signed by a key that is not trusted");
     assert_eq!(ran(&replacing), ["first", "second"]);
     let late = trusting(&other_public);
     run(&late, &url);
@@ -99,7 +99,7 @@ fn records_without_a_signature_are_refused_where_one_is_asked_for_and_signed_by_
     assert_eq!(ran(&reader), ["first", "second"]);
     assert_eq!(records(folder.path()), unsigned);
     let refused = reader.good(&["store", "push", "m", "--store", &url]);
-    refused.shows("records must be signed, and no key is named");
+    refused.shows("this store requires signed records");
     // A machine that took them unsigned does not sign them as its own.
     let borrower = machine(MANIFEST);
     run(&borrower, &url);

@@ -101,7 +101,7 @@ fn one_element_is_cancelled_by_somebody_and_the_others_go_on() {
     let ran = world.read("ran");
     let array = ran.split_whitespace().nth(1).unwrap();
     cluster.query(&["scancel", &format!("{array}_5")]);
-    patiently("it to be told", || world.newest_journal().contains("was cancelled, and not by this run"));
+    patiently("it to be told", || world.newest_journal().contains("was cancelled, but not by this run"));
     world.file("gate", "");
     let ended = end(run);
     assert_eq!(ended.code, 1, "{ended:?}");

@@ -62,7 +62,7 @@ fn a_server_whose_job_is_cancelled_has_failed() {
     cluster.query(&["scancel", "1"]);
     let ended = end(run);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.shows("its job 1 on ").shows("was cancelled, and not by this run");
+    ended.shows("its job 1 on ").shows("was cancelled, but not by this run");
 }
 
 #[test]

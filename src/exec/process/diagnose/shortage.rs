@@ -166,7 +166,7 @@ pub fn host(_: &Log<'_>, line: &str) -> Diagnosis {
     let cause = if lower.contains("evicted") || lower.contains("low on resource") {
         "the node had too little memory, and this was evicted from it"
     } else if lower.contains("oom_kill event") || lower.contains("oom killed") {
-        "Slurm ended it: it took more memory than the job was given"
+        "Slurm killed it: it used more memory than the job's limit"
     } else if lower.contains("oomkilled") {
         "the container took more memory than its limit, and was killed"
     } else {

@@ -177,7 +177,7 @@ fn an_engine_of_another_tensorrt_names_both_versions() {
     begins(
         &["[TensorRT-LLM][ERROR] 6: The engine plan file is not compatible with this version of TensorRT, expecting \
                 library version 9.2.0.5 got 9.3.0.1, please rebuild."],
-        "the engine was built with TensorRT 9.3.0.1, and the server has 9.2.0.5",
+        "the engine was built with TensorRT 9.3.0.1, but the server has 9.2.0.5",
         "build it again in the server's own container",
     );
     begins(

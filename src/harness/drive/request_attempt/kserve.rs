@@ -321,7 +321,7 @@ impl<'a> KserveResponseReader<'a> {
         let Some(part) = self.parts.first_mut().filter(|_| seen.has_response) else { return };
         let plain = |raw: &[u8]| String::from_utf8_lossy(&raw[..raw.len().min(LONGEST_NAME)]).into_owned();
         if seen.id != self.id.as_bytes() {
-            let example = format!("a response names the request \"{}\" in place of \"{}\"", plain(seen.id), self.id);
+            let example = format!("a response names the request \"{}\" instead of \"{}\"", plain(seen.id), self.id);
             part.take(WireEvent::Violation(Violation::WrongId, example), t_read);
         }
         let model = self.template.model();

@@ -42,7 +42,7 @@ pub(crate) struct RequestAttempt<'a> {
     pub t_issue: u64,
     /// When this attempt was issued.
     pub t_attempt: u64,
-    /// The server allows no request at a time, and is not asked.
+    /// The server reports that it accepts no concurrent requests, so the request is not sent.
     pub is_refused: bool,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct RequestProgress {
 }
 
 impl RequestProgress {
-    /// Adds the content of a response, as its tensor has it.
+    /// Appends the raw tensor of a response.
     fn keep(&mut self, raw: &[u8], are_ids: bool) {
         if let (Some(answer_text), false, Some((_, text))) =
             (&mut self.answer_text, are_ids, raw.split_first_chunk::<4>())
@@ -192,7 +192,7 @@ impl RequestAttempt<'_> {
         AttemptAnswer { ended, final_marker, t_end, t_cancel }
     }
 
-    /// What tokens are counted by, and how many the request allows.
+    /// How the answer's tokens are counted, and the most that the request allows.
     fn counting(&self, planned: &PlannedRequest) -> (TokenSource, Option<u32>) {
         let by = match self.encoder.count() {
             TokenCounting::Ids { .. } => TokenSource::OutputIds,

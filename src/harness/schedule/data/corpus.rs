@@ -201,7 +201,7 @@ pub struct DataSummary {
     pub file: String,
     /// BLAKE3 of its bytes.
     pub digest: String,
-    /// In the file, as far as it was read.
+    /// Records read from the file so far.
     pub records: u64,
     /// Left out, with why.
     pub skipped: Vec<String>,

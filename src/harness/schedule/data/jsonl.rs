@@ -138,7 +138,7 @@ enum RowError {
     Tokenizer(#[source] HarnessError),
     #[error("{0} is not a valid token id")]
     NotToken(i32),
-    #[error("it is not UTF-8; `iconv -f LATIN1 -t UTF-8` makes it so")]
+    #[error("it is not UTF-8; convert it with `iconv -f LATIN1 -t UTF-8`")]
     NotUtf8,
     #[error("`hash_ids` needs an `input_length`")]
     HashesWithoutLength,

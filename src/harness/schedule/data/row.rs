@@ -10,7 +10,7 @@ use super::messages::MessageFields;
 use super::record_reader::{OWN_MEMBERS, RecordKey, RecordRules, has_name, record_key};
 use base::spec::{RequestField, RequestHeaders, WireForm};
 
-/// A record as it is written.
+/// A record as the file has it.
 #[derive(Debug, Default)]
 pub(super) struct PromptRecord {
     pub prompt: Option<Given>,
@@ -119,8 +119,8 @@ impl RecordFields {
                 self.request.headers = headers;
             }
             Ok(_) => self.faults.push(
-                "`headers` reads the environment, and a record is kept with the result: set the header in \
-                 `request.headers` of the benchmark"
+                "`headers` may contain secrets from the environment, and records are kept with the result: set the \
+                 header in the benchmark's `request.headers`"
                     .to_owned(),
             ),
             Err(_) => self.faults.push("`headers` must be an object of names and texts".to_owned()),
@@ -241,7 +241,7 @@ impl ChatMessage {
 }
 
 impl Prompt {
-    /// Ids, or bytes of text.
+    /// Number of token ids, or of bytes of text.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Ids(ids) => ids.len(),

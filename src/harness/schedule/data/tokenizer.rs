@@ -15,7 +15,7 @@ use tokenizer::Tokenizer;
 const FEWEST_WORDS: usize = 32;
 /// More are not needed.
 const MOST_WORDS: usize = 4_096;
-/// Texts in the check that lengths are exact, and words in each.
+/// Number of texts that check whether lengths are exact, and of words in each.
 const TRIALS: u64 = 32;
 const TRIAL_WORDS: u32 = 256;
 

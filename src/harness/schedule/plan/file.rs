@@ -125,7 +125,7 @@ fn read_head(file: &Path, text: &[u8]) -> Result<PlanFileHeader, HarnessError> {
         .map_err(|error| fault(file, format!("it does not begin with the head of a plan.jsonl: {error}")))?;
     if head.regatta_plan != VERSION || head.generator != GENERATOR {
         let reason = format!(
-            "it is of version {} and drawn by {}; known are {VERSION} and {GENERATOR}",
+            "it has version {} and generator {}; this Regatta reads version {VERSION} and generator {GENERATOR}",
             head.regatta_plan, head.generator
         );
         return Err(fault(file, reason));

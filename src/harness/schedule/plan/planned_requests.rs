@@ -172,7 +172,7 @@ impl DrawnRequests {
 #[base::omit_empty]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedRequest {
-    /// Intended arrival, ns from the start; of a request that waits for another, ns after that has ended.
+    /// Intended arrival in ns: from the start, or from the end of the request that this one waits for.
     pub at_ns: u64,
     /// Of a later turn of a trace: it does not come before, ns from the start.
     #[serde(default, skip_serializing_if = "is_zero")]

@@ -29,7 +29,7 @@ pub(super) struct ScannedEvent<'a> {
     pub choices: u32,
     /// A choice has reasoning and no other output.
     pub has_reasoning: bool,
-    /// The protocol of an answer that is none of this one's.
+    /// The protocol of an answer that does not follow the expected one.
     pub unmeasured: Option<&'static UnmeasuredProtocol>,
     /// `id` and `model` as written in JSON.
     pub id: Option<&'a [u8]>,
@@ -91,7 +91,7 @@ pub(super) fn openai(text: &[u8]) -> Result<ScannedEvent<'_>, NotJson> {
     if is_error && seen.choices == 0 {
         seen.error = seen.error.or(notice).or_else(|| Some(text.trim_ascii()));
     } else if seen.choices == 0 && seen.usage.is_none() {
-        // Beside a `usage` it is a remark on an answer that came.
+        // With a `usage`, the text is a remark on an answer that did arrive.
         seen.notice = notice;
     }
     Ok(seen)

@@ -315,7 +315,7 @@ impl<'h> HttpResponseReader<'h> {
                     return Err((FailureClass::Stream, format!("the answer {A_PAGE} ({page})")));
                 }
                 let is_lines = text.contains(&b'\n') && first_line().is_ok();
-                let lines = if is_lines { "; lines of JSON without empty lines are no events" } else { "" };
+                let lines = if is_lines { "; JSON lines without empty lines between them are not events" } else { "" };
                 let begin = beginning(text, text.len(), LONGEST_EVENT);
                 Err((FailureClass::Stream, format!("{error}{lines}: {begin}")))
             }
@@ -368,7 +368,7 @@ impl<'h> HttpResponseReader<'h> {
         let mut chunks = seen.chunks;
         if seen.has_role {
             self.take(WireEvent::Role, t_read);
-            // A server that repeats the role has output beside it, under a name that is not known.
+            // A server that repeats the role sends output with it in a field that Regatta does not know.
             if std::mem::replace(&mut self.has_role, true) && seen.has_other && seen.finish.is_none() {
                 chunks.texts = chunks.texts.max(u32::from(chunks.exact.is_none()));
             }
@@ -465,7 +465,7 @@ mod tests;
 
 // An answer whose bytes are at hand, read as in a measurement, without a connection.
 
-/// Reads one HTTP/1.1 answer that comes in these pieces and then ends with its connection; gives its tokens.
+/// Parses one HTTP/1.1 answer that arrives in these pieces, followed by the end of the connection; returns its tokens.
 ///
 /// # Errors
 /// Why the request would have failed.

@@ -238,7 +238,7 @@ impl ServerCertVerifier for ServerCertificates {
 /// Why a secure connection failed, and what to do.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum TlsError {
-    #[error("`{host}` is not a name that a certificate could have")]
+    #[error("`{host}` is not a valid name for a certificate")]
     HostName { host: String },
     #[error("the server hung up during the TLS handshake: does it speak TLS at this port? If not, write http://")]
     HungUp,
@@ -331,12 +331,12 @@ fn certificate_fault(fault: &CertificateError, host: &str) -> String {
             format!("the certificate is for {names}, not for {host}: use a name that is in the server's certificate")
         }
         CertificateError::UnknownIssuer => format!(
-            "the certificate of {host} comes from an authority that is not known here: name its file with `tls.ca` \
-             (--cacert), or `tls.insecure: true` (--insecure) takes any certificate"
+            "the certificate of {host} was issued by an unknown authority: name its file with `tls.ca` (--cacert), \
+             or accept any certificate with `tls.insecure: true` (--insecure)"
         ),
         CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => format!(
-            "the certificate of {host} is self-signed and not known here: name its file with `tls.ca` (--cacert), or \
-             `tls.insecure: true` (--insecure) takes any certificate"
+            "the certificate of {host} is self-signed: name its file with `tls.ca` (--cacert), or accept any \
+             certificate with `tls.insecure: true` (--insecure)"
         ),
         other => format!("the certificate of {host} is not good: {other}"),
     }

@@ -21,7 +21,7 @@ impl ExtraOutput {
     }
 }
 
-/// By output.
+/// Tallies by the name of the output.
 pub(crate) type OutputTallies = BTreeMap<&'static str, ExtraOutput>;
 
 const SHAPED: [&str; 4] = ["cum_log_probs", "output_log_probs", "context_logits", "generation_logits"];

@@ -13,7 +13,8 @@ use crate::spec::response_bounds::ResponseBounds;
 use crate::transport::limits::HeldBytes;
 
 const FRAME_HEAD: usize = 5;
-/// Memory for a message that comes in pieces grows in such steps, since its length is only what the server claims.
+/// Memory for a message that arrives in pieces grows in steps of this size, because its announced length is only the
+/// server's claim.
 const GROWTH: usize = 1 << 20;
 
 /// A message with its gRPC frame head.

@@ -10,7 +10,7 @@ use crate::{CallSource, LoadPattern};
 use base::spec::{FieldValue, Interface, REQUEST_FIELDS, Request, RequestField, WireForm};
 use triton::field_tensor;
 
-/// The names of an interface for what is not a field of the request.
+/// The names that an interface uses for tensors that are not request fields.
 #[derive(Debug, PartialEq)]
 pub struct TensorNames {
     pub form: WireForm,
@@ -82,7 +82,7 @@ impl ModelMetadata {
         self.max_batch_size != Some(0)
     }
 
-    /// The input's type; `usual` where the server reports none; None when the model lacks the input.
+    /// The input's type, or `usual` if the server does not report one. `None` if the model has no such input.
     pub fn input_type(&self, name: &str, usual: &str) -> Option<String> {
         self.inputs.as_ref().map_or_else(|| Some(usual.to_owned()), |inputs| inputs.get(name).cloned())
     }
@@ -190,7 +190,8 @@ impl<'a> ModelInputs<'a> {
         }
     }
 
-    /// A model of token ids gets these in every request, and one that does not stream is to leave out the prompt.
+    /// The default of a field: a model with token ids gets its end id in every request, and a model that does not
+    /// stream is told to leave the prompt out of its answer.
     fn usual(&self, key: &str, form: WireForm, streams: bool, end_id: i32) -> Option<FieldValue> {
         match key {
             "beam_width" if form == WireForm::TokenIds => Some(FieldValue::Int(1)),

@@ -170,7 +170,7 @@ fn why_runs_are_not_paired_is_said() {
     let users = ["a", "b"].map(|name| side(name, &["1", "2", "3"], 0, alike));
     assert_eq!(
         compare(&users[0], &users[1]).pairing.describe(),
-        "not paired: the load has no arrivals, and its requests are of one length"
+        "not paired: the load has no random arrivals, and all requests have the same length"
     );
     // Which lengths a seed draws makes TTFT of a closed loop, and hardly its tokens per second.
     let lengths = ["a", "b"].map(|name| side(name, &["1", "2", "3"], 0, closed_loop));

@@ -78,7 +78,7 @@ fn a_difference_beyond_its_bar_is_an_arrow() {
     let a = measured_run("before", |_| 100.0, |_| {});
     let b = measured_run("after", |_| 361.0, |_| {});
     let text = page("beyond.html", &[a, b]);
-    assert!(text.contains("class=\"beyond none\"") && text.contains("Bars end at ± 100 %"), "{text}");
+    assert!(text.contains("class=\"beyond none\"") && text.contains("Bars are cut at ± 100 %"), "{text}");
     assert!(
         text.replace("&#x2f;", "/").contains("Difference: (other − A) / A, of the means. Of several"),
         "one run on each side is not a pair"

@@ -126,7 +126,7 @@ impl OutputCache {
         let is_elsewhere = |place: &&String| Path::new(place) != self.home.project();
         let change = self.verify(&record)?.or_else(|| {
             let place = record.place.as_ref().filter(is_elsewhere)?;
-            Some(format!("its output names {place}, where this project was before"))
+            Some(format!("its output contains the path {place}, where this project was before"))
         });
         Ok(change.map_or(Lookup::Hit(record), Lookup::Corrupt))
     }

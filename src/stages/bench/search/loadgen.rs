@@ -128,7 +128,7 @@ async fn attempt(
                 return client_end(context, bench, (&format!("{rate} qps"), &folder), &result).await;
             }
             Some(why) => {
-                let label = format!("at {rate} qps the client was disturbed, and it is measured once more");
+                let label = format!("at {rate} qps the client was disturbed; measuring again");
                 context.lease.notice(format!("{label}: {why}"));
                 is_second = true;
                 folder = second_folder(&folder);

@@ -246,7 +246,8 @@ pub(super) enum SearchStep {
     NotEvenLow,
 }
 
-/// How far below a whole test that missed the next one is, as a share of its rate; doubled with every further miss.
+/// After a full test misses the limits, the next one runs this much slower (a share of the rate). Doubled with every
+/// further miss.
 const FIRST_STEP: f64 = 0.04;
 
 /// The same history gives the same step, so a search that was cut off goes on where it was.

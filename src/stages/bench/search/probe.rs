@@ -58,9 +58,7 @@ impl Prober<'_> {
         let (mut result, mut margin) = Box::pin(self.measured(&spec, rate, &folder, &label)).await?;
         let mut first_invalid = None;
         if let Some(why) = client_fault(&result) {
-            self.context
-                .lease
-                .notice(format!("{label}: the client was disturbed, and it is measured once more: {why}"));
+            self.context.lease.notice(format!("{label}: the client was disturbed; measuring again: {why}"));
             first_invalid = Some(why);
             folder = second_folder(&folder);
             (result, margin) = Box::pin(self.measured(&spec, rate, &folder, &format!("{label}, again"))).await?;
@@ -186,10 +184,11 @@ pub(super) fn goal_of(spec: &BenchSpec) -> SearchGoal {
 /// How the goal of an earlier search differs, if it does.
 fn difference(goal: &SearchGoal, earlier: &SearchGoal) -> Option<String> {
     if goal.model != earlier.model {
-        return Some(format!("its model is `{}`, and here it is `{}`", earlier.model, goal.model));
+        return Some(format!("its model is `{}`, this one's is `{}`", earlier.model, goal.model));
     }
     let list = |goal: &SearchGoal| goal.limits.join(", ");
-    (goal.limits != earlier.limits).then(|| format!("its limits are {}, and here {}", list(earlier), list(goal)))
+    (goal.limits != earlier.limits)
+        .then(|| format!("its limits are {}, this search's are {}", list(earlier), list(goal)))
 }
 
 impl StartPoint {
@@ -208,7 +207,7 @@ impl StartPoint {
         let report: SearchReport =
             serde_json::from_slice(&bytes).map_err(|error| no_search().cause(error.to_string()))?;
         let SearchRules::Limits(LimitSearch { goal: earlier_goal, estimate, .. }) = report.rules else {
-            let message = format!("`{shown}` is a search by LoadGen's rules, and here the limits of the stage decide");
+            let message = format!("`{shown}` searched by LoadGen's rules; this search uses the stage's limits");
             return Err(refused(message, "`start: RATE` begins at a known rate"));
         };
         let earlier =
@@ -243,7 +242,7 @@ impl StartPoint {
             (None, Some(_)) => interval.at_least.to_string(),
             (None, None) => format!("{} or more", interval.at_least),
         };
-        format!("the first probes are near {rate} req/s, which {} found; its probes do not count here", self.0.path)
+        format!("the first probes are near {rate} req/s, which {} found; its probes are not reused", self.0.path)
     }
 }
 
@@ -301,9 +300,9 @@ mod tests {
     #[test]
     fn a_file_that_is_no_search_for_the_same_is_refused() {
         let error = |content: &Value| read(content).unwrap_err().what;
-        assert!(error(&search("other", "TTFT p99 ≤ 400ms")).contains("its model is `other`, and here it is `tiny`"));
+        assert!(error(&search("other", "TTFT p99 ≤ 400ms")).contains("its model is `other`, this one's is `tiny`"));
         let limits = error(&search("tiny", "TTFT p99 ≤ 1s"));
-        assert!(limits.contains("its limits are TTFT p99 ≤ 1s, and here TTFT p99 ≤ 400ms"), "{limits}");
+        assert!(limits.contains("its limits are TTFT p99 ≤ 1s, this search's are TTFT p99 ≤ 400ms"), "{limits}");
         assert!(error(&json!({ "verdict": "valid" })).contains("`./search.json` is not a result of a search"));
         let mut loadgen = search("tiny", "TTFT p99 ≤ 400ms");
         loadgen["judge"] = json!("loadgen");

@@ -299,7 +299,7 @@ pub fn connect_problem(place: &HostPlace, lost: &HostLost) -> HostProblem {
     HostProblem { what: last.map_or_else(|| ended.clone(), |last| format!("{ended}: {last}")), hint: None }
 }
 
-/// A host that was there and does not respond any more.
+/// The failure of a stage whose host stopped responding.
 pub fn lost_host_failure(place: &HostPlace, lost: &HostLost, log: &Path, when: &str) -> Failure {
     let text = lost.last_lines.join("\n");
     let explanation = place.ssh().and_then(|ssh| explain_error(ssh, &text));
@@ -371,7 +371,7 @@ pub fn host_problems(orders: &AgentOrders) -> Vec<HostProblem> {
         let message = format!("{} is not the project folder of this run", orders.work.project.display());
         return vec![HostProblem::new(
             message,
-            "the project folder must be the same there, on a filesystem that all hosts share",
+            "the project folder must exist there at the same path, on a filesystem that all hosts share",
         )];
     }
     let test = orders.work.out.join(".writable");

@@ -98,7 +98,7 @@ fn own_program() -> Result<PathBuf, Failure> {
 /// The nodes of the allocation, as Slurm counts them.
 pub async fn of_allocation(slurm: &Slurm, project: &Path) -> Result<Vec<HostPlace>, Failure> {
     let Some(list) = std::env::var_os("SLURM_JOB_NODELIST") else {
-        return Err(Failure::new(FailureKind::Refused, "`each_node`, and this is not an allocation of Slurm's"));
+        return Err(Failure::new(FailureKind::Refused, "`each_node` requires a Slurm allocation"));
     };
     let words =
         ["scontrol", "show", "hostnames"].map(OsString::from).into_iter().chain([list.clone()]).collect::<Vec<_>>();
@@ -111,7 +111,7 @@ pub async fn of_allocation(slurm: &Slurm, project: &Path) -> Result<Vec<HostPlac
     let wanted = slurm.nodes.map_or(names.len(), |nodes| nodes as usize);
     if names.len() < wanted {
         let message =
-            format!("the stage is for {wanted} nodes, and the allocation has {}: {}", names.len(), names.join(", "));
+            format!("the stage needs {wanted} nodes, but the allocation has {}: {}", names.len(), names.join(", "));
         return Err(Failure::new(FailureKind::Refused, message).hint(format!("`--on slurm --slurm nodes={wanted}`")));
     }
     names.truncate(wanted);
@@ -179,12 +179,12 @@ async fn connect(endpoint: &Endpoint) -> Result<(), HostProblem> {
         Err(_) => format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()),
     };
     Err(HostProblem::new(
-        format!("its server is up, and cannot be reached from here at {endpoint}: {reason}"),
+        format!("its server is up, but this machine cannot reach it at {endpoint}: {reason}"),
         "is there a firewall, or is it bound to 127.0.0.1? `address` of the host names another network",
     ))
 }
 
-// One host, queried only for whether it can be used: for checks before a run.
+// One host, used only for checks before a run.
 
 /// To log in and to load this program.
 const LIMIT: Duration = Duration::from_secs(25);
@@ -194,7 +194,7 @@ const LIMIT: Duration = Duration::from_secs(25);
 pub fn query_host(machine: &SshMachine, project: &Path) -> Result<String, (String, Option<String>)> {
     let host = SshHost::Machine(machine.clone());
     let places = host_place::over_ssh(&[host], project).map_err(|Failure { what, hint, .. }| (what, hint))?;
-    let Some(place) = places.first() else { return Err(("there is no such host".to_owned(), None)) };
+    let Some(place) = places.first() else { return Err(("no such host".to_owned(), None)) };
     let (how, words) = match probe(place.argv(&["--version"]), LIMIT) {
         ProbeResult::Answered(ProbeOutput { code: 0, out, .. }) => {
             let version = out.lines().last().unwrap_or_default().trim().to_owned();
@@ -204,11 +204,11 @@ pub fn query_host(machine: &SshMachine, project: &Path) -> Result<String, (Strin
             }
             let hint =
                 "the run and its hosts must have the same version: `program` of the host names another".to_owned();
-            return Err((format!("it has {version}, and this is {version_here}"), Some(hint)));
+            return Err((format!("it has {version}; this machine has {version_here}"), Some(hint)));
         }
         ProbeResult::Answered(ProbeOutput { code, err, .. }) => (Some(ExitKind::Code(code)), err),
         ProbeResult::Missing => {
-            return Err(("there is no `ssh` here".to_owned(), Some("install openssh-client".to_owned())));
+            return Err(("`ssh` is not installed".to_owned(), Some("install openssh-client".to_owned())));
         }
         ProbeResult::TimedOut => (None, String::new()),
         ProbeResult::Failed(why) => (None, why),

@@ -19,7 +19,7 @@ use plan::{ActionKind, Task};
 use runner::store::JobFolder;
 use runner::{Lease, ResolvedTask, UpstreamProvenance};
 
-/// A run to be done in one allocation.
+/// A run that executes in one allocation.
 #[derive(Clone)]
 pub struct AllocationRun {
     /// The same for the same command.

@@ -123,7 +123,8 @@ async fn until_absent(attempt: &mut JobAttempt<'_>) -> Result<(), CancelError> {
     }
 }
 
-/// Whether the queue, queried now, shows no unfinished job of it. A missing answer does not count as one.
+/// Whether a fresh query of the queue shows no unfinished job of this attempt. Without an answer the job counts as
+/// unfinished.
 async fn is_gone(attempt: &mut JobAttempt<'_>, since: Instant) -> bool {
     let job = attempt.spec.job();
     attempt.cluster.queue.poll_soon();

@@ -98,7 +98,7 @@ impl JobAttempt<'_> {
         Failure { tail: failure.tail, command: failure.command, log: Some(self.lease.log.clone()), ..job_failure }
     }
 
-    /// On a filesystem of the network what a node has written may need a while until it is seen here.
+    /// Waits for a node's files: on a network filesystem they may appear here only after a while.
     async fn await_files(&self, there: FolderSize) -> Result<(), Failure> {
         let deadline = Instant::now() + FILES;
         loop {

@@ -92,7 +92,7 @@ impl UnwantedStop {
             }
             Self::Orphaned => {
                 let minutes = ORPHANED_SERVER_TIMEOUT.as_secs() / 60;
-                let message = format!("its job stopped it: its run showed no sign of life for {minutes} minutes");
+                let message = format!("its job stopped it: its run did not respond for {minutes} minutes");
                 Failure::new(FailureKind::Service, message)
                     .hint("was the run suspended, or could it not write to the project's filesystem?")
             }
@@ -202,10 +202,10 @@ fn number(is_element: bool) -> Option<String> {
     array.map(|(array, element)| format!("{array}_{element}")).or_else(|| variable("SLURM_JOB_ID"))
 }
 
-/// The GPUs that Slurm gave: as it names them, or the first ones if it does not list them.
+/// The GPUs that Slurm allocated: those it lists, or else the first `wanted` ones.
 ///
 /// # Errors
-/// It names one in a form that is not known.
+/// Slurm names a GPU in an unknown form.
 pub fn devices(wanted: u32, visible: Option<&str>) -> Result<Vec<GpuId>, Failure> {
     if wanted == 0 {
         return Ok(Vec::new());

@@ -185,7 +185,7 @@ impl QueueInterpreter {
             return self.once("missing", text);
         }
         lost(
-            format!("the queue does not know {job} any more, and it left no exit record"),
+            format!("{job} is no longer in the queue and left no exit record"),
             "the node failed, or the job was ended before it could write",
         )
     }
@@ -259,7 +259,7 @@ impl QueueInterpreter {
                 fail(FailureKind::Lost, format!("its job {number}{on} was cancelled before this run began"))
             }
             JobState::Cancelled => {
-                fail(FailureKind::Signal(15), format!("its job {number}{on} was cancelled, and not by this run"))
+                fail(FailureKind::Signal(15), format!("its job {number}{on} was cancelled, but not by this run"))
             }
             JobState::Deadline => {
                 fail(FailureKind::Timeout, format!("its job {number} could not start before its deadline"))

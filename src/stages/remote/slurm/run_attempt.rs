@@ -358,7 +358,7 @@ impl JobAttempt<'_> {
         }
     }
 
-    /// What the batch system and the script print.
+    /// Where the output of the batch system and of the script is kept.
     pub fn output(&self) -> PathBuf {
         match self.spec.element {
             Some(element) => self.folder.arrays().output(&self.spec.name, element),

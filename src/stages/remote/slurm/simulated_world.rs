@@ -124,7 +124,7 @@ struct World {
     /// When the run begins to follow it; 0: it has submitted it.
     follows: u64,
     silent: Vec<(u64, u64)>,
-    /// The controller answers, from a state that does not have the job.
+    /// Periods in which the controller, restarted from an older state, answers without the job.
     restarts: Vec<(u64, u64)>,
     /// Until the scheduler has looked twice, it shows a reason why the job never starts.
     is_doubtful_at_first: bool,
@@ -185,7 +185,7 @@ impl World {
         }
     }
 
-    /// What the queue has for the job: its state, and why it waits.
+    /// The job's entry in the queue: its state, and why it waits.
     fn state(&self, at: u64) -> Option<(&'static str, &'static str)> {
         let has_ended = at >= self.is_over_at();
         let final_state = match self.fate {

@@ -44,7 +44,7 @@ pub async fn until_submitted(
         }
         attempt.lease.report_progress("is submitted", 0, None);
         let submitted = {
-            // A closed semaphore would be our own doing, and only mean more at once.
+            // The semaphore is never closed; if it were, more jobs would be submitted at once.
             let _turn = tokio::select! {
                 biased;
                 () = stop.requested() => {

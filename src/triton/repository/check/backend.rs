@@ -217,7 +217,7 @@ fn fits(look: &mut ModelChecker<'_>, engine: &EngineConfig) {
         if output.data_type() != wanted && output.data_type() != DataType::TypeInvalid && is_built {
             let way = [PbtxtStep::Name("output"), PbtxtStep::Nth(index), PbtxtStep::Name("data_type")];
             let message = format!(
-                "`{}` is {}, and the engine's logits are {logits}",
+                "`{}` is {}, but the engine's logits are {logits}",
                 output.name,
                 output.data_type().as_str_name()
             );
@@ -248,7 +248,7 @@ pub(super) fn check_batching(look: &mut ModelChecker<'_>) {
             let way = [PbtxtStep::Name("model_repository_agents"), PbtxtStep::Name("agents"), PbtxtStep::Nth(index)];
             let hint =
                 format!("Triton brings `checksum`; another needs libtritonrepoagent_{}.so on the server", agent.name);
-            look.error(&way, format!("there is no repository agent `{}`", agent.name), Some(hint));
+            look.error(&way, format!("unknown repository agent `{}`", agent.name), Some(hint));
         }
     }
     batch_tensors(look);
@@ -269,7 +269,7 @@ fn dynamic(look: &mut ModelChecker<'_>, batching: &ModelDynamicBatching) {
     for level in batching.priority_queue_policy.keys().filter(|level| levels > 0 && !(1..=levels).contains(*level)) {
         let key = level.to_string();
         let way = [section, PbtxtStep::Name("priority_queue_policy"), PbtxtStep::Key(&key)];
-        look.error(&way, format!("there is no priority level {level}: there are {levels}"), None);
+        look.error(&way, format!("no priority level {level}: the model has {levels}"), None);
     }
     if levels == 0 && default > 0 {
         look.warn(

@@ -150,7 +150,7 @@ fn mapped(look: &mut ModelChecker<'_>, step: &model_ensembling::Step, member: &M
     }
     for input in member.config.input.iter().filter(|input| !input.optional && !step.input_map.contains_key(&input.name))
     {
-        let message = format!("`{}` needs its input `{}`, and the step gives it none", member.name, input.name);
+        let message = format!("`{}` needs its input `{}`, but the step does not map it", member.name, input.name);
         look.error(&[at[0], at[1], at[2], PbtxtStep::Name("input_map")], message, None);
     }
 }

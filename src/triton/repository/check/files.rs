@@ -77,7 +77,7 @@ fn backend(look: &mut ModelChecker<'_>) {
     if !platform.is_empty() && !PLATFORMS.contains(&platform.as_str()) {
         let hint = nearest(&platform, PLATFORMS).map(|name| format!("did you mean `{name}`?"));
         let hint = hint.or_else(|| Some(format!("there is: {}; name other backends in `backend`", list_of(PLATFORMS))));
-        look.error(&[PbtxtStep::Name("platform")], format!("there is no platform `{platform}`"), hint);
+        look.error(&[PbtxtStep::Name("platform")], format!("unknown platform `{platform}`"), hint);
         return;
     }
     let folder = &look.model.folder;
@@ -101,7 +101,7 @@ fn backend(look: &mut ModelChecker<'_>) {
     } else if usual_file.is_none() && !backend.is_empty() && !brings(&library) && runtime.is_empty() {
         let hint = nearest(&backend, names).map(|name| format!("did you mean `{name}`?"));
         let hint = hint.or_else(|| Some(format!("there is: {}; one of your own brings its {library}", list_of(names))));
-        look.error(&[PbtxtStep::Name("backend")], format!("there is no backend `{backend}`"), hint);
+        look.error(&[PbtxtStep::Name("backend")], format!("unknown backend `{backend}`"), hint);
     }
     let given = look.model.config.default_model_filename.clone();
     let usual = usual_file.map_or("", |(_, file)| file);

@@ -161,7 +161,7 @@ fn reshaped(look: &mut ModelChecker<'_>, way: &[PbtxtStep<'_>], tensor: &Tensor<
     let (list, name) = (tensor.list, tensor.name);
     if shape.is_empty() && look.model.config.max_batch_size == 0 {
         let hint = "a tensor without dims needs max_batch_size above 0".to_owned();
-        look.error(way, format!("{list} `{name}` is reshaped to nothing, and the model has no batches"), Some(hint));
+        look.error(way, format!("{list} `{name}` is reshaped to nothing, but the model does not batch"), Some(hint));
         return;
     }
     let segments = |dims: &[i64]| -> Vec<i128> {
@@ -210,7 +210,7 @@ pub(super) fn check_instances(look: &mut ModelChecker<'_>, machine: Option<u32>)
             if *gpu < 0 {
                 look.error(&way, format!("{gpu} is not a GPU"), None);
             } else if let Some(machine) = machine.filter(|machine| *gpu as u32 >= *machine) {
-                look.error(&way, format!("there is no GPU {gpu}: the machine has {machine}"), None);
+                look.error(&way, format!("no GPU {gpu}: the machine has {machine}"), None);
             }
         }
         if model.config.backend == "tensorrtllm" && group.kind() != Kind::Cpu {
@@ -248,7 +248,7 @@ pub(super) fn check_warmup(look: &mut ModelChecker<'_>) {
                 }
                 Some(known) if known.data_type != input.data_type => {
                     let message = format!(
-                        "the warm-up's `{name}` is {}, and the input {}",
+                        "the warm-up's `{name}` is {}, but the input is {}",
                         input.data_type().as_str_name(),
                         known.data_type().as_str_name()
                     );

@@ -452,5 +452,5 @@ fn lines_of_json_in_place_of_events_are_named() {
     let line = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n";
     let (class, why) = listen(Api::OpenaiChat, &[line, line, "data: [DONE]\n"]).1.unwrap_err();
     assert_eq!(class, FailureClass::Stream);
-    assert!(why.contains("; lines of JSON without empty lines are no events: "), "{why}");
+    assert!(why.contains("; JSON lines without empty lines between them are not events: "), "{why}");
 }

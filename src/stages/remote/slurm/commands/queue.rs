@@ -148,7 +148,7 @@ async fn see(environments: Vec<Environment>) -> Result<BTreeMap<SlurmJob, Vec<Qu
     let user = rustix::process::getuid().as_raw().to_string();
     let mut jobs: BTreeMap<SlurmJob, Vec<QueueEntry>> = BTreeMap::new();
     for mut env in environments {
-        // Else the list of an array's elements is cut off after 64 characters.
+        // Without it, Slurm truncates the list of an array's elements after 64 characters.
         env.insert("SLURM_BITSTR_LEN".into(), "0".into());
         let words = ["-h", "-u", &user, "-t", "all", "-o", "%i|%T|%r|%N|%j"].map(OsString::from).to_vec();
         match run_query("squeue", words, env, QUERY_TIMEOUT).await {
