@@ -9,8 +9,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use crate::command_line::{
-    Env, GivenOption, OptionRow, ToolTable, Translation, TranslationBuilder, TranslationError, manifest, put_secret,
-    tool_table,
+    Env, GivenOption, OptionRow, ToolTable, Translation, TranslationBuilder, TranslationError, put_secret, tool_table,
 };
 use base::spec::Quantity;
 
@@ -42,9 +41,7 @@ impl ServerProgram {
         let usual_port = || self.table.row("--port")?.default.as_ref()?.parse().ok();
         server.port = server.port.or_else(|| if server.has_free_port { None } else { usual_port() });
         env.report_visible_gpus(&mut builder);
-        let stages = Map::from_iter([("server".to_owned(), server.stage(env))]);
-        let tool = self.table.program;
-        builder.finish(tool, manifest("server", tool, stages))
+        builder.finish_manifest(self.table.program, "server", [("server", server.stage(env))])
     }
 
     /// The program with its arguments; what has a place elsewhere is there.

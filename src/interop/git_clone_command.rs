@@ -1,6 +1,6 @@
 //! `git clone` → a `git` stage, or a `weights` stage for a repository of the Hugging Face hub.
 
-use crate::command_line::{Translation, TranslationBuilder, TranslationError, TranslationKind, manifest, tool_table};
+use crate::command_line::{Translation, TranslationBuilder, TranslationError, TranslationKind, tool_table};
 use serde_json::{Map, json};
 
 tool_table!(TABLE, ["git-clone"], []);
@@ -39,5 +39,5 @@ pub(crate) fn translate(arguments: &[String], path: &dyn Fn(&str) -> String) -> 
         }
     };
     builder.produces(&path(line.plain.get(1).map_or(name, String::as_str)), format!("{{{{ stages.{stage}.out }}}}"));
-    builder.finish(TABLE.program, manifest("clone", TABLE.program, Map::from_iter([(stage, action)])))
+    builder.finish_manifest(TABLE.program, "clone", [(&stage, action)])
 }

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::command_line::{
-    Env, Opt, Translation, TranslationBuilder, TranslationError, flag, manifest, one, read_known, tool_table,
+    Env, Opt, Translation, TranslationBuilder, TranslationError, flag, one, read_known, tool_table,
 };
 use base::spec::Quantity;
 use base::units::shell_word;
@@ -120,7 +120,7 @@ pub(crate) fn convert_checkpoint(
         ));
     }
     builder.note("the model's folder is an input: write where it is on this machine");
-    builder.finish(tool, manifest(name, tool, Map::from_iter([(name.to_owned(), stage)])))
+    builder.finish_manifest(tool, name, [(name, stage)])
 }
 
 /// `trtllm-build`: checkpoint → engine.
@@ -148,7 +148,7 @@ pub(crate) fn trtllm_build(
     builder.note(
         "an `engine` stage makes checkpoint and engine in one, and knows their flags: `regatta explain stages.engine`",
     );
-    builder.finish(TOOL, manifest("engine", TOOL, Map::from_iter([(STAGE.to_owned(), stage)])))
+    builder.finish_manifest(TOOL, "engine", [(STAGE, stage)])
 }
 
 // What is only read of the line.
@@ -206,6 +206,5 @@ pub(crate) fn prepare_dataset(
             deviation("--output-stdev", "--output-tokens-stddev"),
         ));
     }
-    let stages = Map::from_iter([(NAME.to_owned(), Value::Object(stage))]);
-    builder.finish(TOOL, manifest("prepare-dataset", TOOL, stages))
+    builder.finish_manifest(TOOL, "prepare-dataset", [(NAME, Value::Object(stage))])
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::command_line::{
-    Env, GivenOption, ParsedLine, Translation, TranslationBuilder, TranslationError, manifest, read_known, tool_table,
+    Env, GivenOption, ParsedLine, Translation, TranslationBuilder, TranslationError, read_known, tool_table,
 };
 use crate::tensorrt_llm::OUTPUT;
 use crate::trtllm_serve::{self, ServeStage};
@@ -34,7 +34,7 @@ pub(crate) fn translate(
     };
     let Some(model) = line.value("--model") else {
         builder.push_error("trtllm-bench needs --model");
-        return builder.finish(BENCH, manifest("trtllm-bench", BENCH, Map::new()));
+        return builder.finish_manifest(BENCH, BENCH, []);
     };
     match kind {
         "build" => return build(words, &line, builder),
@@ -64,9 +64,8 @@ pub(crate) fn translate(
     for given in &line.given {
         option(given, &line, &mut server, &mut bench, &mut builder);
     }
-    let stages =
-        Map::from_iter([("server".to_owned(), server.stage(env)), ("run_harness".to_owned(), json!({"bench": bench}))]);
-    builder.finish(BENCH, manifest("trtllm-bench", BENCH, stages))
+    let stages = [("server", server.stage(env)), ("run_harness", json!({"bench": bench}))];
+    builder.finish_manifest(BENCH, BENCH, stages)
 }
 
 /// Its users, one where the line does not say, token by token.
@@ -153,8 +152,7 @@ fn prepare_dataset(
         builder.produces(path, format!("{{{{ stages.{NAME}.out }}}}/{FILE}"));
         builder.note(format!("{path} is {FILE} in the stage's output folder"));
     }
-    let stages = Map::from_iter([(NAME.to_owned(), json!({"shell": command, "outputs": [FILE]}))]);
-    builder.finish(BENCH, manifest("trtllm-bench", BENCH, stages))
+    builder.finish_manifest(BENCH, BENCH, [(NAME, json!({"shell": command, "outputs": [FILE]}))])
 }
 
 /// The build unchanged, into the stage's own folder.
@@ -184,11 +182,8 @@ fn build(
         "the engine is in the stage's output folder, below <model>/tp_<x>_pp_<y>; `engine:` builds with \
         trtllm-build, where the model's shape is written down",
     );
-    let stages = Map::from_iter([(
-        "generate_engines".to_owned(),
-        json!({"gpus": line.product(&["--tp", "--pp"]), "shell": command}),
-    )]);
-    builder.finish(BENCH, manifest("trtllm-bench", BENCH, stages))
+    let stage = json!({"gpus": line.product(&["--tp", "--pp"]), "shell": command});
+    builder.finish_manifest(BENCH, BENCH, [("generate_engines", stage)])
 }
 
 /// `throughput`: the same measurement as a stage, its numbers reported as its own. What stands in front of it becomes
@@ -253,8 +248,7 @@ fn throughput(
     }
     stage.insert("trtllm_bench".to_owned(), Value::Object(keys));
     builder.note("the numbers are trtllm-bench's own; behind a server it is `serve: trtllm_serve` and a `bench`");
-    let stages = Map::from_iter([("throughput".to_owned(), Value::Object(stage))]);
-    builder.finish(BENCH, manifest(BENCH, BENCH, stages))
+    builder.finish_manifest(BENCH, BENCH, [("throughput", Value::Object(stage))])
 }
 
 /// A key of `trtllm_bench:` where there is one for the option, else one of its `flags`.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::command_line::{Env, Translation, TranslationBuilder, TranslationError, manifest, quantity, tool_table};
+use crate::command_line::{Env, Translation, TranslationBuilder, TranslationError, quantity, tool_table};
 use crate::command_server::ServerProgram;
 use base::spec::Quantity;
 
@@ -57,8 +57,7 @@ pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
     for given in line.given.iter().filter(|given| given.name != "--port") {
         server.put(given.name, &given.values, &mut builder);
     }
-    let stages = Map::from_iter([("server".to_owned(), server.stage(env))]);
-    builder.finish(SERVE, manifest("trtllm-serve", SERVE, stages))
+    builder.finish_manifest(SERVE, SERVE, [("server", server.stage(env))])
 }
 
 /// The line unchanged, for one that something else starts (ranks on several nodes, a profiler): a `serve: { command:

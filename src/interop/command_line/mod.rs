@@ -42,6 +42,4 @@ pub use translation::{
     GpuScale, ProblemKind, RunLine, RunSetting, ScriptBench, SystemNeed, TranslatedScript, Translation,
     TranslationError, TranslationKind, TranslationProblem, UntranslatedOption, origin,
 };
-pub(crate) use translation::{
-    NoMeaning, TranslateInner, TranslateRanks, TranslationBuilder, manifest, number, quantity,
-};
+pub(crate) use translation::{NoMeaning, TranslateInner, TranslateRanks, TranslationBuilder, number, quantity};

@@ -306,6 +306,20 @@ impl TranslationBuilder {
         Self::default().finish(tool, TranslationKind::Nothing(why.into()))
     }
 
+    /// A manifest of these stages, as [`finish`](Self::finish) has it.
+    pub fn finish_manifest<const N: usize>(
+        self,
+        tool: &'static str,
+        name: &str,
+        stages: [(&str, Value); N],
+    ) -> Result<Translation, TranslationError> {
+        let stages: Map<String, Value> = stages.into_iter().map(|(name, stage)| (name.to_owned(), stage)).collect();
+        let keys =
+            [("regatta", json!(1)), ("name", json!(name)), ("about", json!(origin(tool))), ("stages", json!(stages))];
+        let manifest = keys.map(|(key, value)| (key.to_owned(), value));
+        self.finish(tool, TranslationKind::Manifest(Map::from_iter(manifest)))
+    }
+
     /// The translation, or everything that keeps it from being one.
     pub fn finish(self, tool: &'static str, means: TranslationKind) -> Result<Translation, TranslationError> {
         let Self { notes, untranslated, problems, unknown, produced, read_files } = self;
@@ -321,16 +335,6 @@ impl TranslationBuilder {
 pub fn origin(tool: &str) -> String {
     let kind = if tool.starts_with("a ") { "" } else { "a line of " };
     format!("from {kind}{tool}")
-}
-
-/// A manifest of these stages.
-pub(crate) fn manifest(name: &str, tool: &str, stages: Map<String, Value>) -> TranslationKind {
-    let mut manifest = Map::new();
-    manifest.insert("regatta".to_owned(), json!(1));
-    manifest.insert("name".to_owned(), json!(name));
-    manifest.insert("about".to_owned(), json!(origin(tool)));
-    manifest.insert("stages".to_owned(), Value::Object(stages));
-    TranslationKind::Manifest(manifest)
 }
 
 /// A whole number of a key, or the formula that it has in its place.

@@ -208,6 +208,11 @@ pub(super) fn identity_section(run: &MeasuredRun) -> String {
     text
 }
 
+/// That a file is Regatta's, whatever its format.
+pub(super) fn generated_by(tool: &str) -> String {
+    format!("regatta {}, in the format of {tool} and with its definitions", env!("CARGO_PKG_VERSION"))
+}
+
 const TOOL: Tool = Tool::Vllm;
 
 pub(super) fn write(run: &MeasuredRun, out: &mut Exported) {
@@ -215,10 +220,7 @@ pub(super) fn write(run: &MeasuredRun, out: &mut Exported) {
     let mut insert = |name: &str, value: Value| drop(object.insert(name.to_owned(), value));
     insert("date", json!(started(run)));
     insert("backend", json!("regatta"));
-    insert(
-        "label",
-        json!(format!("regatta {}, in the format of vLLM and with its definitions", env!("CARGO_PKG_VERSION"))),
-    );
+    insert("label", json!(generated_by("vLLM")));
     // vLLM's `--metadata KEY=VALUE` adds texts in the same way.
     for (name, value) in identity_entries(run) {
         insert(&format!("regatta_{}", name.replace([' ', '-'], "_")), json!(value));

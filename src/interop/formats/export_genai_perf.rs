@@ -10,8 +10,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::export::{
-    Exported, gaps, identity_object, identity_section, linear, model, ok, output_tokens, rate, spread, urls, users,
-    wall_clock_ns,
+    Exported, gaps, generated_by, identity_object, identity_section, linear, model, ok, output_tokens, rate, spread,
+    urls, users, wall_clock_ns,
 };
 use crate::metrics::{
     ChunkFilter, DeviationRule, MeasuredRun, MetricConcept, MissingMetric, RequestTrace, SortedValues, Tool,
@@ -164,10 +164,6 @@ fn csv(rows: &[(&Row, RowValue)], columns: &[&str], number: fn(f64) -> String) -
         }
     }
     text
-}
-
-fn generated_by(tool: &str) -> String {
-    format!("regatta {}, in the format of {tool} and with its definitions", env!("CARGO_PKG_VERSION"))
 }
 
 /// GenAI-Perf's files.

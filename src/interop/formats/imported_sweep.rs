@@ -211,15 +211,18 @@ fn axis(levels: &[RunLevel]) -> &str {
     if levels.iter().all(|level| name(level) == first) { first } else { "auto" }
 }
 
+/// The latencies of a sweep, each with what the tool measures for it.
+fn latencies(tool: Tool) -> impl Iterator<Item = (&'static str, MetricConcept)> {
+    let terms =
+        [("ttft", Some(MetricConcept::Ttft)), ("tpot", tool.time_per_token()), ("e2e", Some(MetricConcept::E2e))];
+    terms.into_iter().filter_map(|(name, concept)| Some((name, concept?)))
+}
+
 fn origin(tool: Tool, runs: &[LocatedRun]) -> SweepOrigin {
     let results = || runs.iter().map(|run| &run.run.result);
     let mut definitions = BTreeMap::new();
-    let terms =
-        [("ttft", Some(MetricConcept::Ttft)), ("tpot", tool.time_per_token()), ("e2e", Some(MetricConcept::E2e))];
-    for (name, concept) in terms {
-        let metric = |concept: MetricConcept| results().find_map(|result| result.latency.get(concept.as_str()));
-        let measured = concept.and_then(|concept| Some((concept, metric(concept)?)));
-        if let Some((concept, metric)) = measured {
+    for (name, concept) in latencies(tool) {
+        if let Some(metric) = results().find_map(|result| result.latency.get(concept.as_str())) {
             let own_name =
                 if concept.as_str() == name { String::new() } else { format!(", which it calls {}", concept.title()) };
             definitions.insert(name.to_owned(), format!("{}{own_name}", metric.definition));
@@ -275,9 +278,7 @@ fn over_runs(tool: Tool, results: &[&ImportedResult]) -> BTreeMap<String, Across
             numbers.insert(name, over);
         }
     };
-    let terms =
-        [("ttft", Some(MetricConcept::Ttft)), ("tpot", tool.time_per_token()), ("e2e", Some(MetricConcept::E2e))];
-    for (name, concept) in terms.into_iter().filter_map(|(name, concept)| Some((name, concept?.as_str()))) {
+    for (name, concept) in latencies(tool).map(|(name, concept)| (name, concept.as_str())) {
         for stat in STATS {
             let values = results.iter().map(|result| result.latency.get(concept)?.statistic(stat)).collect();
             add(format!("{name}_{}", stat.as_str()), "ms", values);

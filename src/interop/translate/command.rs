@@ -153,9 +153,6 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
         ("trtllm-serve", _) if need_own_line(&around) => trtllm_serve::as_written(env, arguments)?,
         ("trtllm-serve", _) => trtllm_serve::translate(env, arguments)?,
         ("vllm", Some("serve")) => vllm::translate(env, arguments, &inner)?,
-        ("vllm", Some("bench")) if arguments.get(1).is_some_and(|kind| kind == "sweep") => {
-            without_env(env, vllm::translate(env, arguments, &inner)?)
-        }
         ("vllm", Some("bench")) if matches!(arguments.get(1).map(String::as_str), Some("throughput" | "latency")) => {
             vllm::translate(env, arguments, &inner)?
         }
@@ -204,15 +201,8 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
             "`{path}` begins a line and is not a command: the line before it lacks a `\\` at its end"
         )));
     }
-    if path.starts_with("--") {
-        let mut words = vec![path.to_owned()];
-        words.extend_from_slice(arguments);
-        return run_args::translate_run_args(&words);
-    }
-    if let Some(text) = path.strip_prefix("RUN_ARGS=") {
-        let mut words = vec![text.to_owned()];
-        words.extend_from_slice(arguments);
-        return run_args::translate_run_args(&words);
+    if let Some(first) = path.strip_prefix("RUN_ARGS=").or(Some(path).filter(|path| path.starts_with("--"))) {
+        return run_args::translate_run_args(&[&[first.to_owned()][..], arguments].concat());
     }
     match (name, arguments.first().map(String::as_str)) {
         ("code.main", _) => run_args::translate_run_args(arguments),

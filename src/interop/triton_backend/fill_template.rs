@@ -5,9 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::command_line::{
-    Opt, Translation, TranslationBuilder, TranslationError, TranslationKind, flag, manifest, read,
-};
+use crate::command_line::{Opt, Translation, TranslationBuilder, TranslationError, TranslationKind, flag, read};
 use base::diag::did_you_mean;
 use triton::repository::{PARAMETERS, Parameter, pairs};
 
@@ -43,8 +41,8 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
             builder
                 .note(format!("the files in `{}` are not changed: the stage writes a folder of its own", filled.tree));
         }
-        let stages = Map::from_iter([("generate_triton_config".to_owned(), json!({"repository": stage}))]);
-        return builder.finish(TOOL, manifest("repository", TOOL, stages));
+        let stage = json!({"repository": stage});
+        return builder.finish_manifest(TOOL, "repository", [("generate_triton_config", stage)]);
     }
     // The other models of the tree have lines of their own.
     let FilledFile { tree, model, values } = &filled;

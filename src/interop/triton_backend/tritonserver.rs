@@ -7,7 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::command_line::{
-    Env, GivenOption, ParsedLine, Translation, TranslationBuilder, TranslationError, manifest, program, tool_table,
+    Env, GivenOption, ParsedLine, Translation, TranslationBuilder, TranslationError, program, tool_table,
 };
 use base::spec::Quantity;
 
@@ -67,8 +67,7 @@ pub(crate) fn translate(
     }
     env.put_into(&mut stage);
     stage.insert("serve".to_owned(), json!({"triton": server}));
-    let stages = Map::from_iter([("triton".to_owned(), Value::Object(stage))]);
-    builder.finish(TOOL, manifest("triton", TOOL, stages))
+    builder.finish_manifest(TOOL, "triton", [("triton", Value::Object(stage))])
 }
 
 /// Its options of launch_triton_server.py.
@@ -170,8 +169,7 @@ fn translate_ranks(
         }
     }
     builder.note("its ranks are started by the stage, with the options that launch_triton_server.py gives them");
-    let stages = Map::from_iter([("triton".to_owned(), stage)]);
-    builder.finish(TOOL, manifest("triton", TOOL, stages))
+    builder.finish_manifest(TOOL, "triton", [("triton", stage)])
 }
 
 tool_table!(LAUNCH_SCRIPT, ["launch-triton-server"], []);
@@ -179,8 +177,7 @@ tool_table!(LAUNCH_SCRIPT, ["launch-triton-server"], []);
 pub(crate) fn translate_launch_script(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let stage = launch_script_stage(env, words, &mut builder);
-    let stages = Map::from_iter([("triton".to_owned(), stage)]);
-    builder.finish(LAUNCH_SCRIPT.program, manifest("triton", LAUNCH_SCRIPT.program, stages))
+    builder.finish_manifest(LAUNCH_SCRIPT.program, "triton", [("triton", stage)])
 }
 
 /// The stage, with the folder of its models as it was written.
