@@ -344,8 +344,7 @@ pub fn parse<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Result<In
         words.remove(1);
         words.push("--help".into());
     }
-    let command = grouped(CliArgs::command()).color(color_of(&words));
-    read(&command, &words).map_err(|error| CliParseError(Box::new(error)))
+    read(&words).map_err(|error| CliParseError(Box::new(error)))
 }
 
 /// Help and errors are printed before there is a request, so `--color` is read from the arguments directly.
@@ -364,10 +363,11 @@ fn color_of(words: &[OsString]) -> clap::ColorChoice {
     choice
 }
 
-fn read(command: &clap::Command, words: &[OsString]) -> Result<Invocation, clap::Error> {
-    let format = || typed_command(command, words);
-    let explain = |error| explain_slip(explain_force(error, words, &mut format()), &mut format());
-    let matches = command.clone().try_get_matches_from(words).map_err(explain)?;
+fn read(words: &[OsString]) -> Result<Invocation, clap::Error> {
+    let color = color_of(words);
+    let format = || typed_command(command().color(color), words);
+    let explain = |error| explain_slip(explain_force(error, words, format), format);
+    let matches = command().color(color).try_get_matches_from(words).map_err(explain)?;
     reject_duplicate_settings(&matches).map_err(|(kind, text)| format().error(kind, text))?;
     let mut args = CliArgs::from_arg_matches(&matches).map_err(|error| error.format(&mut format()))?;
     // Set and empty is how shells express "not set".
@@ -378,9 +378,9 @@ fn read(command: &clap::Command, words: &[OsString]) -> Result<Invocation, clap:
     args.into_invocation().map_err(|(kind, text)| format().error(kind, text))
 }
 
-/// The command that was typed: an error shows its usage, and not that of the whole program.
-fn typed_command(command: &clap::Command, words: &[OsString]) -> clap::Command {
-    let mut command = command.clone();
+/// The command that was typed: an error shows its usage, and not that of the whole program. Costs more than to read a
+/// correct line, since all commands are built.
+fn typed_command(mut command: clap::Command, words: &[OsString]) -> clap::Command {
     // Its usage has the name of the program only then.
     command.build();
     let mut words = words.iter().skip(1).filter_map(|word| word.to_str());
@@ -388,12 +388,12 @@ fn typed_command(command: &clap::Command, words: &[OsString]) -> clap::Command {
 }
 
 /// `run --force quickstart` reads `quickstart` as a stage; say so, where the missing MANIFEST alone would puzzle.
-fn explain_force(error: clap::Error, words: &[OsString], format: &mut clap::Command) -> clap::Error {
+fn explain_force(error: clap::Error, words: &[OsString], format: impl Fn() -> clap::Command) -> clap::Error {
     let after_force = words.iter().position(|word| word == "--force").and_then(|at| words.get(at + 1));
     match after_force {
         Some(word) if error.kind() == ErrorKind::MissingRequiredArgument => {
             let word = word.to_string_lossy();
-            format.error(
+            format().error(
                 ErrorKind::MissingRequiredArgument,
                 ErrorText::new(format!("no MANIFEST was given: `--force {word}` reads `{word}` as the stage to force"))
                     .hint(format!("put the manifest first, for example `{word} --force`")),
@@ -486,13 +486,14 @@ fn cure(command: &str, argument: &str) -> Option<String> {
 }
 
 /// An unknown argument with its cure; and never the advice to pass it on as a value.
-fn explain_slip(mut error: clap::Error, format: &mut clap::Command) -> clap::Error {
+fn explain_slip(mut error: clap::Error, format: impl Fn() -> clap::Command) -> clap::Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
     }
     error.remove(ContextKind::Suggested);
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return error };
     let argument = argument.split('=').next().unwrap_or_default();
+    let mut format = format();
     match cure(format.get_name(), argument) {
         Some(cure) => {
             let text = ErrorText::new(format!("`regatta {}` has no `{argument}`", format.get_name())).hint(cure);

@@ -1,7 +1,7 @@
 //! How requests to a model are encoded, over gRPC or HTTP, and how the tokens of its answers are counted. Both are
 //! fixed before the run.
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::connection::Connection;
 use super::http::{self, HttpRequestTemplate};
@@ -10,10 +10,6 @@ use super::kserve::{grpc_messages, handshake};
 use crate::schedule::data::{PreviousAnswers, Prompt};
 use crate::spec::transport::Api;
 use crate::{BenchSpec, HarnessError, PlannedRequest, RequestSchedule, Transport};
-use triton::proto::inference::ModelInferRequest;
-
-/// The field of a request's id, in `ModelInferRequest`.
-const ID: u32 = 3;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum RequestEncoder {
@@ -48,7 +44,9 @@ impl RequestEncoder {
         let prompts = (first..).zip(planned).map(|(index, planned)| self.prompt(schedule, index, planned, previous));
         let prompts = prompts.collect::<Result<Vec<_>, _>>()?;
         let frame = match (self, planned, &prompts[..]) {
-            (Self::Kserve(template), ..) => grpc_messages::frame(&template.message(first, planned, &prompts)),
+            (Self::Kserve(template), ..) => {
+                grpc_messages::addressed(&template.unaddressed(first, planned, &prompts), first)
+            }
             (Self::Http(template), [planned, ..], [prompt, ..]) => template.request(first, planned, prompt),
             (Self::Http(_), ..) => Bytes::new(),
         };
@@ -87,10 +85,7 @@ impl RequestEncoder {
     ) -> Result<Bytes, HarnessError> {
         let prompt = self.prompt(schedule, index, planned, &PreviousAnswers::default())?;
         Ok(match self {
-            Self::Kserve(template) => {
-                let message = template.message(index, std::slice::from_ref(planned), &[prompt]);
-                grpc_messages::frame(&ModelInferRequest { id: String::new(), ..message })
-            }
+            Self::Kserve(template) => template.unaddressed(index, std::slice::from_ref(planned), &[prompt]),
             Self::Http(template) => template.unaddressed(index, planned, &prompt),
         })
     }
@@ -98,24 +93,9 @@ impl RequestEncoder {
     /// Like `unaddressed`, with its id.
     pub fn addressed(&self, unaddressed: &Bytes, id: u64) -> Bytes {
         match self {
-            Self::Kserve(_) => Self::addressed_frame(unaddressed, id),
+            Self::Kserve(_) => grpc_messages::addressed(unaddressed, id),
             Self::Http(_) => http::addressed(unaddressed, id),
         }
-    }
-
-    /// Of gRPC: the id follows the rest; fields of a message may be in any order.
-    fn addressed_frame(unaddressed: &Bytes, id: u64) -> Bytes {
-        const PREFIX: usize = 5;
-        let Some(message) = unaddressed.get(PREFIX..) else { return unaddressed.clone() };
-        let id = id.to_string();
-        let mut field = BytesMut::with_capacity(2 + id.len());
-        prost::encoding::string::encode(ID, &id, &mut field);
-        let mut framed = BytesMut::with_capacity(unaddressed.len() + field.len());
-        framed.put_u8(0);
-        framed.put_u32((message.len() + field.len()) as u32);
-        framed.extend_from_slice(message);
-        framed.extend_from_slice(&field);
-        framed.freeze()
     }
 
     /// Whether prompts are token ids; else they are text.
@@ -202,6 +182,7 @@ impl TokenCounting {
 #[cfg(test)]
 mod tests {
     use prost::Message as _;
+    use triton::proto::inference::ModelInferRequest;
 
     use super::*;
 
@@ -209,7 +190,7 @@ mod tests {
     fn an_id_behind_the_message_is_the_message_with_the_id() {
         let message = ModelInferRequest { model_name: "m".to_owned(), ..ModelInferRequest::default() };
         for id in [0, 7, 4_294_967_296] {
-            let framed = RequestEncoder::addressed_frame(&grpc_messages::frame(&message), id);
+            let framed = grpc_messages::addressed(&grpc_messages::frame(&message), id);
             let length = u32::from_be_bytes([framed[1], framed[2], framed[3], framed[4]]) as usize;
             assert_eq!((framed[0], length), (0, framed.len() - 5));
             let read = ModelInferRequest::decode(&framed[5..]).unwrap();

@@ -14,7 +14,7 @@ use crate::record::FailureClass;
 use crate::spec::response_bounds::ResponseBounds;
 use crate::tokens::{ChunkTokens, Violation, WireEvent};
 use crate::transport::kserve::extra_outputs;
-use crate::transport::kserve::grpc_messages::{Frames, ScannedResponse, WireError, frame, scan_response, scan_stream};
+use crate::transport::kserve::grpc_messages::{Frames, ScannedResponse, WireError, scan_response, scan_stream};
 use crate::transport::kserve::infer_request::InferRequestTemplate;
 use crate::transport::kserve::rpc::{self, RpcFault, RpcResponse, broken_class, check_status, send};
 use crate::transport::kserve::shared_stream::StreamReply;
@@ -118,7 +118,7 @@ impl RequestAttempt<'_> {
     /// A call of its own: the message's own call was closed on our side when it was sent.
     async fn ask_to_stop(&self, template: &InferRequestTemplate) -> Result<(), RpcFault> {
         let fault = |why: String| (FailureClass::Stream, format!("the stop request failed: {why}"));
-        let stop = frame(&template.stop(self.id));
+        let stop = template.stop(self.id);
         let mut answer =
             send(self.connection, CallKind::Stream.method(), stop, None).await.map_err(|e| fault(e.to_string()))?;
         let mut frames = Frames::of_answer(&self.limits);

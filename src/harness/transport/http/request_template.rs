@@ -210,7 +210,8 @@ impl HttpRequestTemplate {
 
     /// Like `request`, without its id, which [`addressed`] adds.
     pub fn unaddressed(&self, index: u64, planned: &PlannedRequest, prompt: &Prompt) -> Bytes {
-        let body = self.body(index, planned, prompt).to_string();
+        // Not `Display`, which passes each piece through a formatter; a value of JSON can always be written.
+        let body = serde_json::to_string(&self.body(index, planned, prompt)).unwrap_or_default();
         let length = body.len();
         format!("{}Content-Length: {length}\r\n\r\n{body}", self.headers(planned)).into()
     }

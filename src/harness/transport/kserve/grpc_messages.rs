@@ -6,7 +6,7 @@
 use WireError::Malformed;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use prost::Message;
-use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, encode_key, encode_varint, skip_field};
 
 use crate::record::FailureClass;
 use crate::spec::response_bounds::ResponseBounds;
@@ -25,6 +25,35 @@ pub(crate) fn frame(message: &impl Message) -> Bytes {
     bytes.put_u32(len as u32);
     message.encode_raw(&mut bytes);
     bytes.freeze()
+}
+
+/// A message of encoded fields with its gRPC frame head. Fields may be in any order.
+pub(crate) fn joined_frame(fields: &[&[u8]]) -> Bytes {
+    let len = fields.iter().map(|fields| fields.len()).sum::<usize>();
+    let mut bytes = Vec::with_capacity(FRAME_HEAD + len);
+    bytes.put_u8(0);
+    bytes.put_u32(len as u32);
+    for fields in fields {
+        bytes.extend_from_slice(fields);
+    }
+    bytes.into()
+}
+
+/// A field of text, bytes or another message.
+pub(crate) fn put_field(fields: &mut Vec<u8>, number: u32, content: &[u8]) {
+    encode_key(number, WireType::LengthDelimited, fields);
+    encode_varint(content.len() as u64, fields);
+    fields.extend_from_slice(content);
+}
+
+/// A framed `ModelInferRequest` that has no id, with this one.
+pub(crate) fn addressed(unaddressed: &Bytes, id: u64) -> Bytes {
+    /// The number of its field.
+    const ID: u32 = 3;
+    let Some(message) = unaddressed.get(FRAME_HEAD..) else { return unaddressed.clone() };
+    let mut field = Vec::with_capacity(24);
+    put_field(&mut field, ID, id.to_string().as_bytes());
+    joined_frame(&[message, &field])
 }
 
 /// Cuts DATA frames into messages. Whole messages are slices of what was read.

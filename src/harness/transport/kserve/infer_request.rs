@@ -2,13 +2,13 @@
 //!
 //! Fixed once before the run; every message is then a copy of constants and its own prompt.
 
-use std::collections::BTreeMap;
-
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
+use prost::Message as _;
+use prost::encoding::int64;
 use rand::RngExt;
 use serde_json::{Map, Value, json};
 
-use super::grpc_messages::ScanRequest;
+use super::grpc_messages::{ScanRequest, addressed, joined_frame, put_field};
 use super::model_metadata::{ConstantTensor, DrawnInput, ModelInputs, ModelMetadata, TEXT, TOKENS, TensorNames, VLLM};
 use crate::schedule::arrivals::generator;
 use crate::schedule::data::Prompt;
@@ -17,35 +17,38 @@ use crate::{BenchSpec, LoadPattern, PlannedRequest, UnsupportedRequest};
 use base::spec::{CancelPolicy, FieldValue, Interface, Protocol, Request, StreamMode};
 use triton::field_tensor::{column, texts};
 use triton::proto::inference::infer_parameter::ParameterChoice;
-use triton::proto::inference::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
+use triton::proto::inference::model_infer_request::InferRequestedOutputTensor;
 use triton::proto::inference::{InferParameter, ModelInferRequest};
 
 /// Data types of token ids.
 const INTEGERS: [&[u8]; 8] = [b"INT32", b"INT64", b"UINT32", b"UINT64", b"INT16", b"UINT16", b"INT8", b"UINT8"];
 
-/// Inputs of a message under construction.
+/// Inputs of a message under construction, as they are sent: a request that is built of its tensors first and encoded
+/// then costs as much as all of HTTP/2.
 struct MessageInputs {
     has_rows: bool,
     rows: usize,
-    inputs: Vec<InferInputTensor>,
-    raw: Vec<Bytes>,
+    /// Names, data types and shapes: fields of the message.
+    tensors: Vec<u8>,
+    /// Contents, in the same order.
+    raw: Vec<u8>,
 }
 
 impl MessageInputs {
-    const fn new(has_rows: bool, rows: usize) -> Self {
-        Self { has_rows, rows, inputs: Vec::new(), raw: Vec::new() }
+    fn new(has_rows: bool, rows: usize) -> Self {
+        Self { has_rows, rows, tensors: Vec::with_capacity(512), raw: Vec::with_capacity(512) }
     }
 
     /// `shape` without the batch dimension, `raw` for all rows.
-    fn put(&mut self, name: &str, datatype: &str, shape: &[i64], raw: Bytes) {
+    fn put(&mut self, name: &str, datatype: &str, shape: &[i64], raw: &[u8]) {
         let rows = self.has_rows.then_some(self.rows as i64);
-        self.inputs.push(InferInputTensor {
-            name: name.to_owned(),
-            datatype: datatype.to_owned(),
-            shape: rows.into_iter().chain(shape.iter().copied()).collect(),
-            ..InferInputTensor::default()
-        });
-        self.raw.push(raw);
+        let shape: Vec<i64> = rows.into_iter().chain(shape.iter().copied()).collect();
+        let mut tensor = Vec::with_capacity(64);
+        put_field(&mut tensor, 1, name.as_bytes());
+        put_field(&mut tensor, 2, datatype.as_bytes());
+        int64::encode_packed(3, &shape, &mut tensor);
+        put_field(&mut self.tensors, 5, &tensor);
+        put_field(&mut self.raw, 7, raw);
     }
 }
 
@@ -73,7 +76,10 @@ pub(crate) struct InferRequestTemplate {
     has_rows: bool,
     has_lengths: bool,
     constants: Vec<ConstantTensor>,
-    outputs: Vec<&'static str>,
+    /// Encoded: what every message begins with.
+    start: Vec<u8>,
+    /// Encoded: the requested outputs.
+    outputs: Vec<u8>,
     /// The answer's data type, where the server reports it.
     answer_type: Option<String>,
     pad_id: i32,
@@ -179,7 +185,17 @@ impl InferRequestTemplate {
             has_rows: metadata.has_rows(),
             has_lengths: metadata.input_type("input_lengths", "INT32").is_some() || is_batched,
             constants,
-            outputs,
+            start: ModelInferRequest {
+                model_name: spec.model.clone(),
+                parameters: parameters(call).into_iter().collect(),
+                ..ModelInferRequest::default()
+            }
+            .encode_to_vec(),
+            outputs: ModelInferRequest {
+                outputs: outputs.into_iter().map(requested_output).collect(),
+                ..ModelInferRequest::default()
+            }
+            .encode_to_vec(),
             answer_type: metadata.outputs.as_ref().and_then(|outputs| outputs.get(names.answer[0]).cloned()),
             pad_id: request.pad_id.unwrap_or(spec.end_id),
             seed: spec.seed,
@@ -227,28 +243,28 @@ impl InferRequestTemplate {
         self.cancel.filter(|cancel| generator("cancel", self.seed, first).random::<f64>() < cancel.share)
     }
 
-    /// One message for the requests from `first` on. `prompts` has one for each of `planned`.
-    pub fn message(&self, first: u64, planned: &[PlannedRequest], prompts: &[Prompt]) -> ModelInferRequest {
+    /// One message for the requests from `first` on, without its id. `prompts` has one for each of `planned`.
+    pub fn unaddressed(&self, first: u64, planned: &[PlannedRequest], prompts: &[Prompt]) -> Bytes {
         let rows = planned.len();
         let mut message_inputs = MessageInputs::new(self.has_rows, rows);
         match self.interface {
             Interface::TokenIds => {
                 let prompts: Vec<&[i32]> = prompts.iter().map(Prompt::as_ids).collect();
                 let longest = prompts.iter().map(|prompt| prompt.len()).max().unwrap_or(0);
-                let mut ids = BytesMut::with_capacity(rows * longest * 4);
+                let mut ids = Vec::with_capacity(rows * longest * 4);
                 for prompt in &prompts {
                     let padded = prompt.iter().copied().chain(std::iter::repeat(self.pad_id));
-                    padded.take(longest).for_each(|token| ids.put_i32_le(token));
+                    padded.take(longest).for_each(|token| ids.extend_from_slice(&token.to_le_bytes()));
                 }
-                message_inputs.put(self.names.prompt, "INT32", &[longest as i64], ids.freeze());
+                message_inputs.put(self.names.prompt, "INT32", &[longest as i64], &ids);
                 if self.has_lengths {
                     let lengths = prompts.iter().map(|prompt| FieldValue::Int(prompt.len() as i64));
-                    message_inputs.put("input_lengths", "INT32", &[1], column(lengths, "INT32"));
+                    message_inputs.put("input_lengths", "INT32", &[1], &column(lengths, "INT32"));
                 }
             }
             Interface::Text => {
                 let prompts: Vec<&str> = prompts.iter().map(Prompt::as_text).collect();
-                message_inputs.put(self.names.prompt, "BYTES", &[1], texts(&prompts));
+                message_inputs.put(self.names.prompt, "BYTES", &[1], &texts(&prompts));
             }
         }
         if let Some(sampling) = &self.sampling {
@@ -258,67 +274,47 @@ impl InferRequestTemplate {
                 Value::Object(settings).to_string()
             };
             let settings: Vec<String> = planned.iter().map(text).collect();
-            message_inputs.put(self.names.output_len, "BYTES", &[1], texts(&settings));
+            message_inputs.put(self.names.output_len, "BYTES", &[1], &texts(&settings));
         } else {
             let lengths = planned.iter().map(|planned| FieldValue::Int(i64::from(planned.output_len)));
-            message_inputs.put(self.names.output_len, "INT32", &[1], column(lengths, "INT32"));
+            message_inputs.put(self.names.output_len, "INT32", &[1], &column(lengths, "INT32"));
         }
         for ConstantTensor { name, datatype, shape, row } in &self.constants {
             let raw = if rows == 1 { row.clone() } else { row.repeat(rows).into() };
-            message_inputs.put(name, datatype, shape, raw);
+            message_inputs.put(name, datatype, shape, &raw);
         }
         for DrawnInput { key, name, datatype } in self.drawn.iter().filter(|drawn| drawn.key != "cancel.by") {
             let values = (first..first + rows as u64).map(|index| match *key {
                 "lora_task_id" => self.lora[index as usize % self.lora.len()],
                 key => generator(key, self.seed, index).random(),
             });
-            message_inputs.put(name, datatype, &[1], column(values.map(FieldValue::Long), datatype));
+            message_inputs.put(name, datatype, &[1], &column(values.map(FieldValue::Long), datatype));
         }
-        let MessageInputs { inputs, raw, .. } = message_inputs;
-        let output = |name: &&str| InferRequestedOutputTensor {
-            name: (*name).to_owned(),
-            ..InferRequestedOutputTensor::default()
-        };
-        ModelInferRequest {
-            model_name: self.model.clone(),
-            id: first.to_string(),
-            parameters: self.parameters(),
-            inputs,
-            outputs: self.outputs.iter().map(output).collect(),
-            raw_input_contents: raw,
-            ..ModelInferRequest::default()
-        }
+        joined_frame(&[&self.start, &message_inputs.tensors, &self.outputs, &message_inputs.raw])
     }
 
     /// Requests that the backend end the request of this id.
-    pub fn stop(&self, id: u64) -> ModelInferRequest {
+    pub fn stop(&self, id: u64) -> Bytes {
         let mut constant_inputs = MessageInputs::new(self.has_rows, 1);
-        let unit = || Bytes::from_static(&[1, 0, 0, 0]);
+        let unit = [1, 0, 0, 0];
         // Placeholders for the inputs that the model requires of every request.
-        constant_inputs.put(self.names.prompt, "INT32", &[1], unit());
+        constant_inputs.put(self.names.prompt, "INT32", &[1], &unit);
         if self.has_lengths {
-            constant_inputs.put("input_lengths", "INT32", &[1], unit());
+            constant_inputs.put("input_lengths", "INT32", &[1], &unit);
         }
-        constant_inputs.put(self.names.output_len, "INT32", &[1], unit());
-        constant_inputs.put("stop", "BOOL", &[1], Bytes::from_static(&[1]));
-        let MessageInputs { inputs, raw, .. } = constant_inputs;
-        ModelInferRequest {
-            model_name: self.model.clone(),
-            id: id.to_string(),
-            parameters: self.parameters(),
-            inputs,
-            raw_input_contents: raw,
-            ..ModelInferRequest::default()
-        }
+        constant_inputs.put(self.names.output_len, "INT32", &[1], &unit);
+        constant_inputs.put("stop", "BOOL", &[1], &[1]);
+        addressed(&joined_frame(&[&self.start, &constant_inputs.tensors, &constant_inputs.raw]), id)
     }
+}
 
-    fn parameters(&self) -> BTreeMap<String, InferParameter> {
-        if self.call == CallKind::Unary {
-            return BTreeMap::new();
-        }
-        let flag = InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(true)) };
-        [("triton_enable_empty_final_response".to_owned(), flag)].into()
-    }
+fn parameters(call: CallKind) -> Option<(String, InferParameter)> {
+    let flag = InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(true)) };
+    (call != CallKind::Unary).then(|| ("triton_enable_empty_final_response".to_owned(), flag))
+}
+
+fn requested_output(name: &str) -> InferRequestedOutputTensor {
+    InferRequestedOutputTensor { name: name.to_owned(), ..InferRequestedOutputTensor::default() }
 }
 
 #[cfg(test)]
@@ -367,6 +363,16 @@ mod tests {
         PlannedRequest::at(0, input_len, output_len)
     }
 
+    /// As a server reads it.
+    fn message(
+        template: &InferRequestTemplate,
+        first: u64,
+        planned: &[PlannedRequest],
+        prompts: &[Prompt],
+    ) -> ModelInferRequest {
+        ModelInferRequest::decode(&addressed(&template.unaddressed(first, planned, prompts), first)[5..]).unwrap()
+    }
+
     /// `name TYPE [shape] = first numbers`
     fn shown(message: &ModelInferRequest) -> Vec<String> {
         let tensors = message.inputs.iter().zip(&message.raw_input_contents);
@@ -411,7 +417,7 @@ mod tests {
         let metadata = ModelMetadata { is_decoupled: Some(true), ..ModelMetadata::default() };
         let template = InferRequestTemplate::new(&spec(request), &metadata).unwrap();
         let message =
-            template.message(4, &[planned(1, 8), planned(3, 9)], &[vec![20], vec![21, 22, 23]].map(Prompt::Ids));
+            message(&template, 4, &[planned(1, 8), planned(3, 9)], &[vec![20], vec![21, 22, 23]].map(Prompt::Ids));
         insta::assert_snapshot!(shown(&message).join("\n"), @r#"
     input_ids INT32 [2, 3] = [20, 9, 9, 21, 22, 23]
     input_lengths INT32 [2, 1] = [1, 3]
@@ -451,7 +457,7 @@ mod tests {
             (template.call, template.count, template.scan_request().answer),
             (CallKind::Unary, TokenCounting::Requested, "text_output")
         );
-        let message = template.message(0, &[planned(2, 5)], &[Prompt::Text("are but".to_owned())]);
+        let message = message(&template, 0, &[planned(2, 5)], &[Prompt::Text("are but".to_owned())]);
         insta::assert_snapshot!(shown(&message).join("\n"), @r#"
     text_input BYTES [1] = b"\x07\0\0\0are but"
     max_tokens INT32 [1] = [5]
@@ -516,7 +522,7 @@ mod tests {
             outputs: Some(offer(&[("text_output", "BYTES")])),
         };
         let template = InferRequestTemplate::new(&spec(request), &metadata).unwrap();
-        let message = template.message(0, &[planned(1, 8)], &[Prompt::Text("word".into())]);
+        let message = message(&template, 0, &[planned(1, 8)], &[Prompt::Text("word".into())]);
         insta::assert_snapshot!(shown(&message).join("\n"), @r#"
     text_input BYTES [1] = b"\x04\0\0\0word"
     sampling_parameters BYTES [1] = b"4\0\0\0{\"temperature\":0.5,\"ignore_eos\":true,\"max_tokens\":8}"
