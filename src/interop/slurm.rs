@@ -298,7 +298,7 @@ mod tests {
         directives(script, &mut builder);
         assert_eq!(
             builder.notes,
-            ["it is a job of Slurm: `regatta run FILE --on slurm --slurm partition=gpu --slurm nodes=2 --slurm \
+            ["this is a Slurm job: `regatta run FILE --on slurm --slurm partition=gpu --slurm nodes=2 --slurm \
             gres=gpu:h100:4 --slurm tasks_per_node=4 --slurm exclusive=true`"]
         );
         let left: Vec<&str> = builder.untranslated.iter().map(|option| option.argument.as_str()).collect();

@@ -73,7 +73,7 @@ async fn run(lease: &Lease, argv: &[String]) -> Result<(), Failure> {
     if exit.how.is_success() {
         return Ok(());
     }
-    let failure = Failure::system("the GPUs' clocks cannot be locked").command(shown);
+    let failure = Failure::system("cannot lock the GPUs' clocks").command(shown);
     let failure = failure.tail(log.tail(5));
     let hint =
         "only root may lock clocks: `gpu_clocks.sudo: true` calls `sudo -n nvidia-smi`; or take `gpu_clocks` away";

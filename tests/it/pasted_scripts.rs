@@ -538,7 +538,7 @@ fn what_a_line_contradicts_or_misspells_is_an_error() {
         "did you mean `constant`?",
     );
     refused("aiperf profile -m m --conversation-num $N", "write `N=…` in front of the line");
-    refused("vllm bench serve --model m --request-rate-x $(a | b)", "is not an option of vllm bench serve");
+    refused("vllm bench serve --model m --request-rate-x $(a | b)", "is not a known option of vllm bench serve");
     World::new()
         .good(&["import", "--", "vllm serve m --tensor-paralel-size 2"])
         .shows("did you mean `--tensor-parallel-size`?");

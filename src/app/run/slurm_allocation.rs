@@ -365,7 +365,7 @@ mod tests {
     fn keys_of_a_stage_are_none_of_an_allocation() {
         for key in ["at_once", "each_node", "container"] {
             let Err(CommandError::Usage(text)) = slurm(&[arg(key, "2")]) else { panic!("{key}") };
-            assert!(text.contains("is of a stage in a manifest, and not of a whole allocation"), "{text}");
+            assert!(text.contains("applies to a stage in a manifest, not to a whole allocation"), "{text}");
         }
         let exported = slurm(&[arg("export", "HF_HOME,HF_TOKEN")]).ok().and_then(|slurm| slurm.export);
         assert_eq!(exported.unwrap(), ["HF_HOME", "HF_TOKEN"]);

@@ -58,9 +58,9 @@ impl RunResult {
         self.hosts.iter().map(|one| (one.host.clone(), line(one))).collect()
     }
 
-    /// `VALID  1,204 tok/s  TTFT p99 212 ms [180 … 260]  TPOT p99 9.84 ms [9.70 … 9.98] (30000 requests; latency from schedule;
-    /// tokens: output_ids)`; a run that is too short for the 95 % interval of TTFT p99 has in its place the number of
-    /// requests that one takes. Offline has requests/s in place of the latencies. With `slo`, also
+    /// `VALID  1,204 tok/s  TTFT p99 212 ms [180 … 260]  TPOT p99 9.84 ms [9.70 … 9.98] (30000 requests; latency from
+    /// schedule; tokens: output_ids)`; a run that is too short for the 95 % interval of TTFT p99 has in its place the
+    /// number of requests that one takes. Offline has requests/s in place of the latencies. With `slo`, also
     /// `goodput 9.40 req/s, 98.2 % met TTFT ≤ 450 ms`, and a smoke run `smoke, 48 requests`. Of several runs it is
     /// `VALID  5 runs  1,204 tok/s [1,190 … 1,218] TTFT p99 212 ms [205 … 219]
     /// …`. For a run that LoadGen drove it is LoadGen's own numbers; where LoadGen gives none, the headline reports
@@ -111,7 +111,8 @@ impl RunResult {
             ),
         };
         format!(
-            "{}  {} runs  {}  {middle} (mean and 95 % interval over runs{few}; {} in the first; latency from {}; tokens: {})",
+            "{}  {} runs  {}  {middle} (mean and 95 % interval over runs{few}; {} in the first; latency from {}; \
+             tokens: {})",
             self.verdict_text(),
             repeats.runs.len(),
             over("output_tokens", |rate| grouped(rate, 0), " tok/s"),

@@ -338,7 +338,8 @@ mod tests {
         let (line, faults) = read_line("--modle x --color y z --streaming --request-rate");
         assert_eq!(faults.len(), 3, "{faults:?}");
         assert!(
-            faults[0].contains("`--modle` is not an option of tool") && faults[0].contains("did you mean `--model`?")
+            faults[0].contains("`--modle` is not a known option of tool")
+                && faults[0].contains("did you mean `--model`?")
         );
         assert!(faults[2].contains("`--request-rate` of tool needs a value"));
         assert!(line.plain.is_empty() && line.has("--streaming"));

@@ -108,7 +108,7 @@ fn check_log_complete(to: &mut SubmissionFindings, path: &Path, detail: &Detail,
         Refused, TornLog, path, is_broken_off.then(|| format!("it ends before `{before}`")),
             "the run was broken off", RERUN_HINT;
         Review, LogsDisagree, path,
-            detail.spliced_at.map(|line| format!("line {line} comes from another process, or is older than the one before")),
+            detail.spliced_at.map(|line| format!("line {line} is by another process, or older than the one before")),
             "one process writes a log from its first line to its last", RERUN_HINT;
         Review, TornLog, path, (is_cut && !is_broken_off && !is_older).then(|| format!("it has no `{last}`")),
             "the run was broken off, or the log is cut off", RERUN_HINT;

@@ -254,8 +254,8 @@ mod tests {
         );
         assert_eq!(
             with(&|launch_spec| launch_spec.settings.mode = Some(ServerMode::Plain)),
-            "mode plain starts one rank, but the engine of server 0 needs 2 (tp × pp); mode plain starts one rank, but the \
-             engine of server 1 needs 2 (tp × pp)"
+            "mode plain starts one rank, but the engine of server 0 needs 2 (tp × pp); mode plain starts one rank, \
+             but the engine of server 1 needs 2 (tp × pp)"
         );
         assert_eq!(with(&|launch_spec| launch_spec.servers.clear()), "a server needs a repository");
         assert_eq!(

@@ -157,8 +157,8 @@ fn an_option_without_effect_is_noticed() {
 #[test]
 fn options_of_tls_need_a_target_with_it() {
     let reason = |line: &str| read(line).unwrap_err().to_string();
-    assert!(reason("openai://h:1 -k").contains("`--insecure` is for a target with `https://`"));
-    assert!(reason("h:1 --cacert ca.pem").contains("`--cacert` is for a target with `https://`"));
+    assert!(reason("openai://h:1 -k").contains("`--insecure` requires an `https://` target"));
+    assert!(reason("h:1 --cacert ca.pem").contains("`--cacert` requires an `https://` target"));
     assert!(read("https://h:1/v1 -k").is_ok());
 }
 
