@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
-use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
