@@ -35,8 +35,8 @@ const BACKEND: &str = "tensorrtllm";
 /// Why a launch plan cannot be made.
 struct PreviewError {
     problems: Problems,
-    /// They contradict each other. Otherwise a file cannot be read here, now: an earlier stage may write it, or it may be
-    /// on another machine.
+    /// They contradict each other. Otherwise a file cannot be read here, now: an earlier stage may write it, or it may
+    /// be on another machine.
     is_certain: bool,
 }
 

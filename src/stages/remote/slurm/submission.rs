@@ -1,5 +1,5 @@
-//! Submits jobs, and repeats that until they are in the queue. Tasks of one stage that start together are one job array:
-//! gathered, brought into the queue by one submission, and from then on each on its own.
+//! Submits jobs, and repeats that until they are in the queue. Tasks of one stage that start together are one job
+//! array: gathered, brought into the queue by one submission, and from then on each on its own.
 //!
 //! The members are known without a clock: the run loop gives a `BatchSlot` to each task that it starts at the same
 //! moment, and each reports whether it takes part ([`runner::BatchSlot`]). An element has a name (the array's) and an
