@@ -12,6 +12,7 @@ use interop::{COPY_REPEATS, MeasuredResult, MeasuredRun, RequestTrace};
 use plan::manifest::model::CompareResults;
 use report::Styler;
 use report::compare::{CompareRules, ComparedResult, Ratios, RunSet, ServerRow};
+use runner::store::WithPath as _;
 
 impl Run for CompareResults {
     const FORMAT: Option<u32> = Some(1);
@@ -65,14 +66,10 @@ impl Run for CompareResults {
             [("table.txt", text), ("comparison.json", format!("{:#}\n", ratios.json())), ("comparison.html", page)]
         {
             let path = context.lease.out.join(name);
-            fs::write(&path, text).map_err(|error| cannot("write", &path, &error))?;
+            fs::write(&path, text).at("write", &path)?;
         }
         Ok(Done { headline: ratios.headline(), ..Done::default() })
     }
-}
-
-fn cannot(doing: &str, path: &Path, error: &std::io::Error) -> Failure {
-    Failure::files(format!("cannot {doing} {}: {error}", path.display()))
 }
 
 /// Row by row, in the order of the columns, the runs of each result.
@@ -120,7 +117,7 @@ fn read_run(name: &str, folder: &Path) -> Result<MeasuredRun, Failure> {
         return Ok(MeasuredRun { name: name.to_owned(), ..run.into() });
     }
     let text = read_text(&path).map_err(|error| {
-        cannot("read", &path, &error).hint(
+        Failure::files(format!("cannot read {}: {error}", path.display())).hint(
             "name the output of a `bench` stage, `{{ stages.NAME.outs }}`, or what `regatta import FILES --out FOLDER` \
             made of another tool's",
         )

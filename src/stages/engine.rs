@@ -331,9 +331,7 @@ enum IncompleteEngine {
     #[error("the {what} has no config.json: {source}")]
     NoConfig { what: &'static str, source: std::io::Error },
     #[error("the config.json of the {what} cannot be read: {source}")]
-    ReadConfig { what: &'static str, source: std::io::Error },
-    #[error("the config.json of the {what} cannot be read: {source}")]
-    Config { what: &'static str, source: serde_json::Error },
+    Config { what: &'static str, source: std::io::Error },
     #[error("the config.json of the {what} names no rank")]
     NoRank { what: &'static str },
     #[error("the {what} has no {name}, or it is empty")]
@@ -387,9 +385,9 @@ fn read_config(folder: &Path, what: &'static str) -> Result<Value, IncompleteEng
     let path = folder.join("config.json");
     let text = read_text_up_to(&path, LARGEST_CONFIG).map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => IncompleteEngine::NoConfig { what, source },
-        _ => IncompleteEngine::ReadConfig { what, source },
+        _ => IncompleteEngine::Config { what, source },
     })?;
-    serde_json::from_str(&text).map_err(|source| IncompleteEngine::Config { what, source })
+    serde_json::from_str(&text).map_err(|source| IncompleteEngine::Config { what, source: source.into() })
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use base::event::{Done, Failure, MovingSource, RemoteRef};
 use base::files::read_text;
 use base::units::{credentials, userinfo, without_credentials};
 use plan::manifest::model::{CherryPick, Git};
+use runner::store::WithPath as _;
 
 /// Beside the work tree's files, ignored by git: the commit that is checked out.
 pub const REVISION: &str = ".regatta-revision";
@@ -105,9 +106,8 @@ fn remove_credentials(dot_git: &Path, url: &str) -> Result<(), Failure> {
 }
 
 fn write(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
-    std::fs::create_dir_all(folder)
-        .and_then(|()| std::fs::write(folder.join(name), text))
-        .map_err(|error| Failure::system(format!("{name} cannot be written: {error}")))
+    let path = folder.join(name);
+    Ok(std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, text)).at("write", &path)?)
 }
 
 /// A path in the project becomes absolute; everything else stays.

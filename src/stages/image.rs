@@ -22,6 +22,7 @@ use base::files::{read_bytes, read_text};
 use base::spec::ContainerEngine;
 use plan::Task;
 use plan::manifest::model::{Action, Git, Image, ImageBuild, Mlperf};
+use runner::store::WithPath as _;
 
 /// What `{{ stages.NAME.image }}` means: an id, or `./file` in the same folder.
 const IMAGE: &str = "image";
@@ -192,8 +193,8 @@ fn short(id: &str) -> &str {
 }
 
 fn write(task_context: &TaskContext, name: &str, text: &str) -> Result<(), Failure> {
-    fs::write(task_context.lease.out.join(name), text)
-        .map_err(|error| Failure::system(format!("{name} cannot be written: {error}")))
+    let path = task_context.lease.out.join(name);
+    Ok(fs::write(&path, text).at("write", &path)?)
 }
 
 /// How long git may take to print a commit.

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, Permissions};
-use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
@@ -21,6 +20,7 @@ use base::files::{metadata_if_there, read_text};
 use base::units::counted;
 use plan::manifest::model::Template;
 use plan::manifest::{EXPRESSION_STACK, ExpressionProgress, LimitedText, bound, check_nesting, on_stack, write_value};
+use runner::store::WithPath as _;
 
 /// Steps that one template may take: ten times those of an expression in a manifest. A value is nested in at most as
 /// many others.
@@ -39,8 +39,7 @@ impl Run for Template {
     async fn run(&self, context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
         let context = &context;
         let from = context.path(&self.from);
-        let metadata = metadata_if_there(&from)
-            .map_err(|error| Failure::system(format!("cannot look at {}: {error}", from.display())))?;
+        let metadata = metadata_if_there(&from).at("look at", &from)?;
         if metadata.as_ref().is_some_and(fs::Metadata::is_file) {
             return Err(Failure::files(format!("{} is a file, and `from` names a folder", from.display()))
                 .hint("name the folder that it is in; files in it that end in `.j2` are rendered, others are copied"));
@@ -52,7 +51,7 @@ impl Run for Template {
         let environment = environment()?;
         let (mut targets, mut used, mut templates) = (BTreeSet::new(), BTreeSet::new(), 0);
         for entry in WalkDir::new(&from).follow_links(true).min_depth(1).sort_by_file_name() {
-            let entry = entry.map_err(|error| broken(&from, &error.into()))?;
+            let entry = entry.at("list", &from)?;
             let name = entry.path().strip_prefix(&from).unwrap_or(entry.path());
             let mut target = context.lease.out.join(name);
             let is_template = entry.path().extension().is_some_and(|extension| extension == "j2");
@@ -63,12 +62,12 @@ impl Run for Template {
                 return Err(Failure::refused(format!("two files become {}", target.display())));
             }
             if entry.file_type().is_dir() {
-                fs::create_dir_all(&target).map_err(|error| broken(&target, &error))?;
+                fs::create_dir_all(&target).at("create", &target)?;
             } else if is_template {
                 used.extend(render(&environment, entry.path(), &from, &target, self)?);
                 templates += 1;
             } else {
-                fs::copy(entry.path(), &target).map_err(|error| broken(entry.path(), &error))?;
+                fs::copy(entry.path(), &target).at("copy", entry.path())?;
             }
         }
         let unused: Vec<&str> = self.with.keys().map(String::as_str).filter(|name| !used.contains(*name)).collect();
@@ -109,7 +108,7 @@ fn render(
     target: &Path,
     template: &Template,
 ) -> Result<BTreeSet<String>, Failure> {
-    let text = read_text(source).map_err(|error| broken(source, &error))?;
+    let text = read_text(source).at("read", source)?;
     let name = source.strip_prefix(from).unwrap_or(source).display().to_string();
     let file = SourceText::new(name.as_str(), text.as_str());
     check_nesting(&text).map_err(|error| {
@@ -119,15 +118,15 @@ fn render(
     let (rendered, used) = on_stack(STACK, || catch_panic(|| render_text(environment, &name, &text, template)))
         .map_err(|error| Failure::system(format!("no thread can render {name}: {error}")))?
         .map_err(|panic| Failure::refused(format!("{name}: {panic}")))??;
-    fs::write(target, rendered).map_err(|error| broken(target, &error))?;
+    fs::write(target, rendered).at("write", target)?;
     let mode = |path: &Path| {
-        let metadata = fs::metadata(path).map_err(|error| broken(path, &error))?;
+        let metadata = fs::metadata(path).at("look at", path)?;
         Ok::<_, Failure>(metadata.permissions().mode())
     };
     let (given, made) = (mode(source)?, mode(target)?);
     // Users that may read it may run it, and no others.
     let executable = if given & 0o111 == 0 { 0 } else { (made & 0o444) >> 2 };
-    fs::set_permissions(target, Permissions::from_mode(made | executable)).map_err(|error| broken(target, &error))?;
+    fs::set_permissions(target, Permissions::from_mode(made | executable)).at("change", target)?;
     Ok(used)
 }
 
@@ -196,10 +195,6 @@ fn alternatives(missing: &str, template: &Template) -> Option<String> {
         return did_you_mean(rest, map.keys().map(String::as_str));
     }
     did_you_mean(missing, template.with.keys().map(String::as_str))
-}
-
-fn broken(path: &Path, error: &io::Error) -> Failure {
-    Failure::system(format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use exec::process::{ProcessCommand, StreamCopies};
 use harness::RESULT;
 use interop::{ImportSource, Imported, ImportedResult};
 use plan::manifest::model::TrtllmBench;
+use runner::store::WithPath as _;
 
 impl Run for TrtllmBench {
     const FORMAT: Option<u32> = Some(1);
@@ -38,7 +39,7 @@ impl Run for TrtllmBench {
         if !bench.options.is_empty() {
             let text = serde_yaml::to_string(&bench.options)
                 .map_err(|error| Failure::refused(format!("`options` cannot be written: {error}")))?;
-            write(&options, text.as_bytes())?;
+            fs::write(&options, text).at("write", &options)?;
         }
         let report = out.join(format!("{}.json", bench.name));
         let argv: Vec<OsString> = command(&bench, &options, &report).into_iter().map(OsString::from).collect();
@@ -57,7 +58,7 @@ impl Run for TrtllmBench {
         measured_something(&imported.result).map_err(empty)?;
         let text = serde_json::to_string_pretty(&imported.result)
             .map_err(|error| Failure::system(format!("the result cannot be written: {error}")))?;
-        write(&out.join(RESULT), format!("{text}\n").as_bytes())?;
+        fs::write(out.join(RESULT), format!("{text}\n")).at("write", &out.join(RESULT))?;
         for doubt in doubts(&bench, &imported.result) {
             context.lease.notice(doubt);
         }
@@ -174,10 +175,6 @@ fn headline(result: &ImportedResult) -> String {
     }
     let n = result.counts.ok.map(|n| format!("n={n}, ")).unwrap_or_default();
     format!("{} ({n}as trtllm-bench reports)", parts.join("  "))
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    fs::write(path, bytes).map_err(|error| Failure::system(format!("cannot write {}: {error}", path.display())))
 }
 
 #[cfg(test)]

@@ -78,16 +78,17 @@ impl ModelSplit {
 }
 
 /// The base of the KV cache fraction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KvFractionBase {
     /// The free memory after the engine was loaded: TensorRT-LLM.
+    #[default]
     FreeMemory,
     /// The whole memory, weights included: the simulator.
     TotalMemory,
 }
 
 /// An engine and how it is served, as far as it is known.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fit {
     pub shape: Option<ModelSplit>,
     /// The memory of one GPU.
@@ -105,24 +106,6 @@ pub struct Fit {
     /// The fraction for the KV cache.
     pub fraction: Option<f64>,
     pub share: KvFractionBase,
-}
-
-impl Default for Fit {
-    fn default() -> Self {
-        Self {
-            shape: None,
-            memory: None,
-            weights: None,
-            workspace: 0.0,
-            free: None,
-            max_batch_size: None,
-            max_num_tokens: None,
-            max_seq_len: None,
-            max_beam_width: 1.0,
-            fraction: None,
-            share: KvFractionBase::FreeMemory,
-        }
-    }
 }
 
 impl Fit {
@@ -438,6 +421,7 @@ mod tests {
             max_batch_size: Some(2048.0),
             max_num_tokens: Some(1536.0),
             max_seq_len: Some(2048.0),
+            max_beam_width: 1.0,
             fraction: Some(0.95),
             ..Fit::default()
         }

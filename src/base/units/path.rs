@@ -1,7 +1,6 @@
-//! A folder's path in a text.
-//!
-//! Paths as text.
+//! Paths as text: a folder's in another text, and parts of a URL's.
 
+use std::fmt::Write as _;
 use std::path::{Component, Path, PathBuf};
 
 /// The text with `instead` wherever it names a folder, or something in it, by the folder's absolute path. The path as a
@@ -48,6 +47,18 @@ pub fn plain_path(path: &Path) -> PathBuf {
         }
     }
     plain
+}
+
+/// A part of a URL's path, with reserved characters escaped.
+pub fn url_path_part(part: &str) -> String {
+    part.bytes().fold(String::new(), |mut text, byte| {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            let _ = write!(text, "%{byte:02X}");
+        }
+        text
+    })
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use plan::manifest::model::{self, Bench, Loadgen};
 use rules::conf::conf;
 use rules::log::Detail;
 use rules::{Benchmark, Estimate, MlperfScenario, RuleError, TestRequest};
+use runner::store::WithPath as _;
 
 /// A stage that LoadGen measures.
 #[derive(Clone, Copy)]
@@ -167,8 +168,7 @@ impl LoadgenStage<'_> {
         apply_rules(&mut spec, &bench, &rules.benchmark, request.scenario);
         let write = |name: &str, text: &str| {
             let path = out.join(name);
-            let write_error = |error| Failure::system(format!("{}: {error}", path.display()));
-            fs::write(&path, text).map_err(write_error).map(|()| path.clone())
+            fs::write(&path, text).at("write", &path).map(|()| path)
         };
         let user_conf = write("user.conf", &conf.text)?;
         let audit = conf.audit.as_deref().map(|text| write("audit.config", text)).transpose()?;

@@ -103,20 +103,16 @@ pub(super) fn ended_without_result(out: &Path, parts: &str, failure: Failure) ->
 fn discard_parts_if_finished(out: &Path, end: &Path, parts: &str) -> Result<(), Failure> {
     let (mark, parts) = (mark(out, parts), out.join(parts));
     if parts.is_dir() && (is_whole_json(end) || mark.is_file()) {
-        fs::remove_dir_all(&parts).map_err(|error| cannot("remove", &parts, &error))?;
+        fs::remove_dir_all(&parts).at("remove", &parts)?;
     }
     // After the parts: what a crash leaves of them is not resumed.
     for path in [end, &mark] {
         match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(cannot("remove", path, &error)),
-            _ => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            removed => removed.at("remove", path)?,
         }
     }
     Ok(())
-}
-
-fn cannot(what: &str, path: &Path, error: &io::Error) -> Failure {
-    Failure::system(format!("cannot {what} {}: {error}", path.display()))
 }
 
 /// A finished probe of the same schedule; the servers may have other ports now. `result.json` is written last, so one
@@ -144,8 +140,7 @@ pub(super) async fn before(path: &Path, spec: &BenchSpec, servers: &Servers) -> 
 
 /// Writes a run into a folder that may be new.
 pub(super) async fn keep(path: &Path, measured: Box<Measured>) -> Result<RunResult, Failure> {
-    fs::create_dir_all(path)
-        .map_err(|error| Failure::system(format!("`{}` cannot be made: {error}", path.display())))?;
+    fs::create_dir_all(path).at("create", path)?;
     write(path, measured).await
 }
 

@@ -160,8 +160,7 @@ pub async fn perform_sweep(
         context.lease.notice(format!("sweep: {} measured before it was cut off, and kept", counted(reused, "point")));
     }
     let report = SweepReport::new(sweep.key(), points, first.as_ref());
-    fs::write(&end, report.text())
-        .map_err(|error| Failure::system(format!("cannot write {}: {error}", end.display())))?;
+    fs::write(&end, report.text()).at("write", &end)?;
     outcome(bench, &report, first.as_ref())
 }
 

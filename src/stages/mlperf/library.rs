@@ -3,17 +3,17 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::task_context::TaskContext;
+use crate::task_context::{TaskContext, own_program};
 use base::event::{Done, Failure, FailureKind, Stop};
 use base::files::{Sha256Of, read_bytes, read_text, sha256_of_file};
 use base::units::shell_word;
+use exec::process::added_lines;
 use mlperf::POWER_PATHS;
 use mlperf::loadgen::{self, ChildMessage, ChildOrders, LibraryFacts, LibraryProbe};
 use plan::manifest::model::{LoadgenLibrary, PowerMeter};
@@ -291,21 +291,18 @@ pub async fn run(
     stop: &Stop,
     mut on_message: impl FnMut(ChildMessage),
 ) -> Result<(), Failure> {
-    let system = |path: &Path, error: &std::io::Error| Failure::system(format!("{}: {error}", path.display()));
     let orders_file = context.lease.log.with_extension("orders.json");
     let text = serde_json::to_vec(orders).map_err(|error| Failure::system(error.to_string()))?;
     fs::write(&orders_file, text).at("write", &orders_file)?;
-    let program = match program {
-        Some(program) => program.to_owned(),
-        None => std::env::current_exe().map_err(|error| system(Path::new("this program"), &error))?,
-    };
+    let program = program.map_or_else(own_program, |program| Ok(program.to_owned()))?;
     let child: Vec<OsString> = vec![program.into(), "__loadgen-test".into(), orders_file.clone().into()];
     let argv = metered.map_or_else(|| child.clone(), |metered| metered.command_line(context, &child));
     let answer = context.lease.log.with_extension("lines");
-    let mut lines = Lines { path: answer.clone(), read: 0, rest: Vec::new() };
-    let mut failed = None;
-    let mut hand_on = |lines: &mut Lines| {
-        for line in lines.come() {
+    let (mut read, mut failed) = (0, None);
+    let mut hand_on = || {
+        // Not there yet is nothing new.
+        let lines = added_lines(&answer, &mut read).unwrap_or_default();
+        for line in lines.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()) {
             if let ChildMessage::Failed { why, is_refused } = &line {
                 failed = Some((why.clone(), *is_refused));
             }
@@ -320,11 +317,11 @@ pub async fn run(
             tokio::select! {
                 biased;
                 ended = &mut running => break ended,
-                _ = tick.tick() => hand_on(&mut lines),
+                _ = tick.tick() => hand_on(),
             }
         }
     };
-    hand_on(&mut lines);
+    hand_on();
     for file in [&orders_file, &answer] {
         let _ = fs::remove_file(file);
     }
@@ -340,28 +337,5 @@ pub async fn run(
              another",
         )),
         (Err(failure), None) => Err(failure),
-    }
-}
-
-/// Lines of a file that grows.
-struct Lines {
-    path: PathBuf,
-    read: u64,
-    rest: Vec<u8>,
-}
-
-impl Lines {
-    fn come(&mut self) -> Vec<ChildMessage> {
-        let mut more = Vec::new();
-        let read = fs::File::open(&self.path).and_then(|mut file| {
-            file.seek(SeekFrom::Start(self.read))?;
-            file.read_to_end(&mut more)
-        });
-        // Not there yet is nothing new.
-        self.read += read.unwrap_or(0) as u64;
-        self.rest.extend(more);
-        let whole = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let lines: Vec<u8> = self.rest.drain(..whole).collect();
-        lines.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
     }
 }

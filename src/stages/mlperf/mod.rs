@@ -21,6 +21,7 @@ use mlperf::{DatasetRecord, TestRecord};
 use plan::manifest::model::{Mlperf, MlperfDataset, MlperfScore, MlperfVerify};
 use rules::log::Width;
 use rules::{ResolvedTest, Round, log};
+use runner::store::WithPath as _;
 
 impl Run for Mlperf {
     const FORMAT: Option<u32> = Some(1);
@@ -144,9 +145,9 @@ pub fn perform_score(context: &TaskContext, step: &MlperfScore) -> Result<Done, 
         ));
     }
     let out = &context.lease.out;
-    write(&out.join(ACCURACY_TEXT), &scored.text)?;
+    fs::write(out.join(ACCURACY_TEXT), &scored.text).at("write", &out.join(ACCURACY_TEXT))?;
     let json = serde_json::to_string_pretty(&scored.report).expect("it has only text keys");
-    write(&out.join(ACCURACY_FILE), &(json + "\n"))?;
+    fs::write(out.join(ACCURACY_FILE), json + "\n").at("write", &out.join(ACCURACY_FILE))?;
     Ok(Done { headline: Some(scored.report.headline()), ..Done::default() })
 }
 
@@ -170,10 +171,6 @@ fn read_dataset_record(file: &Path) -> Result<DatasetRecord, Failure> {
     };
     let text = read_bytes(file).map_err(|error| no(&error))?;
     serde_json::from_slice(&text).map_err(|error| no(&error))
-}
-
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(path, text).map_err(|error| Failure::system(format!("cannot write {}: {error}", path.display())))
 }
 
 fn failure(error: &ScoreError) -> Failure {
@@ -213,8 +210,7 @@ pub fn perform_verify(context: &TaskContext, step: &MlperfVerify) -> Result<Done
     let verified = audit::verify(&context.path(&step.audit), &rules, &step.benchmark, end_ids, score)
         .map_err(|error| refused(&error))?;
     let path = context.lease.out.join(verified.file);
-    fs::write(&path, &verified.text)
-        .map_err(|error| Failure::system(format!("`{}` cannot be written: {error}", path.display())))?;
+    fs::write(&path, &verified.text).at("write", &path)?;
     match verified.wrong.first() {
         None => {
             if let Some(what) = verified.not_judged {

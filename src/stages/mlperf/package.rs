@@ -21,6 +21,7 @@ use mlperf::{
 use plan::manifest::model::{self, MlperfPackage};
 use plan::manifest::shipped;
 use rules::MlperfScenario;
+use runner::store::WithPath as _;
 use runner::{UpstreamProvenance, UpstreamTask, usable_secret_values};
 
 /// The kind of the stage that starts servers.
@@ -257,9 +258,8 @@ fn write(
     });
     let folder = out.join(REPORT_FOLDER);
     let path = folder.join("package.json");
-    fs::create_dir_all(&folder)
-        .and_then(|()| fs::write(&path, format!("{package:#}\n")))
-        .map_err(|error| Failure::system(format!("{}: {error}", path.display())))
+    let written = fs::create_dir_all(&folder).and_then(|()| fs::write(&path, format!("{package:#}\n")));
+    Ok(written.at("write", &path)?)
 }
 
 /// Whether it stands.

@@ -14,6 +14,7 @@ use crate::task_context::TaskContext;
 use base::event::{Endpoint, Failure, GpuId, ReducedSetting};
 use base::units::unquoted;
 use plan::manifest::model::{Serve, TrtllmServe, Vllm};
+use runner::store::WithPath as _;
 use triton::SpecProblem;
 use triton::launch::LaunchWorld;
 
@@ -100,9 +101,8 @@ fn write(out: &Path, server: &TrtllmServe) -> Result<Option<PathBuf>, Failure> {
         return Ok(None);
     }
     let path = out.join(OPTIONS);
-    let wrong = |error: String| Failure::system(format!("{}: {error}", path.display()));
-    let text = serde_yaml::to_string(&server.options).map_err(|error| wrong(error.to_string()))?;
-    std::fs::write(&path, text).map_err(|error| wrong(error.to_string()))?;
+    let text = serde_yaml::to_string(&server.options).map_err(std::io::Error::other);
+    text.and_then(|text| std::fs::write(&path, text)).at("write", &path)?;
     Ok(Some(path))
 }
 

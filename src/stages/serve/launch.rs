@@ -15,7 +15,6 @@ use super::watch::{ServerFault, WatchReport};
 use super::{stop, watch};
 use crate::container::{self, emit_removal, wrap};
 use base::event::{Endpoint, Event, ExternalResource, Failure, FailureKind, GpuId, Stop, TaskId};
-use base::files::read_bytes;
 use exec::container::ContainerSpec;
 use exec::process::{self, ProcessCommand, ProcessExit, Running, Splitter, remove_shared_memory};
 use plan::Task;
@@ -129,8 +128,7 @@ pub(super) fn check_free(port: u16, key: &str) -> Result<(), Failure> {
                 Some(owner) => {
                     let failure = failure.cause(format!("process {} listens there: {}", owner.pid, owner.command));
                     // To end it would spoil what that run measures.
-                    let environment = read_bytes(format!("/proc/{}/environ", owner.pid)).ok();
-                    failure.hint(match environment.and_then(|text| current_run(&text)) {
+                    failure.hint(match current_run(|name| process::variable(owner.pid, name)) {
                         Some(run) => {
                             format!(
                                 "it belongs to {run}: wait for the end of that, or leave `{key}` out to get a free one"
@@ -149,13 +147,8 @@ pub(super) fn check_free(port: u16, key: &str) -> Result<(), Failure> {
 
 /// The run in the environment of a process, and its project, if it holds its project's lock: what a killed run left
 /// behind ends with no run.
-fn current_run(variables: &[u8]) -> Option<String> {
-    let value = |name: &str| {
-        let mut entries = variables.split(|&byte| byte == 0);
-        let value = entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
-        Some(String::from_utf8_lossy(value).into_owned())
-    };
-    let (run, home) = (value(process::RUN)?, value(process::HOME)?);
+fn current_run(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let (run, home) = (variable(process::RUN)?, variable(process::HOME)?);
     let project = home.strip_suffix("/.regatta").unwrap_or(&home);
     let has_lock = match ProjectLock::holder(&StateFolder::new(PathBuf::from(project), PathBuf::from(&home))) {
         Ok(holder) => holder.is_some_and(|holder| holder.run == run),
@@ -224,7 +217,7 @@ impl RunningServer {
             let text = format!("{} is of no use any more and is ended: {ill}", server.name);
             emit(Event::Notice { task: Some(task.clone()), text });
         }
-        let WatchReport { last_answer_at, first_gone } = std::mem::take(&mut *watch::lock_report(&seen));
+        let WatchReport { last_answer_at, first_gone } = seen.into_inner();
         let (exit, is_gone) = match &reason {
             ExitCause::Unexpected => stop::after_death(running, &server, &order).await,
             ExitCause::Requested => {
@@ -287,11 +280,12 @@ mod tests {
         let project = tempfile::tempdir().unwrap();
         let home = StateFolder::new(project.path().to_owned(), project.path().join(".regatta"));
         let lock = ProjectLock::try_take(&home, || Ok(RunId::new("r1"))).unwrap();
-        let variables = |run: &str| format!("A=b\0REGATTA_HOME={}\0REGATTA_RUN={run}\0", home.state().display());
+        let state = home.state().display().to_string();
+        let run_of = |run: &str| current_run(|name| Some(if name == process::RUN { run } else { &state }.to_owned()));
         let named = format!("run r1 of {}", project.path().display());
-        assert_eq!(current_run(variables("r1").as_bytes()), Some(named));
-        assert_eq!(current_run(variables("r0").as_bytes()), None);
+        assert_eq!(run_of("r1"), Some(named));
+        assert_eq!(run_of("r0"), None);
         drop(lock);
-        assert_eq!(current_run(variables("r1").as_bytes()), None);
+        assert_eq!(run_of("r1"), None);
     }
 }

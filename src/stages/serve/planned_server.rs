@@ -8,12 +8,13 @@ use super::launch::{HOST, LaunchContext, check_free, choose, free_ports, rank_lo
 use super::repository_models::repositories;
 use super::{argv, launch, repository_models};
 use crate::container::{self, wrap};
-use crate::task_context::{TaskContext, out_of_memory};
+use crate::task_context::{TaskContext, out_of_memory, own_program};
 use base::event::{Endpoint, ExternalResource, Failure, FailureKind, GpuId};
 use base::files::read_text;
 use base::spec::Launcher;
 use exec::process::{AttemptLog, ProcessCommand};
 use plan::manifest::model::{CommandServer, Serve, SimServer, TritonServer};
+use runner::store::WithPath as _;
 use triton::SpecProblem;
 use triton::launch::{LaunchWorld, LaunchedServer, Port, ServerSpec};
 
@@ -159,9 +160,7 @@ fn simulators(
     server: &SimServer,
     program: Option<&Path>,
 ) -> Result<Vec<PlannedServer>, Failure> {
-    let program = program
-        .map_or_else(std::env::current_exe, |program| Ok(program.to_owned()))
-        .map_err(|error| Failure::system(format!("the regatta program cannot be found: {error}")))?;
+    let program = program.map_or_else(own_program, |program| Ok(program.to_owned()))?;
     let repositories = repository_models::private_copies(context, repositories(&context.path(&server.repository))?)?;
     let count = repositories.len();
     let planned = repositories.into_iter().enumerate().map(|(index, repository)| {
@@ -214,7 +213,7 @@ fn tritons(context: &TaskContext, server: &TritonServer) -> Result<Vec<PlannedSe
     for folder in plan.servers.iter().flat_map(|one| &one.ranks).filter_map(|rank| rank.log.as_deref()) {
         // A container engine mounts only what is there.
         let folder = Path::new(folder).ancestors().nth(2).unwrap_or(Path::new(folder));
-        std::fs::create_dir_all(folder).map_err(|error| Failure::system(format!("{}: {error}", folder.display())))?;
+        std::fs::create_dir_all(folder).at("create", folder)?;
     }
     for note in plan.notes {
         context.lease.notice(note);

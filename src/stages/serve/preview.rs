@@ -33,25 +33,21 @@ use triton::{EngineConfig, SpecProblem};
 const BACKEND: &str = "tensorrtllm";
 
 /// Why a launch plan cannot be made.
-enum PreviewError {
-    Contradiction(Problems),
-    /// A file cannot be read here, now: an earlier stage may write it, or it may be on another machine.
-    Unreadable(Problems),
+struct PreviewError {
+    problems: Problems,
+    /// They contradict each other. Otherwise a file cannot be read here, now: an earlier stage may write it, or it may
+    /// be on another machine.
+    is_certain: bool,
 }
 
 impl From<Problems> for PreviewError {
     fn from(problems: Problems) -> Self {
-        Self::Contradiction(problems)
+        Self { problems, is_certain: true }
     }
 }
 
-impl From<PreviewError> for LaunchPreview {
-    fn from(error: PreviewError) -> Self {
-        match error {
-            PreviewError::Contradiction(problems) => Self::Impossible { problems, is_certain: true },
-            PreviewError::Unreadable(problems) => Self::Impossible { problems, is_certain: false },
-        }
-    }
+fn unreadable(problem: SpecProblem) -> PreviewError {
+    PreviewError { problems: vec![problem], is_certain: false }
 }
 
 /// Every chosen `serve` task of a plan that is not skipped. Reads what exists in the project folder, and nothing else.
@@ -71,7 +67,9 @@ pub fn previews(plan: &Plan, chosen: &[bool], project: &Path) -> Result<Vec<Serv
             };
             // Everything else is only to be shown.
             let Action::Serve(serve) = read_action(&task.id, &look.shown(task.action_text()))? else { return Ok(None) };
-            let launch = look.serve(&serve, &repository).unwrap_or_else(LaunchPreview::from);
+            let launch = look.serve(&serve, &repository).unwrap_or_else(|PreviewError { problems, is_certain }| {
+                LaunchPreview::Impossible { problems, is_certain }
+            });
             let launch = on_hosts(task, launch);
             Ok(Some(ServePreview { task: task.id.to_string(), launch }))
         })
@@ -204,9 +202,8 @@ impl PreviewContext<'_> {
                 Ok(vec![bare(format!("<{}>{rest}", task.id), models, reads)])
             }
             ResolvedPath::Existing(folder) => {
-                let repositories = repositories(&folder).map_err(|failure| {
-                    PreviewError::Unreadable(vec![SpecProblem { message: failure.what, hint: failure.hint }])
-                })?;
+                let repositories = repositories(&folder)
+                    .map_err(|failure| unreadable(SpecProblem { message: failure.what, hint: failure.hint }))?;
                 let server = |path: &PathBuf| {
                     bare(
                         path.display().to_string(),
@@ -251,10 +248,10 @@ impl PreviewContext<'_> {
             }
             ResolvedPath::Existing(folder) => {
                 let config = EngineConfig::load(&folder).map_err(|error| {
-                    PreviewError::Unreadable(vec![SpecProblem::new(
+                    unreadable(SpecProblem::new(
                         format!("the engine cannot be read: {}", error_chain(&error)),
                         "is that the folder of an engine that was built?",
-                    )])
+                    ))
                 })?;
                 let mapping = &config.pretrained_config.mapping;
                 (folder.display().to_string(), Some((mapping.tp_size, mapping.pp_size)))

@@ -42,6 +42,8 @@ enum Step {
     /// It reports ready; some models are not.
     Ready(Endpoint, String),
     Up,
+    /// Waiting for it makes no sense any more: why.
+    Hopeless(String),
 }
 
 /// The state of one server that all tasks share.
@@ -105,123 +107,109 @@ async fn wait_until_ready(server: &PlannedServer, board: &Shared) -> Result<Endp
             server.endpoint.clone().or_else(|| board.loading.ports.clone())
         };
         if let Some(endpoint) = endpoint {
-            let (step, up) = match server.probe {
+            let answer = match server.probe {
                 ReadinessProbe::Port => connect(&endpoint).await,
                 ReadinessProbe::Health => healthy(&endpoint).await,
                 ReadinessProbe::OpenAi => has_model(&endpoint).await,
-                ReadinessProbe::Kserve => probe_over_grpc(server, &endpoint).await?,
-                ReadinessProbe::Detect => detect(server, &endpoint).await?,
+                ReadinessProbe::Kserve => probe_over_grpc(server, &endpoint).await,
+                ReadinessProbe::Detect => detect(server, &endpoint).await,
+            };
+            let step = match answer {
+                Ok(up) => {
+                    board.lock().step = Step::Up;
+                    return Ok(up);
+                }
+                Err(Step::Hopeless(why)) => return Err(ReadinessError(why)),
+                Err(step) => step,
             };
             board.lock().step = step;
-            if let Some(up) = up {
-                return Ok(up);
-            }
         }
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-async fn connect(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
-    match timeout(QUERY_TIMEOUT, TcpStream::connect((endpoint.host.as_str(), endpoint.grpc))).await {
-        Ok(Ok(_)) => (Step::Up, Some(endpoint.clone())),
-        Ok(Err(error)) => (Step::NoPort(endpoint.clone(), error.to_string()), None),
-        Err(_) => (Step::NoPort(endpoint.clone(), "no answer".to_owned()), None),
-    }
+/// One look at a server whose port says all: its endpoint if it is ready, else where it stands, as with all of them.
+async fn connect(endpoint: &Endpoint) -> Result<Endpoint, Step> {
+    let no_port = |why: String| Step::NoPort(endpoint.clone(), why);
+    let connected = timeout(QUERY_TIMEOUT, TcpStream::connect((endpoint.host.as_str(), endpoint.grpc))).await;
+    connected.map_err(|_| no_port("no answer".to_owned()))?.map_err(|error| no_port(error.to_string()))?;
+    Ok(endpoint.clone())
 }
 
 /// One look at a server that has `/health`.
-async fn healthy(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
-    match timeout(QUERY_TIMEOUT, health(endpoint)).await {
-        Ok(Ok(())) => (Step::Up, Some(endpoint.clone())),
-        Ok(Err(error)) if matches!(error.why, ClientErrorKind::Connect { .. }) => {
-            (Step::NoPort(endpoint.clone(), error.why.to_string()), None)
-        }
-        Ok(Err(error)) => (Step::NotLive(endpoint.clone(), error.why.to_string()), None),
-        Err(_) => (Step::NotLive(endpoint.clone(), "no answer".to_owned()), None),
-    }
-}
-
-/// One look at a server of which only the port is known.
-async fn detect(server: &PlannedServer, endpoint: &Endpoint) -> Result<(Step, Option<Endpoint>), ReadinessError> {
-    Ok(match probe(&endpoint.host, endpoint.grpc).await {
-        ListeningService::Grpc => return probe_server(server, endpoint).await,
-        ListeningService::Nothing => (Step::NoPort(endpoint.clone(), "nothing listens there".to_owned()), None),
-        ListeningService::Other => {
-            (Step::NotLive(endpoint.clone(), "it speaks neither gRPC nor HTTP".to_owned()), None)
-        }
-        ListeningService::Http | ListeningService::Metrics | ListeningService::OtherHttp => {
-            lists_models(&Endpoint { http: Some(endpoint.grpc), ..endpoint.clone() }).await
-        }
+async fn healthy(endpoint: &Endpoint) -> Result<Endpoint, Step> {
+    let answer = timeout(QUERY_TIMEOUT, health(endpoint)).await;
+    let answer = answer.map_err(|_| Step::NotLive(endpoint.clone(), "no answer".to_owned()))?;
+    answer.map(|()| endpoint.clone()).map_err(|error| match error.why {
+        why @ ClientErrorKind::Connect { .. } => Step::NoPort(endpoint.clone(), why.to_string()),
+        why => Step::NotLive(endpoint.clone(), why.to_string()),
     })
 }
 
+/// One look at a server of which only the port is known.
+async fn detect(server: &PlannedServer, endpoint: &Endpoint) -> Result<Endpoint, Step> {
+    match probe(&endpoint.host, endpoint.grpc).await {
+        ListeningService::Grpc => probe_server(server, endpoint).await,
+        ListeningService::Nothing => Err(Step::NoPort(endpoint.clone(), "nothing listens there".to_owned())),
+        ListeningService::Other => Err(Step::NotLive(endpoint.clone(), "it speaks neither gRPC nor HTTP".to_owned())),
+        ListeningService::Http | ListeningService::Metrics | ListeningService::OtherHttp => {
+            lists_models(&Endpoint { http: Some(endpoint.grpc), ..endpoint.clone() }).await
+        }
+    }
+}
+
 /// Like [`probe_server`], for a server of the user's: one that speaks HTTP will never be ready over gRPC.
-async fn probe_over_grpc(
-    server: &PlannedServer,
-    endpoint: &Endpoint,
-) -> Result<(Step, Option<Endpoint>), ReadinessError> {
-    let (step, up) = probe_server(server, endpoint).await?;
-    if matches!(step, Step::NotLive(..) | Step::NoPort(..))
+async fn probe_over_grpc(server: &PlannedServer, endpoint: &Endpoint) -> Result<Endpoint, Step> {
+    let answer = probe_server(server, endpoint).await;
+    if matches!(answer, Err(Step::NotLive(..) | Step::NoPort(..)))
         && let ListeningService::Http | ListeningService::Metrics | ListeningService::OtherHttp =
             probe(&endpoint.host, endpoint.grpc).await
     {
-        return Err(ReadinessError(format!(
+        return Err(Step::Hopeless(format!(
             "{} speaks HTTP at {endpoint}, and `ready.by: kserve` waits for gRPC's ServerReady: write `detect`, or \
              leave `by` out",
             server.name
         )));
     }
-    Ok((step, up))
+    answer
 }
 
 /// One look at a server that has `/health` and `/v1/models`.
-async fn has_model(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
-    match healthy(endpoint).await {
-        (step, None) => (step, None),
-        _ => lists_models(endpoint).await,
-    }
+async fn has_model(endpoint: &Endpoint) -> Result<Endpoint, Step> {
+    lists_models(&healthy(endpoint).await?).await
 }
 
 /// Whether it lists a model.
-async fn lists_models(endpoint: &Endpoint) -> (Step, Option<Endpoint>) {
-    match timeout(QUERY_TIMEOUT, first_model(endpoint)).await {
-        Ok(Ok(Some(_))) => (Step::Up, Some(endpoint.clone())),
+async fn lists_models(endpoint: &Endpoint) -> Result<Endpoint, Step> {
+    let live = |why: String| Step::Live(endpoint.clone(), why);
+    let answer = timeout(QUERY_TIMEOUT, first_model(endpoint)).await;
+    match answer.map_err(|_| live("/v1/models: no answer".to_owned()))?.map_err(|error| error.why) {
         // With an API key only `/health` is open.
-        Ok(Err(error)) if matches!(error.why, ClientErrorKind::Http { status: 401 | 403, .. }) => {
-            (Step::Up, Some(endpoint.clone()))
-        }
+        Ok(Some(_)) | Err(ClientErrorKind::Http { status: 401 | 403, .. }) => Ok(endpoint.clone()),
         // Not every server has a list.
-        Ok(Err(error)) if matches!(error.why, ClientErrorKind::Http { status: 404 | 405, .. }) => {
-            healthy(endpoint).await
-        }
-        Ok(Ok(None)) => (Step::Live(endpoint.clone(), "/v1/models lists none".to_owned()), None),
-        Ok(Err(error)) => (Step::Live(endpoint.clone(), format!("/v1/models: {}", error.why)), None),
-        Err(_) => (Step::Live(endpoint.clone(), "/v1/models: no answer".to_owned()), None),
+        Err(ClientErrorKind::Http { status: 404 | 405, .. }) => healthy(endpoint).await,
+        Ok(None) => Err(live("/v1/models lists none".to_owned())),
+        Err(why) => Err(live(format!("/v1/models: {why}"))),
     }
 }
 
 /// One look at a KServe server, with a new connection: while it starts it often closes the first ones.
-async fn probe_server(server: &PlannedServer, endpoint: &Endpoint) -> Result<(Step, Option<Endpoint>), ReadinessError> {
-    let at = || endpoint.clone();
-    let late = || "no answer".to_owned();
-    let client = match timeout(QUERY_TIMEOUT, TritonClient::connect(endpoint)).await {
-        Ok(Ok(client)) => client,
-        Ok(Err(error)) => return Ok((Step::NoPort(at(), error.why.to_string()), None)),
-        Err(_) => return Ok((Step::NoPort(at(), late()), None)),
-    };
-    match timeout(QUERY_TIMEOUT, client.is_live()).await {
-        Ok(Ok(true)) => {}
-        Ok(Ok(false)) => return Ok((Step::NotLive(at(), "it reports that it is not".to_owned()), None)),
-        Ok(Err(error)) => return Ok((Step::NotLive(at(), error_text(&error)), None)),
-        Err(_) => return Ok((Step::NotLive(at(), late()), None)),
+async fn probe_server(server: &PlannedServer, endpoint: &Endpoint) -> Result<Endpoint, Step> {
+    let no_port = |why: String| Step::NoPort(endpoint.clone(), why);
+    let not_live = |why: String| Step::NotLive(endpoint.clone(), why);
+    let live = |why: String| Step::Live(endpoint.clone(), why);
+    let connected = timeout(QUERY_TIMEOUT, TritonClient::connect(endpoint)).await;
+    let connected = connected.map_err(|_| no_port("no answer".to_owned()))?;
+    let client = connected.map_err(|error| no_port(error.why.to_string()))?.deadline(QUERY_TIMEOUT);
+    if !client.is_live().await.map_err(|error| not_live(error_text(&error)))? {
+        return Err(not_live("it reports that it is not".to_owned()));
     }
-    let ready = matches!(timeout(QUERY_TIMEOUT, client.is_ready()).await, Ok(Ok(true)));
-    let index = match timeout(QUERY_TIMEOUT, client.repository_index(false)).await {
-        Ok(Ok(index)) => index,
+    let ready = client.is_ready().await.unwrap_or(false);
+    let index = match client.repository_index(false).await {
+        Ok(index) => index,
         // Not every KServe server has a repository.
-        Ok(Err(error)) if error.code().is_some() => Vec::new(),
-        Ok(Err(error)) => return Ok((Step::Live(at(), error.call_and_why()), None)),
-        Err(_) => return Ok((Step::Live(at(), late()), None)),
+        Err(error) if error.code().is_some() => Vec::new(),
+        Err(error) => return Err(live(error.call_and_why())),
     };
     let failed: Vec<String> = index
         .iter()
@@ -230,31 +218,28 @@ async fn probe_server(server: &PlannedServer, endpoint: &Endpoint) -> Result<(St
         .collect();
     if !failed.is_empty() {
         let state = if ready { "reports ready, but without" } else { "is up without" };
-        return Err(ReadinessError(format!("{} {state} {}", server.name, failed.join("; "))));
+        return Err(Step::Hopeless(format!("{} {state} {}", server.name, failed.join("; "))));
     }
-    let models: Vec<String> =
-        index.iter().filter(|model| model.state == "READY").map(|model| model.name.clone()).collect();
-    let waits: Vec<String> =
-        index.iter().filter(|model| model.state == "LOADING").map(|model| model.name.clone()).collect();
+    let in_state = |state: &str| -> Vec<&str> {
+        index.iter().filter(|model| model.state == state).map(|model| model.name.as_str()).collect()
+    };
+    let (models, waits) = (in_state("READY"), in_state("LOADING"));
     let counted = format!("{} of {} models READY", models.len(), models.len() + waits.len());
     if !ready {
-        let text = if index.is_empty() { "the server is live but not ready".to_owned() } else { counted };
-        return Ok((Step::Live(at(), text), None));
+        return Err(live(if index.is_empty() { "the server is live but not ready".to_owned() } else { counted }));
     }
+    let models_missing = |why: String| Step::Ready(endpoint.clone(), why);
     if !waits.is_empty() {
-        return Ok((Step::Ready(at(), format!("{counted}, {} still loads", waits.join(", "))), None));
+        return Err(models_missing(format!("{counted}, {} still loads", waits.join(", "))));
     }
-    for model in &models {
-        match timeout(QUERY_TIMEOUT, client.is_model_ready(model, "")).await {
-            Ok(Ok(true)) => {}
-            Ok(Ok(false)) => {
-                return Ok((Step::Ready(at(), format!("{model} is READY in the index and reports not ready")), None));
-            }
-            Ok(Err(error)) => return Ok((Step::Ready(at(), format!("{model}: {}", error.why)), None)),
-            Err(_) => return Ok((Step::Ready(at(), format!("{model}: no answer")), None)),
+    for model in models {
+        match client.is_model_ready(model, "").await {
+            Ok(true) => {}
+            Ok(false) => return Err(models_missing(format!("{model} is READY in the index and reports not ready"))),
+            Err(error) => return Err(models_missing(format!("{model}: {}", error.why))),
         }
     }
-    Ok((Step::Up, Some(at())))
+    Ok(endpoint.clone())
 }
 
 fn error_text(error: &ClientError) -> String {
@@ -274,7 +259,7 @@ fn report_progress(context: &TaskContext, planned: &[Arc<PlannedServer>], boards
     let stands = match &board.step {
         Step::Started | Step::NoPort(..) => board.loading.status_text().unwrap_or_else(|| "loading".to_owned()),
         Step::NotLive(..) => "its port is open".to_owned(),
-        Step::Live(_, text) | Step::Ready(_, text) => text.clone(),
+        Step::Live(_, text) | Step::Ready(_, text) | Step::Hopeless(text) => text.clone(),
         Step::Up => "ready".to_owned(),
     };
     let mut text = format!("{}: {stands}, {} s", server.name, begun.elapsed().as_secs());
@@ -312,7 +297,7 @@ fn late(context: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared]
     for (server, board) in planned.iter().zip(boards) {
         let board = board.lock();
         let waited = match &board.step {
-            Step::Up => continue,
+            Step::Up | Step::Hopeless(_) => continue,
             Step::Started => "waited for the line `ready grpc=PORT` in its log".to_owned(),
             Step::NoPort(endpoint, last) => format!("waited for {endpoint} to open: {last}"),
             Step::NotLive(endpoint, last) => {
@@ -387,19 +372,16 @@ pub enum HealthProbe {
 }
 
 /// A server that does not answer any more.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error(
+    "{}{endpoint} has not answered for {for_s:.1} s: {last}",
+    endpoint.name.as_ref().map(|name| format!("host {name}: ")).unwrap_or_default()
+)]
 pub struct UnresponsiveServer {
     pub endpoint: Endpoint,
     pub for_s: f64,
     /// The result of the last probe.
     pub last: String,
-}
-
-impl std::fmt::Display for UnresponsiveServer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let name = self.endpoint.name.as_ref().map(|name| format!("host {name}: ")).unwrap_or_default();
-        write!(f, "{name}{} has not answered for {:.1} s: {}", self.endpoint, self.for_s, self.last)
-    }
 }
 
 /// Resolves when the server has been silent for as long as `limits` allow. `work` is any number that grows while the

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use http::HeaderMap;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::watch::Receiver;
 use tokio::time::{MissedTickBehavior, interval};
@@ -32,31 +32,16 @@ const MPIRUN_NOTICES: Duration = Duration::from_secs(3);
 const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What is wrong with a server while its process is still there.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ServerFault {
+    #[error(transparent)]
     Silent(UnresponsiveServer),
     /// The process of a Python model is gone: its streams hang, and the server reports that it is ready.
-    Stub {
-        model: String,
-        pid: i32,
-    },
+    #[error("its Python model {model} ({pid}) has exited, but the server still reports ready")]
+    Stub { model: String, pid: i32 },
     /// A rank is gone, and `mpirun` has not noticed.
-    Rank {
-        rank: u32,
-        pid: i32,
-    },
-}
-
-impl std::fmt::Display for ServerFault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Silent(silent) => write!(f, "{silent}"),
-            Self::Stub { model, pid } => {
-                write!(f, "its Python model {model} ({pid}) has exited, but the server still reports ready")
-            }
-            Self::Rank { rank, pid } => write!(f, "rank {rank} ({pid}) is gone, and mpirun continues without it"),
-        }
-    }
+    #[error("rank {rank} ({pid}) is gone, and mpirun continues without it")]
+    Rank { rank: u32, pid: i32 },
 }
 
 /// What a watch has seen, for the report of the end.
@@ -90,7 +75,7 @@ pub async fn wait_for_fault(
             ReadinessProbe::Port => HealthProbe::Port,
             ReadinessProbe::Health | ReadinessProbe::OpenAi => HealthProbe::Health,
         };
-        let record_answer = |at| lock_report(seen).last_answer_at = Some(at);
+        let record_answer = |at| seen.lock().last_answer_at = Some(at);
         let work = || process::processor_time(pid);
         tokio::select! {
             silent = ready::silent(&up, question, SilenceLimits::USUAL, work, record_answer) => {
@@ -103,10 +88,6 @@ pub async fn wait_for_fault(
         ill = after_up => ill,
         ill = rank_missing(server, pid, came_up, seen) => ill,
     }
-}
-
-pub fn lock_report(seen: &Mutex<WatchReport>) -> MutexGuard<'_, WatchReport> {
-    seen.lock()
 }
 
 /// Resolves when a rank of this machine is gone and mpirun has had its time to notice.
@@ -134,7 +115,7 @@ async fn rank_missing(
         let Some((rank, kin)) = seen_ranks.iter().find(|(_, kin): &(&u32, &ProcessRef)| !kin.is_alive()) else {
             continue;
         };
-        lock_report(seen).first_gone.get_or_insert(*rank);
+        seen.lock().first_gone.get_or_insert(*rank);
         if gone_since.get_or_insert_with(Instant::now).elapsed() > MPIRUN_NOTICES {
             return ServerFault::Rank { rank: *rank, pid: kin.pid };
         }

@@ -315,6 +315,11 @@ fn undeclared(
     paths
 }
 
+/// This program, to start it once more.
+pub fn own_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|error| Failure::system(format!("the regatta program cannot be found: {error}")))
+}
+
 #[cfg(test)]
 mod undeclared_files_tests {
     use super::*;

@@ -112,6 +112,7 @@ fn building(engine: &Engine, context: &TaskContext) -> String {
         max_batch_size: flag(engine, "max_batch_size"),
         max_num_tokens: flag(engine, "max_num_tokens"),
         max_seq_len: flag(engine, "max_seq_len"),
+        max_beam_width: 1.0,
         ..Fit::default()
     };
     let far = context.log.tail(LINES_SEARCHED);

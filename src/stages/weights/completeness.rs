@@ -23,11 +23,7 @@ const SHARDS: &str = "model.safetensors.index.json";
 #[derive(Debug, thiserror::Error)]
 pub(super) enum IncompleteCheckpoint {
     #[error("{SHARDS} cannot be read: {0}")]
-    ReadIndex(#[source] io::Error),
-    #[error("{SHARDS} cannot be read: {0}")]
-    Index(#[source] serde_json::Error),
-    #[error("{SHARDS} cannot be read: no `weight_map`")]
-    NoWeightMap,
+    Index(#[source] io::Error),
     #[error("{SHARDS} names {}, which {} not there", .0.join(", "), if .0.len() == 1 { "is" } else { "are" })]
     NoShards(Vec<String>),
     #[error("{name} is not a safetensors file: {source}")]
@@ -48,7 +44,7 @@ pub(super) fn check(folder: &Path, files: &[WeightsFile]) -> Result<(), Incomple
     if !there.contains(SHARDS) {
         return Ok(());
     }
-    let named = shards(&folder.join(SHARDS))?;
+    let named = shards(&folder.join(SHARDS)).map_err(IncompleteCheckpoint::Index)?;
     let missing: Vec<&str> = named.iter().map(String::as_str).filter(|name| !there.contains(name)).collect();
     if missing.is_empty() || missing.len() == named.len() {
         return Ok(());
@@ -60,10 +56,10 @@ pub(super) fn check(folder: &Path, files: &[WeightsFile]) -> Result<(), Incomple
 pub(super) fn check_strictly(folder: &Path) -> Result<(), IncompleteCheckpoint> {
     let is_there = |path: &Path| metadata_if_there(path).map(|found| found.is_some_and(|found| found.is_file()));
     let index = folder.join(SHARDS);
-    if !is_there(&index).map_err(IncompleteCheckpoint::ReadIndex)? {
+    if !is_there(&index).map_err(IncompleteCheckpoint::Index)? {
         return Ok(());
     }
-    let named = shards(&index)?;
+    let named = shards(&index).map_err(IncompleteCheckpoint::Index)?;
     let mut missing: Vec<&str> = Vec::new();
     for name in &named {
         if !is_there(&folder.join(name)).map_err(|source| IncompleteCheckpoint::Read { name: name.clone(), source })? {
@@ -77,10 +73,10 @@ fn lacking(missing: &[&str]) -> IncompleteCheckpoint {
     IncompleteCheckpoint::NoShards(missing.iter().map(|name| (*name).to_owned()).collect())
 }
 
-fn shards(index: &Path) -> Result<BTreeSet<String>, IncompleteCheckpoint> {
-    let text = read_text(index).map_err(IncompleteCheckpoint::ReadIndex)?;
-    let value: Value = serde_json::from_str(&text).map_err(IncompleteCheckpoint::Index)?;
-    let map = value.get("weight_map").and_then(Value::as_object).ok_or(IncompleteCheckpoint::NoWeightMap)?;
+fn shards(index: &Path) -> io::Result<BTreeSet<String>> {
+    let value: Value = serde_json::from_str(&read_text(index)?)?;
+    let map = value.get("weight_map").and_then(Value::as_object);
+    let map = map.ok_or_else(|| io::Error::other("no `weight_map`"))?;
     Ok(map.values().filter_map(Value::as_str).map(str::to_owned).collect())
 }
 

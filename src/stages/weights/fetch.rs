@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::env;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,6 +21,7 @@ use crate::task_context::TaskContext;
 use base::event::{Failure, FailureKind};
 use base::files::read_text;
 use plan::manifest::model::Weights;
+use runner::store::WithPath as _;
 
 /// Files at once.
 const AT_ONCE: usize = 4;
@@ -132,17 +133,17 @@ impl Fetching {
 
     /// Until all bytes are there, over as many connections as it takes.
     async fn to_the_end(&self) -> Result<FileHasher, Failure> {
-        let (file, mut have) = self.open().map_err(|error| system(&self.path, &error))?;
+        let (file, mut have) = self.open().at("open", &self.path)?;
         let mut sum = self.one.sum.begin(self.one.size);
         if have > 0 {
             let path = self.path.clone();
             sum = spawn_blocking(move || {
                 sum.read(&path, have)?;
-                Ok(sum)
+                Ok::<_, io::Error>(sum)
             })
             .await
             .map_err(|error| Failure::system(error.to_string()))?
-            .map_err(|error: io::Error| system(&self.path, &error))?;
+            .at("read", &self.path)?;
         }
         self.done.fetch_add(have, Ordering::Relaxed);
         let mut writer = FileWriter::start(file, sum, self.writing.clone());
@@ -167,7 +168,7 @@ impl Fetching {
                 }
             }
         }
-        writer.finish().await.map_err(|error| system(&self.path, &error))
+        Ok(writer.finish().await.at("write", &self.path)?)
     }
 
     /// The file with what an earlier attempt left of it.
@@ -190,7 +191,7 @@ impl Fetching {
         if *have > 0 && !is_rest {
             // A server without support for ranges begins again.
             let anew = FilePiece::Anew(self.one.sum.begin(self.one.size));
-            writer.take(anew).await.map_err(|error| lost(&self.path, &error))?;
+            writer.take(anew).await.at("write", &self.path)?;
             self.done.fetch_sub(*have, Ordering::Relaxed);
             *have = 0;
         }
@@ -202,7 +203,7 @@ impl Fetching {
                 return Err(FetchError::Final(Box::new(Failure::files(message))));
             }
             let length = bytes.len() as u64;
-            writer.take(FilePiece::Bytes(bytes)).await.map_err(|error| lost(&self.path, &error))?;
+            writer.take(FilePiece::Bytes(bytes)).await.at("write", &self.path)?;
             *have += length;
             self.done.fetch_add(length, Ordering::Relaxed);
         }
@@ -266,21 +267,8 @@ impl FileWriter {
     }
 }
 
-/// A disk that does not take it will not take it from another connection.
-fn lost(path: &Path, error: &io::Error) -> FetchError {
-    FetchError::Final(Box::new(system(path, error)))
-}
-
 pub(super) fn stopped() -> Failure {
     Failure::new(FailureKind::Interrupted, "stopped; downloaded parts are kept, and the next run continues from there")
-}
-
-pub(super) fn system(path: &Path, error: &std::io::Error) -> Failure {
-    let failure = Failure::system(format!("{}: {error}", path.display()));
-    match error.kind() {
-        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => failure.cause("the disk is full"),
-        _ => failure,
-    }
 }
 
 /// Bytes of the files that are wanted of a repository, from its hub's index; `None` for a folder that is there already,
@@ -337,6 +325,8 @@ fn hub_home() -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::weights::completeness::HubDigest;
 

@@ -9,8 +9,9 @@ use reqwest::{Client, Response, StatusCode};
 use super::index::{HubIndex, WeightsFile, stays_inside};
 use base::diag::with_causes;
 use base::event::Failure;
-use base::units::{credentials, size, userinfo, without_credentials};
+use base::units::{credentials, size, url_path_part, userinfo, without_credentials};
 use plan::manifest::model::Weights;
+use runner::store::PathError;
 
 const USUAL: &str = "https://huggingface.co";
 /// A connection that gives nothing for this long is given up.
@@ -36,6 +37,13 @@ pub(super) enum FetchError {
     Broken(String),
     /// No other attempt will help.
     Final(Box<Failure>),
+}
+
+/// A disk that does not take it will not take it from another connection.
+impl From<PathError> for FetchError {
+    fn from(error: PathError) -> Self {
+        Self::Final(Box::new(error.into()))
+    }
 }
 
 impl Hub {
@@ -79,7 +87,7 @@ impl Hub {
 
     /// Lists the files of a revision, with sizes and digests.
     pub(super) async fn index(&self, revision: &str) -> Result<HubIndex, Failure> {
-        let path = format!("api/models/{}/revision/{}?blobs=true", self.name, escaped(revision));
+        let path = format!("api/models/{}/revision/{}?blobs=true", self.name, url_path_part(revision));
         let url = format!("{}/{path}", self.endpoint);
         let answer = async {
             let request = self.client.get(&url).timeout(LISTING_TIME);
@@ -101,7 +109,7 @@ impl Hub {
         file: &WeightsFile,
         from: u64,
     ) -> Result<(Response, bool), FetchError> {
-        let path = file.path.split('/').map(escaped).collect::<Vec<_>>().join("/");
+        let path = file.path.split('/').map(url_path_part).collect::<Vec<_>>().join("/");
         let url = format!("{}/{}/resolve/{commit}/{path}", self.endpoint, self.name);
         let mut request = self.client.get(&url);
         if from > 0 {
@@ -189,19 +197,6 @@ pub(super) fn read_listing(bytes: &[u8], from: &str) -> Result<HubIndex, FetchEr
         }
     })?;
     HubIndex::read(answer).map_err(|why| unusable(why.to_string()))
-}
-
-/// A part of a path, with reserved characters escaped.
-fn escaped(part: &str) -> String {
-    use std::fmt::Write as _;
-    part.bytes().fold(String::new(), |mut text, byte| {
-        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-            text.push(char::from(byte));
-        } else {
-            let _ = write!(text, "%{byte:02X}");
-        }
-        text
-    })
 }
 
 /// An error with its causes; URLs of storage are long and hold signatures.

@@ -29,7 +29,7 @@ use base::event::{Done, Failure, MovingSource};
 use base::files::{Digest, metadata_if_there};
 use base::units::{counted, size};
 use completeness::{CheckedFiles, HubDigest};
-use fetch::{hub_token, stopped, system};
+use fetch::{hub_token, stopped};
 pub use fetch::{listed_size, weights_size};
 use hub::{Hub, chosen, globs};
 use index::{HubIndex, WeightsFile, differs};
@@ -68,7 +68,7 @@ async fn from_hub(mut context: TaskContext, weights: &Weights, name: &str) -> Re
     });
     let wanted = chosen(&index, weights)?;
     let out = context.lease.out.clone();
-    let mut memory = CheckedFiles::open(&out).map_err(|error| system(&out, &error))?;
+    let mut memory = CheckedFiles::open(&out).at("open", &out)?;
     let files = if by_command(&context, weights.with)? {
         with_hf(&context, weights, &index, name, hub.token()).await?;
         check_all(&context, &wanted, &mut memory).await?
@@ -153,7 +153,7 @@ async fn check_all(
 }
 
 pub(super) async fn perform(context: &TaskContext, weights: &Weights, path: &str) -> Result<Done, Failure> {
-    let folder = fs::canonicalize(context.path(path)).map_err(|error| system(&context.path(path), &error))?;
+    let folder = fs::canonicalize(context.path(path)).at("read", &context.path(path))?;
     let names = names(&folder, weights)?;
     let mut wrong: Vec<String> = Vec::new();
     wrong.extend(completeness::check_strictly(&folder).err().map(|error| error.to_string()));
@@ -180,8 +180,8 @@ pub(super) async fn perform(context: &TaskContext, weights: &Weights, path: &str
             read = reading => read.map_err(|error| Failure::refused(error.to_string()))?,
             () = context.lease.stop.requested() => return Err(stopped()),
         };
-        let (size, sum) = read.map_err(|error| system(&from, &error))?;
-        link(&from, &context.lease.out.join(&name)).map_err(|error| system(&from, &error))?;
+        let (size, sum) = read.at("read", &from)?;
+        link(&from, &context.lease.out.join(&name)).at("link to", &from)?;
         done += size;
         files.push(WeightsFile { path: name, size, sum });
     }
@@ -203,7 +203,7 @@ pub fn portable_links(folder: &Path) -> Result<BTreeMap<PathBuf, Digest>, PathEr
 
 /// Names of the files, sorted; names that begin with a dot are not part of the weights.
 fn names(folder: &Path, weights: &Weights) -> Result<Vec<String>, Failure> {
-    let metadata = metadata_if_there(folder).map_err(|error| system(folder, &error))?;
+    let metadata = metadata_if_there(folder).at("look at", folder)?;
     if !metadata.is_some_and(|metadata| metadata.is_dir()) {
         return Err(Failure::refused(format!("{} is not a folder", folder.display())));
     }
@@ -250,7 +250,7 @@ pub(super) fn write_list(out: &Path, of: Option<(&str, &str)>, files: &[WeightsF
     let list = List { repository: of.map(|(name, _)| name), commit: of.map(|(_, commit)| commit), bytes, files };
     let text = serde_json::to_string_pretty(&list).map_err(|error| Failure::refused(error.to_string()))?;
     let path = out.join(LIST);
-    fs::write(&path, format!("{text}\n")).map_err(|error| system(&path, &error))?;
+    fs::write(&path, format!("{text}\n")).at("write", &path)?;
     let name = of.map(|(name, commit)| format!("{name} at {}, ", commit.get(..12).unwrap_or(commit)));
     let headline =
         format!("{}{}, {}, all as they should be", name.unwrap_or_default(), counted(files.len(), "file"), size(bytes));

@@ -24,6 +24,7 @@ use tokio::time::timeout;
 use super::client::{ClientError, ClientErrorKind};
 use crate::client::{ConnectCause, TritonClient};
 use base::event::{Endpoint, host_port};
+use base::units::url_path_part;
 pub use sse_parser::{SseEvent, SseParser};
 
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -309,14 +310,8 @@ fn refusal(status: StatusCode, text: &str) -> ClientErrorKind {
 }
 
 fn model(name: &str, version: &str) -> String {
-    // Names of models are names of folders; characters that a path must not have are escaped.
-    let name: String = name
-        .bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' | b'.' | b'~' => char::from(byte).to_string(),
-            byte => format!("%{byte:02X}"),
-        })
-        .collect();
+    // Names of models are names of folders.
+    let name = url_path_part(name);
     if version.is_empty() { format!("/v2/models/{name}") } else { format!("/v2/models/{name}/versions/{version}") }
 }
 

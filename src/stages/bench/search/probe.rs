@@ -20,6 +20,7 @@ use harness::{
     SearchGoal, SearchProbe, SearchReport, SearchRules,
 };
 use plan::manifest::model::Bench;
+use runner::store::WithPath as _;
 
 /// Beside the result of a probe.
 const MARGIN: &str = "margin.json";
@@ -156,7 +157,7 @@ async fn probe_before(path: &Path, spec: &BenchSpec, servers: &Servers) -> Optio
 fn keep_margin(path: &Path, margin: &ProbeOutcome) -> Result<(), Failure> {
     let bytes = serde_json::to_vec_pretty(margin).unwrap_or_default();
     let written = fs::create_dir_all(path).and_then(|()| fs::write(path.join(MARGIN), bytes));
-    written.map_err(|error| Failure::system(format!("`{}` cannot be written: {error}", path.display())))
+    Ok(written.at("write", &path.join(MARGIN))?)
 }
 
 /// The earlier search that a search begins from.

@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::agent::{AgentMessage, AgentOrders, BEAT, BEAT_INTERVAL, GO, HostProblem, KILL, SILENT, STOP};
 use super::host_place::HostPlace;
 use crate::remote::ssh::{NO_FOLDER, NO_FOLDER_TEXT, NO_PROGRAM, explain_error};
-use base::event::{Done, Endpoint, Event, Failure, FailureKind, Stop, TaskId};
+use base::event::{Done, Event, Failure, FailureKind, Stop, TaskId};
 use exec::process::{self, ExitKind, LineReader, LineWriter, ProcessCommand, ProcessExit, Running, tail};
 use plan::manifest::model::{Action, Serve};
 use plan::{ActionError, read_action};
@@ -29,12 +29,9 @@ const LAST_WORDS: usize = 20;
 
 /// What a host's connection reports to the coordinator.
 pub enum HostEvent {
-    Hello(Vec<HostProblem>),
-    Event(Event),
-    Ready(Vec<Endpoint>),
-    /// The last: all has finished there.
-    Ended(Box<Result<Done, Failure>>),
-    /// The last: the state of the host is unknown.
+    /// No beat. The last is that all has finished there, …
+    Message(AgentMessage),
+    /// … or this: the state of the host is unknown.
     Lost(HostLost),
 }
 
@@ -84,22 +81,19 @@ impl HostConnection {
         };
         let pgid = running.pgid();
         (self.emit)(Event::ProcessStarted { task: self.task.clone(), pgid });
-        let ending = self.exchange_lines(&mut running).await;
+        let received = self.exchange_lines(&mut running).await;
         // A process that is still there sees the end of its standard input.
-        let exit = close(running, &ending).await;
+        let exit = close(running, received.ended.is_some()).await;
         (self.emit)(Event::ProcessEnded { task: self.task.clone(), pgid });
-        let last = match ending {
-            ConnectionEnd::Ended(how) => HostEvent::Ended(how),
-            ConnectionEnd::Lost { last_message_at, since, was_greeted } => {
-                let how = exit.filter(|exit| exit.how != ExitKind::Stopped).map(|exit| exit.how);
-                HostEvent::Lost(HostLost {
-                    last_message_at,
-                    since,
-                    how,
-                    last_lines: tail(&words, LAST_WORDS),
-                    was_greeted,
-                })
-            }
+        let last = match received.ended {
+            Some(how) => HostEvent::Message(AgentMessage::Ended(how)),
+            None => HostEvent::Lost(HostLost {
+                last_message_at: received.last_message_at,
+                since: received.since,
+                how: exit.filter(|exit| exit.how != ExitKind::Stopped).map(|exit| exit.how),
+                last_lines: tail(&words, LAST_WORDS),
+                was_greeted: received.has_handshake,
+            }),
         };
         self.send_event(last);
     }
@@ -109,14 +103,15 @@ impl HostConnection {
         let _ = self.events.send((self.index, news));
     }
 
-    async fn exchange_lines(&mut self, running: &mut Running) -> ConnectionEnd {
-        let mut received_state = ReceivedState {
+    /// Until all has finished there, or the host is lost.
+    async fn exchange_lines(&mut self, running: &mut Running) -> ReceivedState {
+        let mut received = ReceivedState {
             last_message_at: Timestamp::now(),
             since: Instant::now(),
             has_handshake: false,
             ended: None,
         };
-        let Some((writer, mut reader)) = running.take_pipes() else { return received_state.lost() };
+        let Some((writer, mut reader)) = running.take_pipes() else { return received };
         let outgoing = spawn_writer(writer);
         let [env, orders] = [serde_json::to_string(&self.env), serde_json::to_string(&self.orders)];
         for line in [env, orders].into_iter().flatten() {
@@ -130,19 +125,17 @@ impl HostConnection {
             tokio::select! {
                 biased;
                 _ = running.ended() => {
-                    for line in reader.rest() {
-                        self.handle_line(&line, &mut received_state);
-                    }
-                    return received_state.ending();
+                    self.drain_lines(&mut reader, &mut received);
+                    return received;
                 }
                 line = reader.line(), if is_open => match line {
-                    Some(line) => self.handle_line(&line, &mut received_state),
+                    Some(line) => self.handle_line(&line, &mut received),
                     None => is_open = false,
                 },
                 order = self.commands.recv(), if has_commands => match order {
                     Some(HostCommand::Go) => drop(outgoing.send(GO.to_owned())),
                     // Nothing has started there, and nothing will without a command from us.
-                    Some(HostCommand::Stop) if !received_state.has_handshake => return received_state.lost(),
+                    Some(HostCommand::Stop) if !received.has_handshake => return received,
                     Some(HostCommand::Stop) => drop(outgoing.send(STOP.to_owned())),
                     killing @ (Some(HostCommand::Kill) | None) => {
                         has_commands = killing.is_some();
@@ -153,38 +146,36 @@ impl HostConnection {
                 _ = beat.tick() => {
                     let _ = outgoing.send(BEAT.to_owned());
                     // The delay may be on our side: read what has arrived before judging.
-                    self.drain_lines(&mut reader, &mut received_state);
-                    let patience = if received_state.has_handshake { SILENT } else { HANDSHAKE };
-                    if received_state.since.elapsed() > patience || killed.is_some_and(|at| at.elapsed() > KILLS) {
-                        return received_state.lost();
+                    self.drain_lines(&mut reader, &mut received);
+                    let patience = if received.has_handshake { SILENT } else { HANDSHAKE };
+                    if received.since.elapsed() > patience || killed.is_some_and(|at| at.elapsed() > KILLS) {
+                        return received;
                     }
                 }
             }
-            if received_state.ended.is_some() {
-                return received_state.ending();
+            if received.ended.is_some() {
+                return received;
             }
         }
     }
 
-    fn drain_lines(&self, reader: &mut LineReader, received_state: &mut ReceivedState) {
+    fn drain_lines(&self, reader: &mut LineReader, received: &mut ReceivedState) {
         for line in reader.rest() {
-            self.handle_line(&line, received_state);
+            self.handle_line(&line, received);
         }
     }
 
-    fn handle_line(&self, line: &str, received_state: &mut ReceivedState) {
+    fn handle_line(&self, line: &str, received: &mut ReceivedState) {
         // For example a shell's own greeting.
         let Ok(message) = serde_json::from_str::<AgentMessage>(line) else { return };
-        (received_state.last_message_at, received_state.since) = (Timestamp::now(), Instant::now());
+        (received.last_message_at, received.since) = (Timestamp::now(), Instant::now());
         match message {
             AgentMessage::Beat => {}
-            AgentMessage::Hello(problems) => {
-                received_state.has_handshake = true;
-                self.send_event(HostEvent::Hello(problems));
+            AgentMessage::Ended(how) => received.ended = Some(how),
+            message => {
+                received.has_handshake |= matches!(message, AgentMessage::Hello(_));
+                self.send_event(HostEvent::Message(message));
             }
-            AgentMessage::Event(event) => self.send_event(HostEvent::Event(event)),
-            AgentMessage::Ready(endpoints) => self.send_event(HostEvent::Ready(endpoints)),
-            AgentMessage::Ended(how) => received_state.ended = Some(how),
         }
     }
 }
@@ -204,28 +195,6 @@ struct ReceivedState {
     ended: Option<Box<Result<Done, Failure>>>,
 }
 
-impl ReceivedState {
-    fn ending(&mut self) -> ConnectionEnd {
-        match self.ended.take() {
-            Some(how) => ConnectionEnd::Ended(how),
-            None => self.lost(),
-        }
-    }
-
-    const fn lost(&self) -> ConnectionEnd {
-        ConnectionEnd::Lost {
-            last_message_at: self.last_message_at,
-            since: self.since,
-            was_greeted: self.has_handshake,
-        }
-    }
-}
-
-enum ConnectionEnd {
-    Ended(Box<Result<Done, Failure>>),
-    Lost { last_message_at: Timestamp, since: Instant, was_greeted: bool },
-}
-
 /// Writes lines in a task of its own: a connection that takes none must not keep us from reading. Ends with its sender.
 fn spawn_writer(mut writer: LineWriter) -> UnboundedSender<String> {
     let (send, mut lines) = unbounded_channel::<String>();
@@ -240,8 +209,8 @@ fn spawn_writer(mut writer: LineWriter) -> UnboundedSender<String> {
 }
 
 /// Lets the connection end by itself where it can. `None`: it had to be ended.
-async fn close(mut running: Running, ending: &ConnectionEnd) -> Option<ProcessExit> {
-    let patience = if matches!(ending, ConnectionEnd::Ended(_)) { LEAVES } else { Duration::ZERO };
+async fn close(mut running: Running, has_finished: bool) -> Option<ProcessExit> {
+    let patience = if has_finished { LEAVES } else { Duration::ZERO };
     if tokio::time::timeout(patience, running.ended()).await.is_ok() {
         return Some(running.wait().await);
     }

@@ -9,7 +9,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::agent::{AgentOrders, DESERTED, HostProblem};
+use super::agent::{AgentMessage, AgentOrders, DESERTED, HostProblem};
 use super::connection::{
     HostCommand, HostConnection, HostEvent, HostLost, connect_problem, failed_host, host_programs, lost_host_failure,
     unusable_hosts,
@@ -160,12 +160,15 @@ impl<'a> Coordinator<'a> {
         let name = &self.places[host].name;
         let host_state = &mut self.hosts[host];
         match news {
-            HostEvent::Hello(problems) => host_state.problems = Some(problems),
-            HostEvent::Event(Event::Notice { text, .. }) => self.context.lease.notice(format!("{name}: {text}")),
-            HostEvent::Event(Event::Progress { text, .. }) => self.last_progress = format!("{name}: {text}"),
-            HostEvent::Event(event) => (self.context.lease.emit)(event),
-            HostEvent::Ready(endpoints) => host_state.ready = Some(endpoints),
-            HostEvent::Ended(how) => host_state.end = Some(HostEnd::Ended(how)),
+            HostEvent::Message(message) => match message {
+                AgentMessage::Beat => {}
+                AgentMessage::Hello(problems) => host_state.problems = Some(problems),
+                AgentMessage::Event(Event::Notice { text, .. }) => self.context.lease.notice(format!("{name}: {text}")),
+                AgentMessage::Event(Event::Progress { text, .. }) => self.last_progress = format!("{name}: {text}"),
+                AgentMessage::Event(event) => (self.context.lease.emit)(event),
+                AgentMessage::Ready(endpoints) => host_state.ready = Some(endpoints),
+                AgentMessage::Ended(how) => host_state.end = Some(HostEnd::Ended(how)),
+            },
             HostEvent::Lost(lost) => {
                 // A host without a handshake has a problem, and the others are waited for.
                 if !lost.was_greeted {

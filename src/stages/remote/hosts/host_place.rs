@@ -15,6 +15,7 @@ use crate::remote::slurm::commands::environment;
 use crate::remote::slurm::reachable;
 use crate::remote::ssh::Ssh;
 use crate::remote::{ssh, ssh as ssh_command};
+use crate::task_context::own_program;
 use base::event::{Endpoint, Failure, FailureKind};
 use exec::process::{self, ExitKind, ProbeOutput, ProbeResult, probe};
 use plan::manifest::model::{Slurm, SshHost, SshMachine};
@@ -88,11 +89,6 @@ pub fn over_ssh(hosts: &[SshHost], project: &Path) -> Result<Vec<HostPlace>, Fai
 
 fn ssh(machine: &SshMachine) -> Ssh {
     Ssh { destination: machine.destination().to_owned(), port: machine.port, args: machine.args.clone() }
-}
-
-fn own_program() -> Result<PathBuf, Failure> {
-    std::env::current_exe()
-        .map_err(|error| Failure::new(FailureKind::System, format!("the regatta program cannot be found: {error}")))
 }
 
 /// The nodes of the allocation, as Slurm counts them.

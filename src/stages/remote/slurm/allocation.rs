@@ -9,9 +9,9 @@ use futures_util::future::join_all;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::array::SlurmContext;
 use super::commands::{Environment, addresses};
 use super::run_attempt;
+use super::submission::SlurmContext;
 use base::event::{Done, Endpoint, Event, ExternalResource, Failure, Stop, TaskId};
 use exec::process::orders;
 use plan::manifest::model::Slurm;

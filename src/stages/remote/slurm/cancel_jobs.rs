@@ -8,13 +8,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::array::SlurmContext;
 use super::commands::{
     CancelCommand, CancelError, Environment, QueueEntry, QueueView, at_clusters, cancel, clusters_of, environment,
 };
 use super::job_files::{JobEnd, JobSpec};
 use super::run_attempt::JobAttempt;
-use super::submit_until_queued::SUBMISSION_DELAY;
+use super::submission::SUBMISSION_DELAY;
+use super::submission::SlurmContext;
 use base::units::shell_word;
 use runner::store::JobFolder;
 

@@ -7,9 +7,9 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 
-use super::array::SlurmContext;
 use super::batch_script;
 use super::commands::{SlurmJob, at_clusters, environment, has_many_clusters, max_array_size};
+use super::submission::SlurmContext;
 use crate::remote::RemoteTask;
 use base::event::{Done, Endpoint, Event, ExternalResource, Failure};
 use plan::manifest::model::Slurm;

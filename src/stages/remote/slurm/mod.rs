@@ -12,12 +12,12 @@
 //!   read.
 //! - The end is what the job recorded. The queue's state counts only without such a record, and a missing entry
 //!   only after some minutes without heartbeats.
-//! - Tasks of a `foreach` that become ready together are one array ([`mod@array`]); each element has its own folder,
+//! - Tasks of a `foreach` that become ready together are one array ([`submission`]); each element has its own folder,
 //!   and with it its own claim, log and end.
 //! - The run may die: the next one finds the folder and goes on with the job.
 
 mod allocation;
-mod array;
+
 mod batch_script;
 mod cancel_jobs;
 pub mod commands;
@@ -30,12 +30,12 @@ mod run_attempt;
 mod simulated_world;
 #[cfg(test)]
 mod stand_in;
-mod submit_until_queued;
+mod submission;
 
 pub use allocation::{AllocationRun, in_allocation, reachable};
-pub use array::SlurmContext;
 pub use batch_script::srun_container_argv;
 pub use cancel_jobs::end_abandoned;
 pub use job_end::time_left;
 pub use node_worker::{AttemptClaim, NodeWorkerError, devices, work};
 pub use run_attempt::perform;
+pub use submission::SlurmContext;

@@ -10,7 +10,6 @@ use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::allocation::{OnNode, reachable};
-use super::array::SlurmContext;
 use super::cancel_jobs::{Enqueued, JobExistence};
 use super::commands::{
     CancelCommand, Environment, QueueView, Submission, at_clusters, cancel, environment, folder_problem,
@@ -20,8 +19,8 @@ use super::job_end::{FolderLook, JobProgress, ProgressReader};
 use super::job_files::{JobEnd, JobEvent, JobSpec, place, write_job_spec};
 use super::node_worker::JobHeartbeat;
 use super::queue_interpreter::{QueueInterpreter, QueueObservation, duplicate_jobs};
-use super::submit_until_queued::until_submitted;
-use super::{array, batch_script, cancel_jobs};
+use super::submission::{SlurmContext, until_submitted};
+use super::{batch_script, cancel_jobs};
 use base::event::{Done, Endpoint, Event, Failure, FailureKind};
 use base::spec::TimeSpan;
 use exec::process::shown;
@@ -141,12 +140,7 @@ impl JobAttempt<'_> {
                 format!("continues {job} that an earlier run submitted")
             });
         } else {
-            let submitted = if self.spec.element.is_some() {
-                array::until_submitted(self, batch_slot, existence).await?
-            } else {
-                drop(batch_slot);
-                until_submitted(self, &self.submission(), existence).await?
-            };
+            let submitted = until_submitted(self, batch_slot, existence).await?;
             if submitted != Enqueued::InQueue {
                 return Err(self.cancel_and_wait(submitted).await);
             }

@@ -10,10 +10,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::allocation::OnNode;
-use super::array::SlurmContext;
 use super::commands::{Environment, at_clusters};
 use super::job_files::write_job_spec;
 use super::run_attempt::JobAttempt;
+use super::submission::SlurmContext;
 use base::event::{Event, Stop, TaskId};
 use base::files::read_text;
 use plan::manifest::model::Slurm;

@@ -53,12 +53,12 @@ impl QueueView {
 }
 
 /// Queries the queue for all subscribers. Clones share one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct JobQueue {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Shared {
     sender: watch::Sender<QueueView>,
     hurry: Notify,
@@ -72,13 +72,6 @@ struct QueueQueries {
     every: Option<Duration>,
     /// One for each set of clusters. The rest of it is what a job gets, and decides nothing here.
     environments: BTreeMap<Option<OsString>, Environment>,
-}
-
-impl Default for JobQueue {
-    fn default() -> Self {
-        let sender = watch::Sender::new(QueueView::default());
-        Self { shared: Arc::new(Shared { sender, hurry: Notify::new(), queries: Mutex::default() }) }
-    }
 }
 
 impl JobQueue {
