@@ -55,7 +55,8 @@ fn severity_of(class: Violation, protocol: &Transport) -> ReasonSeverity {
     match (class, protocol) {
         // Over HTTP a connection has one request at a time, so the names are not needed; and servers have aliases. A
         // second `[DONE]` is the proxy's own.
-        (Violation::MissingEnd | Violation::UsageMismatch | Violation::MalformedUsage | Violation::ContentType, _)
+        (Violation::MissingEnd | Violation::UsageMismatch | Violation::MalformedUsage, _)
+        | (Violation::ContentType | Violation::FinishReason, _)
         | (Violation::WrongId | Violation::WrongModel | Violation::SecondEnd, Transport::Http(_)) => {
             ReasonSeverity::Warning
         }
