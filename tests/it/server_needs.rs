@@ -218,6 +218,14 @@ fn an_error_of_a_connection_names_the_proxy_that_is_not_used() {
     world.regatta(&[&words[..], &["--ready-timeout", "300ms"]].concat()).shows("http_proxy is set, and is not used");
     world.env("no_proxy", ".invalid");
     assert!(!world.regatta(&words).stderr.contains("http_proxy"));
+    // Those whose other clients go through the proxy learn that these numbers are without it. Not a loopback address
+    // as it is usually written, which no client reaches through a proxy.
+    let server = Gateway::start(|request| described(request, "x"));
+    let target = format!("openai://127.1:{}", server.address.port());
+    let reached = world.regatta(&["bench", &target, "-n", "4", "--output-tokens", "4"]);
+    is_measured(&reached);
+    reached.shows("http_proxy is set, and is not used: a benchmark connects to its servers directly");
+    assert!(!server.bench(&world, &[]).stderr.contains("http_proxy"));
 }
 
 /// A page as vLLM's API servers have it together: without `process_*`.

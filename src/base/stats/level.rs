@@ -31,7 +31,7 @@ const LEAST_COMPARABLE: f64 = 0.5;
 /// Of the mean: the logarithm of next to nothing would outweigh all other values.
 const LEAST_OF_MEAN: f64 = 0.01;
 /// Standard errors of a change at equal load, the largest of all places.
-pub const SHIFT_ERRORS: f64 = 6.0;
+pub const SHIFT_ERRORS: f64 = 6.5;
 /// The same where no load was common to both sides: one busy period is many standard errors from another.
 const ERRORS_AT_ANY_LOAD: f64 = 19.0;
 /// A queue that rises as straight over a whole run is rarer than one that is busy in a part of it.
@@ -177,18 +177,16 @@ impl LoadGroups {
         let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
         loads.for_each(|load| *counts.entry(load).or_default() += 1);
         let size = count.div_ceil(GROUPS);
-        let mut highest = Vec::new();
-        let mut rest = counts.into_iter().peekable();
-        while let Some((lowest, first)) = rest.next() {
-            let most = lowest as f64 * SIMILAR;
-            let (mut last, mut members) = (lowest, first);
-            // A group ends with the load that fills it, or before the first one that is not similar.
-            while members < size
-                && let Some((load, more)) = rest.next_if(|(load, _)| *load as f64 <= most)
-            {
-                (last, members) = (load, members + more);
+        let (mut highest, mut most, mut members) = (Vec::new(), 0.0, 0);
+        for (load, more) in counts {
+            match highest.last_mut() {
+                // A group ends with the load that fills it, or before the first one that is not similar.
+                Some(last) if members < size && load as f64 <= most => (*last, members) = (load, members + more),
+                _ => {
+                    highest.push(load);
+                    (most, members) = (load as f64 * SIMILAR, more);
+                }
             }
-            highest.push(last);
         }
         Self { highest }
     }

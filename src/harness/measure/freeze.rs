@@ -88,37 +88,30 @@ impl ServerFreeze {
         let (mut gaps, mut long) = silences(records);
         long.sort_by_key(|silence| std::cmp::Reverse(silence.length()));
         long.truncate(MOST);
-        // A freeze would distort the usual gap it is compared with, so the longest gaps are excluded while they stand
-        // out.
-        let stands_out = |gaps: &Gaps, silence: &Silence| {
-            let mut others = *gaps;
+        // A freeze would distort the usual gap that it is compared with, so silences that stand out are excluded, the
+        // longest first. A shorter one may stand out where more requests were in flight.
+        long.retain(|silence| {
+            let mut others = gaps;
             others.add(*silence, -1.0);
-            silence.length() as f64 >= TIMES_GAP * others.usual(silence.in_flight)
-        };
-        let unusual = long.iter().take_while(|silence| {
-            let is_unusual = stands_out(&gaps, silence);
-            if is_unusual {
-                gaps.add(**silence, -1.0);
-            }
-            is_unusual
+            let stands_out = silence.length() as f64 >= TIMES_GAP * others.usual(silence.in_flight);
+            gaps = if stands_out { others } else { gaps };
+            stands_out
         });
-        let unusual: Vec<Silence> = unusual.copied().collect();
         let mut free = Vec::new();
         let is_free = |record: &RequestRecord| {
-            record.is_ok() && !unusual.iter().any(|silence| is_in_flight(record, silence.from, silence.to))
+            record.is_ok() && !long.iter().any(|silence| is_in_flight(record, silence.from, silence.to))
         };
         records.values_into(&mut free, |record| if is_free(record) { ttft(record) } else { None });
         free.sort_unstable_by(f64::total_cmp);
         let usual_ttft = percentile(&free, 0.5).unwrap_or(f64::INFINITY);
-        let pauses: Vec<Silence> =
-            unusual.into_iter().filter(|silence| holds_up(*silence, records, usual_ttft)).collect();
-        let longest = pauses.first()?;
+        long.retain(|silence| holds_up(*silence, records, usual_ttft));
+        let (pauses, longest) = (long.len() as u64, long.first()?);
         let frozen = Self {
             from_s: longest.from as f64 / 1e9,
             to_s: longest.to as f64 / 1e9,
             held_up: records.borrowed().filter(|record| is_in_flight(record, longest.from, longest.to)).count() as u64,
-            pauses: pauses.len() as u64,
-            total_s: pauses.iter().map(|silence| silence.length() as f64 / 1e9).sum(),
+            pauses,
+            total_s: long.iter().map(|silence| silence.length() as f64 / 1e9).sum(),
         };
         (frozen.to_s - frozen.from_s >= SINGLE_S || frozen.pauses >= SEVERAL).then_some(frozen)
     }

@@ -2,8 +2,13 @@
 
 use super::metric::is_maximum;
 use crate::{HostShare, LoadPattern, LoadgenResult, Metric, Repeats, RunResult, Slo, zero_point_text};
+use base::event::Verdict;
 use base::stats::FEWEST_VALUES;
 use base::units::{counted, grouped, three_digits};
+
+/// About how many requests the p99 of a queue needs for an interval, at half of what its servers can do: runs of 10,000
+/// have one in at most 2 % (four slots), runs of 30,000 in 18 to 98 %.
+const FEWEST_IN_QUEUE: f64 = 30_000.0;
 
 /// A verdict with what else a reader must know of it: `VALID SIMULATED REHEARSAL`.
 pub fn marked_verdict(verdict: &str, is_simulated: bool, is_rehearsal: bool) -> String {
@@ -148,16 +153,19 @@ impl RunResult {
         )
     }
 
-    /// From how many requests on TTFT p99 would have an interval; none where it has one, or is not in the headline.
+    /// From how many requests on TTFT p99 would have an interval; none where it has one, is not in the headline, or
+    /// grows with the length of the run.
     fn missing_interval(&self) -> Option<String> {
         let Metric { n, p99_interval, p99_interval_requests, .. } = self.latency.ttft;
         let is_shown = !matches!(self.requested.scenario, LoadPattern::Offline) && !is_maximum(n, 0.99);
+        let [least, in_queue] = [FEWEST_VALUES as f64, FEWEST_IN_QUEUE].map(|requests| grouped(requests, 0));
         let needed = match p99_interval_requests {
-            Some(requests) => format!("about {}", grouped(requests, 0)),
-            None => grouped(FEWEST_VALUES as f64, 0),
+            Some(requests) => format!("about {} requests", grouped(requests, 0)),
+            // So short a run does not show whether its requests queue up.
+            None => format!("{least} requests, or {in_queue} and more where they queue up,"),
         };
         let text = || format!("; TTFT p99 needs {needed} for an interval");
-        (n > 0 && is_shown && p99_interval.is_none()).then(text)
+        (n > 0 && is_shown && p99_interval.is_none() && self.verdict != Verdict::Overloaded).then(text)
     }
 
     /// None where the limits of the verdict already cover the whole SLO.

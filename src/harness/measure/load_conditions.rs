@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::measure::collector::WorkerOutput;
 use crate::schedule::plan::PLAN;
 use crate::spool::Spool;
-use crate::{BenchSpec, DataSummary, LoadPattern, PromptSource, RequestRecords, RequestSchedule, SessionsSummary};
+use crate::{
+    BenchSpec, DataSummary, LoadPattern, PromptSource, RequestRecords, RequestSchedule, SessionsSummary, Transport,
+};
 
 /// The load as it was planned and as it could be sent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -41,6 +43,9 @@ impl LoadConditions {
         records: &RequestRecords,
         token_source: &str,
     ) -> Self {
+        const PROMPTS: [&str; 4] = ["messages", "prompt", "text_input", "input_ids"];
+        let has_extra = |key: &&str| matches!(&spec.protocol, Transport::Http(http) if http.extra.contains_key(*key));
+        let all = schedule.requests.len().max(1) as u64;
         let later = records.borrowed().any(|record| record.turn > 0);
         let first = match &spec.scenario {
             LoadPattern::Offline | LoadPattern::Server { .. } | LoadPattern::Trace { .. } => "the intended arrival",
@@ -64,7 +69,8 @@ impl LoadConditions {
             in_flight_max: in_flight_max(records),
             held_back: outputs.iter().map(|output| output.deferred).sum(),
             max_in_flight: spec.pace.max_in_flight,
-            prompts_repeated: schedule.repeated_prompts(),
+            // A prompt in `extra` is that of every request.
+            prompts_repeated: if PROMPTS.iter().any(has_extra) { all - 1 } else { schedule.repeated_prompts() },
             sessions: later.then(|| SessionsSummary::from_records(records, spec.scenario.zero_point(), token_source)),
         }
     }

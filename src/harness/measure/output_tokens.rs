@@ -138,7 +138,9 @@ impl UnexplainedEnds {
         self.answers += u64::from(record.is_ok());
         let is_short = record.is_ok() && record.tokens < record.requested_tokens;
         if is_short && record.finish_reason.is_none() && record.usage.is_none() {
-            let count = if is_counted(record.token_source) { &mut self.counted } else { &mut self.by_chunks };
+            let is_counted =
+                !matches!(record.token_source, TokenSource::Chunks | TokenSource::Responses | TokenSource::Requested);
+            let count = if is_counted { &mut self.counted } else { &mut self.by_chunks };
             *count += 1;
         }
     }
@@ -153,13 +155,6 @@ impl UnexplainedEnds {
 
     pub fn is_habit(&self) -> bool {
         self.count() as f64 > HABIT * self.answers as f64
-    }
-}
-
-const fn is_counted(source: TokenSource) -> bool {
-    match source {
-        TokenSource::OutputIds | TokenSource::Usage | TokenSource::ChunkIds | TokenSource::Retokenized => true,
-        TokenSource::Chunks | TokenSource::Responses | TokenSource::Requested => false,
     }
 }
 

@@ -134,32 +134,17 @@ impl FinishReason {
     /// From the value as written in JSON, without its quotes.
     pub(crate) fn from_wire(raw: &[u8]) -> Self {
         match raw {
-            b"stop" | b"eos_token" | b"stop_sequence" | b"end_turn" => Self::Stop,
-            b"length" | b"max_tokens" => Self::Length,
-            b"tool_calls" => Self::ToolCalls,
-            b"function_call" => Self::FunctionCall,
-            b"content_filter" => Self::ContentFilter,
-            b"abort" => Self::Abort,
-            b"error" => Self::Error,
-            b"cancelled" | b"canceled" => Self::Cancelled,
-            b"timeout" => Self::Timeout,
-            b"insufficient_system_resource" => Self::InsufficientSystemResource,
-            b"network_error" => Self::NetworkError,
-            _ => Self::Other,
+            b"eos_token" | b"eos" | b"stop_sequence" | b"end_turn" | b"COMPLETE" => Self::Stop,
+            b"max_tokens" | b"MAX_TOKENS" | b"model_length" => Self::Length,
+            b"canceled" => Self::Cancelled,
+            _ => Self::ALL.iter().copied().find(|reason| reason.as_str().as_bytes() == raw).unwrap_or(Self::Other),
         }
     }
 
     /// The server did not finish the answer, so the request failed.
     pub(crate) const fn is_failure(self) -> bool {
-        matches!(
-            self,
-            Self::Abort
-                | Self::Error
-                | Self::Cancelled
-                | Self::Timeout
-                | Self::InsufficientSystemResource
-                | Self::NetworkError
-        )
+        use FinishReason::{ContentFilter, FunctionCall, Length, Other, Stop, ToolCalls};
+        !matches!(self, Stop | Length | ToolCalls | FunctionCall | ContentFilter | Other)
     }
 }
 
@@ -192,6 +177,8 @@ base::named! {
         UsageMismatch = "usage_mismatch",
         /// `usage` is there and has no counts: a negative number, a fraction, a text.
         MalformedUsage = "malformed_usage",
+        /// A `finish_reason` that no known server has: whether the answer is whole is not known.
+        FinishReason = "finish_reason",
         /// A stream of events whose `content-type` is not `text/event-stream`.
         ContentType = "content_type",
     }

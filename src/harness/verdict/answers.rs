@@ -52,13 +52,14 @@ pub(super) fn violations(result: &RunResult, found: &mut VerdictReasons) {
 }
 
 fn severity_of(class: Violation, protocol: &Transport) -> ReasonSeverity {
+    use Violation::{
+        ContentType, FinishReason, MalformedUsage, MissingEnd, SecondEnd, UsageMismatch, WrongId, WrongModel,
+    };
     match (class, protocol) {
         // Over HTTP a connection has one request at a time, so the names are not needed; and servers have aliases. A
         // second `[DONE]` is the proxy's own.
-        (Violation::MissingEnd | Violation::UsageMismatch | Violation::MalformedUsage | Violation::ContentType, _)
-        | (Violation::WrongId | Violation::WrongModel | Violation::SecondEnd, Transport::Http(_)) => {
-            ReasonSeverity::Warning
-        }
+        (MissingEnd | UsageMismatch | MalformedUsage | ContentType | FinishReason, _)
+        | (WrongId | WrongModel | SecondEnd, Transport::Http(_)) => ReasonSeverity::Warning,
         _ => ReasonSeverity::InvalidServer,
     }
 }

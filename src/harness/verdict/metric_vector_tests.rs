@@ -344,8 +344,8 @@ fn requests_that_vanish_are_noticed() {
 fn the_headline_says_what_it_counts() {
     insta::assert_snapshot!(
         late_by(0, |_| {}).headline(),
-        @"VALID  96 tok/s  TTFT p99 100 ms  TPOT p99 n/a (200 requests; TTFT p99 needs 2,000 for an interval; \
-            latency from schedule; tokens: output_ids)"
+        @"VALID  96 tok/s  TTFT p99 100 ms  TPOT p99 n/a (200 requests; TTFT p99 needs 2,000 requests, or 30,000 and more \
+            where they queue up, for an interval; latency from schedule; tokens: output_ids)"
     );
 }
 
@@ -355,7 +355,8 @@ fn the_headline_reports_slo_attainment() {
     insta::assert_snapshot!(
         with_slo.headline(),
         @"VALID  96 tok/s  TTFT p99 100 ms  TPOT p99 n/a  goodput 95.7 req/s, 100 % met TTFT ≤ 450 ms, E2E ≤ 9,000 ms \
-            (200 requests; TTFT p99 needs 2,000 for an interval; latency from schedule; tokens: output_ids)"
+            (200 requests; TTFT p99 needs 2,000 requests, or 30,000 and more where they queue up, for an interval; \
+            latency from schedule; tokens: output_ids)"
     );
     // The verdict's limits are beside it already.
     let limit = |spec: &mut BenchSpec| spec.limits.ttft_p99 = Some(std::time::Duration::from_millis(900).into());
@@ -458,6 +459,20 @@ fn violations_invalidate_where_they_make_the_numbers_doubtful() {
     assert_eq!(verdict(Violation::WrongShape, Transport::Kserve), InvalidServer);
     assert_eq!(verdict(Violation::WrongContent, Transport::Kserve), InvalidServer);
     assert_eq!(verdict(Violation::MissingEnd, Transport::Kserve), ValidWithWarnings);
+    assert_eq!(verdict(Violation::FinishReason, chat()), ValidWithWarnings);
+}
+
+/// `extra` may have the prompt of a pasted line: then every request sends that one, whatever was drawn.
+#[test]
+fn a_prompt_in_extra_is_that_of_every_request() {
+    let repeated = |key: &str| {
+        let mut http = Http::new(Api::OpenaiChat);
+        http.extra.insert(key.to_owned(), serde_json::json!([]));
+        let result = late_by(0, |spec| spec.protocol = Transport::Http(http));
+        let is_named = result.reasons().iter().any(|reason| reason.check == VerdictCheck::RepeatedPrompts);
+        (result.load.prompts_repeated, is_named)
+    };
+    assert_eq!((repeated("messages"), repeated("top_k")), ((199, true), (0, false)));
 }
 
 /// Whatever the budget of failures, and whatever the limit on goodput: without an answer nothing was measured.

@@ -493,6 +493,33 @@ fn sound_measurements_are_valid() {
     }
 }
 
+/// 20 requests a second of four tokens: while the server pauses for 600 ms every 3 s few or many are in flight. The
+/// longest silence began with one, so that it does not stand out as the others do.
+#[test]
+fn pauses_are_found_whatever_the_longest_of_them_shows() {
+    let resumed = |ms: u64| if ms % 3_000 >= 2_400 { ms.next_multiple_of(3_000) } else { ms };
+    let mut collector = Collector::new();
+    for index in 0..300 {
+        let at = index * 50 + index * 7_919 % 53;
+        let mut next = resumed(at + 50);
+        let chunks = [(); 4].map(|()| {
+            let read = next;
+            next = resumed(read + 10);
+            (read, 1)
+        });
+        ended(&mut collector, index, (at, at, chunks[3].0), 4, &chunks, RequestEnd::Ok);
+    }
+    let freeze = Stability::from_records(&spec(300), &collector.records.end()).freeze.expect("pauses");
+    assert!(freeze.pauses >= 3 && freeze.held_up >= 3, "{freeze:?}");
+}
+
+/// The p99 of an overloaded run grows with its length: no number of requests gives it an interval.
+#[test]
+fn an_overloaded_run_asks_for_no_interval() {
+    let asks = |load: f64| queue("", &M_D_8.run(load, 1_000, 4)).result.headline().contains("interval of TTFT p99");
+    assert_eq!((asks(0.7), asks(1.3)), (true, false));
+}
+
 /// The findings that look at the course of a run, of one simulated queue.
 fn findings(queue: Queue, load: f64, requests: usize, seed: u64) -> [bool; 4] {
     let records = collected(&queue.run(load, requests, seed)).records.end();

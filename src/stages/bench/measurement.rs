@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 
-use super::spec::unused_proxy;
+use super::spec::instead_of_proxy;
 use super::{identity, telemetry};
 use crate::serve::ready::{self, HealthProbe, SilenceLimits};
 use crate::task_context::TaskContext;
@@ -190,7 +190,7 @@ pub fn failure(error: &HarnessError) -> Failure {
     };
     let hint = match error {
         HarnessError::Connect { endpoint, .. } => {
-            let proxy = unused_proxy(endpoint.rsplit_once(':').map_or(endpoint.as_str(), |(host, _)| host));
+            let proxy = instead_of_proxy(endpoint.rsplit_once(':').map_or(endpoint.as_str(), |(host, _)| host));
             let address = "check the address, and that the server runs; `ready_timeout: 10m` waits for one that is \
                            still loading";
             // Some errors have a cure of their own.

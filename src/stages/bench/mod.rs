@@ -24,7 +24,7 @@ use measurement::{MeasurementPlace, measure, task_outcome};
 use plan::REPEATED_RUNS;
 use plan::manifest::model::{Bench, RepeatRole};
 use plan::manifest::targets;
-use spec::{fill_in_known_ports, spec, unused_proxy};
+use spec::{fill_in_known_ports, instead_of_proxy, spec, unused_proxy};
 pub use telemetry::is_here;
 
 /// `program` is what LoadGen's tests run in; `None` is this one.
@@ -112,7 +112,7 @@ async fn check_servers(context: &TaskContext, bench: &Bench, spec: &BenchSpec) -
     let expected = attach::ExpectedServer { headers, ..attach::ExpectedServer::of_bench(bench) };
     let notices = tokio::select! {
         checked = attach::check(&spec.endpoints, &expected) => checked.map_err(|failure| {
-            match spec.endpoints.first().and_then(|endpoint| unused_proxy(&endpoint.host)) {
+            match spec.endpoints.first().and_then(|endpoint| instead_of_proxy(&endpoint.host)) {
                 Some(hint) if failure.hint.is_none() => failure.hint(hint),
                 _ => failure,
             }
@@ -123,9 +123,8 @@ async fn check_servers(context: &TaskContext, bench: &Bench, spec: &BenchSpec) -
     };
     // Ours were started from a known configuration; others are described for the user.
     if context.lease.assignment.endpoints.is_empty() {
-        for notice in notices {
-            context.lease.notice(notice);
-        }
+        let proxy = spec.endpoints.first().and_then(|endpoint| unused_proxy(&endpoint.host));
+        notices.into_iter().chain(proxy).for_each(|notice| context.lease.notice(notice));
     }
     Ok(())
 }

@@ -166,11 +166,20 @@ pub enum BenchSettingError {
 const PROXY_VARIABLES: [&str; 6] = ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
 
 /// What to do about a host that cannot be reached, where a proxy is set that curl would reach it through.
-pub(super) fn unused_proxy(host: &str) -> Option<String> {
-    hint(host, |name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+pub(super) fn instead_of_proxy(host: &str) -> Option<String> {
+    let notice = unused_proxy(host)?;
+    Some(format!(
+        "{notice}; run it where {host} can be reached, or forward a port: `ssh -L 8000:{host}:PORT GATEWAY`, and name \
+         127.0.0.1:8000"
+    ))
 }
 
-fn hint(host: &str, variable: impl Fn(&str) -> Option<String>) -> Option<String> {
+/// A notice for those whose other clients would reach this host through a proxy.
+pub(super) fn unused_proxy(host: &str) -> Option<String> {
+    proxy_notice(host, |name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+}
+
+fn proxy_notice(host: &str, variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     let name = PROXY_VARIABLES.into_iter().find(|name| variable(name).is_some())?;
     let excepted = variable("no_proxy").or_else(|| variable("NO_PROXY")).unwrap_or_default();
     let is_local =
@@ -179,13 +188,8 @@ fn hint(host: &str, variable: impl Fn(&str) -> Option<String>) -> Option<String>
         let is_below = || host.strip_suffix(part).is_some_and(|rest| rest.ends_with('.'));
         !part.is_empty() && (part == "*" || part == host || is_below())
     });
-    (!is_local && !is_excepted).then(|| {
-        format!(
-            "{name} is set, and is not used: a benchmark connects to its servers directly; run it where {host} can be \
-            reached, or forward a port: \
-             `ssh -L 8000:{host}:PORT GATEWAY`, and name 127.0.0.1:8000"
-        )
-    })
+    let notice = || format!("{name} is set, and is not used: a benchmark connects to its servers directly");
+    (!is_local && !is_excepted).then(notice)
 }
 
 /// The pause before a server that is not ready is queried again.
@@ -216,7 +220,7 @@ pub(super) async fn await_servers(context: &TaskContext, spec: &BenchSpec, limit
         };
         if waited.is_err() {
             let message = format!("{endpoint} was not ready within {limit:?}: {last}");
-            let hint = unused_proxy(&endpoint.host)
+            let hint = instead_of_proxy(&endpoint.host)
                 .unwrap_or_else(|| "does it still load? `ready_timeout` sets how long to wait".to_owned());
             return Err(Failure::new(FailureKind::Service, message).hint(hint));
         }
@@ -247,7 +251,7 @@ mod unused_proxy_tests {
     #[test]
     fn a_proxy_is_named_unless_the_host_is_excepted() {
         let with = |host: &str, no_proxy: &str| {
-            hint(host, |name| match name {
+            proxy_notice(host, |name| match name {
                 "https_proxy" => Some("http://proxy:3128".to_owned()),
                 "no_proxy" => Some(no_proxy.to_owned()),
                 _ => None,
@@ -260,6 +264,6 @@ mod unused_proxy_tests {
         {
             assert_eq!(with(host, no_proxy), None, "{host}");
         }
-        assert_eq!(hint("h", |_| None), None);
+        assert_eq!(proxy_notice("h", |_| None), None);
     }
 }

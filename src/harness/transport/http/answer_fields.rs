@@ -20,6 +20,8 @@ pub(super) struct ScannedEvent<'a> {
     pub has_other: bool,
     /// Why a choice has ended.
     pub finish: Option<FinishReason>,
+    /// A reason that is not known, as written in JSON.
+    pub other_finish: Option<&'a [u8]>,
     pub usage: Option<Usage>,
     /// The first field of `usage` that has no count, and what it has, as written in JSON.
     pub malformed_usage: Option<(&'static str, &'a [u8])>,
@@ -175,7 +177,11 @@ fn choice<'a>(it: &mut Json<'a>, seen: &mut ScannedEvent<'a>) -> Result<(), NotJ
                 Ok(())
             })?,
             // Some servers have an empty one beside every chunk, in place of null.
-            b"finish_reason" => finish = it.text()?.filter(|reason| !reason.is_empty()).map(FinishReason::from_wire),
+            b"finish_reason" => {
+                let reason = it.text()?.filter(|reason| !reason.is_empty());
+                finish = reason.map(FinishReason::from_wire);
+                seen.other_finish = reason.filter(|_| finish == Some(FinishReason::Other)).or(seen.other_finish);
+            }
             _ => it.skip()?,
         }
         Ok(())

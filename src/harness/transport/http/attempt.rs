@@ -186,9 +186,8 @@ impl HttpAttempt<'_> {
                     DecodeStep::Head(head) => {
                         if let Some(compression) = head.compression.filter(|_| matches!(head.status, 200..=299)) {
                             let reason = format!(
-                                "the answer has the content-encoding {compression}, which Regatta does not read: turn \
-                                 compression off at \
-                                 the server, or at the proxy in front of it"
+                                "the answer is compressed ({compression}), which Regatta does not read: turn \
+                                 compression off at the server, or at the proxy in front of it"
                             );
                             return Err((FailureClass::Stream, reason));
                         }

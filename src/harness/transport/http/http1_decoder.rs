@@ -34,7 +34,7 @@ pub(super) struct ResponseHead {
     /// `content-type: text/event-stream`.
     pub is_events: bool,
     /// How the body is compressed, where it is.
-    pub compression: Option<String>,
+    pub compression: Option<&'static str>,
     /// The connection may carry another request.
     pub keeps_alive: bool,
     /// Where a redirect leads, without credentials.
@@ -230,8 +230,11 @@ fn read_head(response: &httparse::Response<'_, '_>) -> Result<(ResponseHead, Sta
     for header in response.headers.iter() {
         let is = |name: &str| header.name.eq_ignore_ascii_case(name);
         let value = || String::from_utf8_lossy(header.value).trim().to_ascii_lowercase();
+        let compression =
+            || COMPRESSIONS.into_iter().find(|name| value().split([',', ' ']).any(|coding| coding == *name));
         if is("transfer-encoding") {
             is_chunked = value().ends_with("chunked");
+            head.compression = compression().or(head.compression);
         } else if is("content-length") {
             let value = value();
             // `parse` takes a sign.
@@ -251,7 +254,7 @@ fn read_head(response: &httparse::Response<'_, '_>) -> Result<(ResponseHead, Sta
         } else if is("content-type") {
             head.is_events = value().starts_with("text/event-stream");
         } else if is("content-encoding") {
-            head.compression = Some(value()).filter(|encoding| COMPRESSIONS.contains(&encoding.as_str()));
+            head.compression = compression().or(head.compression);
         } else if is("location") && (300..400).contains(&status) {
             head.location = Some(location(header.value));
         }
@@ -325,10 +328,9 @@ mod tests {
             let text = format!("HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\nContent-Length: 0\r\n\r\n");
             read(&[text.as_bytes()]).unwrap().0.unwrap().compression
         };
-        assert_eq!(
-            (compression("GZIP").as_deref(), compression("none"), compression("identity")),
-            (Some("gzip"), None, None)
-        );
+        assert_eq!((compression("GZIP"), compression("none"), compression("identity")), (Some("gzip"), None, None));
+        let text = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n";
+        assert_eq!(read(&[text]).unwrap().0.unwrap().compression, Some("gzip"));
     }
 
     #[test]

@@ -396,6 +396,10 @@ impl<'h> HttpResponseReader<'h> {
         if let Some(usage) = seen.usage.filter(|_| seen.choices == 0 || !self.expected.has_choices || !self.is_events) {
             self.take(WireEvent::Usage(usage), t_read);
         }
+        if let Some(reason) = seen.other_finish {
+            let example = format!("the answer ended with \"{}\"", answer_fields::decode_json_string(reason));
+            self.take(WireEvent::Violation(Violation::FinishReason, example), t_read);
+        }
         if let Some(reason) = seen.finish {
             self.take(WireEvent::Finish(reason), t_read);
         }

@@ -36,6 +36,22 @@ fn a_role_is_no_token_and_a_token_without_text_is_one() {
     assert_eq!(scan(r#"{"choices":[{"text":"a"},{"text":"b"}]}"#), (vec![Text, Text], false));
 }
 
+/// Servers have other words for the usual reasons; a word of their own may say that the answer was cut.
+#[test]
+fn a_reason_that_is_not_known_is_kept_as_it_is_written() {
+    let finish = |reason: &str| {
+        let text = chunk(r#"{"content":"a"}"#, reason);
+        let seen = openai(text.as_bytes()).unwrap();
+        (seen.finish, seen.other_finish.map(|reason| String::from_utf8(reason.to_vec()).unwrap()))
+    };
+    let own = "repetition_truncation";
+    assert_eq!(finish(&format!("\"{own}\"")), (Some(FinishReason::Other), Some(own.to_owned())));
+    for (reason, known) in [("model_length", FinishReason::Length), ("COMPLETE", FinishReason::Stop)] {
+        assert_eq!(finish(&format!("\"{reason}\"")), (Some(known), None));
+    }
+    assert_eq!((finish("\"abort\""), finish("null")), ((Some(FinishReason::Abort), None), (None, None)));
+}
+
 #[test]
 fn output_under_any_name_counts_and_what_is_said_beside_a_role_does_not() {
     use ChunkTokens::{Closing, Empty, Text};
