@@ -3,7 +3,6 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,6 +13,7 @@ use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind, Stop};
 use base::files::{Sha256Of, read_bytes, read_text, sha256_of_file};
 use base::units::shell_word;
+use exec::process::FollowedLog;
 use mlperf::POWER_PATHS;
 use mlperf::loadgen::{self, ChildMessage, ChildOrders, LibraryFacts, LibraryProbe};
 use plan::manifest::model::{LoadgenLibrary, PowerMeter};
@@ -302,15 +302,18 @@ pub async fn run(
     let child: Vec<OsString> = vec![program.into(), "__loadgen-test".into(), orders_file.clone().into()];
     let argv = metered.map_or_else(|| child.clone(), |metered| metered.command_line(context, &child));
     let answer = context.lease.log.with_extension("lines");
-    let mut lines = Lines { path: answer.clone(), read: 0, rest: Vec::new() };
+    let mut lines = FollowedLog::new(&answer, 0);
     let mut failed = None;
-    let mut hand_on = |lines: &mut Lines| {
-        for line in lines.come() {
-            if let ChildMessage::Failed { why, is_refused } = &line {
+    let mut hand_on = |lines: &mut FollowedLog| {
+        // Not there yet is nothing new.
+        let _ = lines.read_lines(b"\n", |line| {
+            let Ok(message) = serde_json::from_str(line) else { return Ok(()) };
+            if let ChildMessage::Failed { why, is_refused } = &message {
                 failed = Some((why.clone(), *is_refused));
             }
-            on_message(line);
-        }
+            on_message(message);
+            Ok(())
+        });
     };
     let ended = {
         let mut running =
@@ -340,28 +343,5 @@ pub async fn run(
              another",
         )),
         (Err(failure), None) => Err(failure),
-    }
-}
-
-/// Lines of a file that grows.
-struct Lines {
-    path: PathBuf,
-    read: u64,
-    rest: Vec<u8>,
-}
-
-impl Lines {
-    fn come(&mut self) -> Vec<ChildMessage> {
-        let mut more = Vec::new();
-        let read = fs::File::open(&self.path).and_then(|mut file| {
-            file.seek(SeekFrom::Start(self.read))?;
-            file.read_to_end(&mut more)
-        });
-        // Not there yet is nothing new.
-        self.read += read.unwrap_or(0) as u64;
-        self.rest.extend(more);
-        let whole = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let lines: Vec<u8> = self.rest.drain(..whole).collect();
-        lines.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
     }
 }
