@@ -42,7 +42,7 @@ pub mod process {
     };
     pub use confinement::{Confinement, ConfinementError};
     pub use diagnose::{Diagnosis, Shortage, diagnose, diagnose_server, shortage};
-    pub use log::{AttemptLog, Splitter, added_lines, first_to_fail, tail, untagged};
+    pub use log::{AttemptLog, FollowedLog, Splitter, first_to_fail, tail, untagged};
     pub use orphans::{adopt_orphans, mark_descendants, orders, remove_all, remove_shared_memory, sweep};
     pub use private_values::{PrivateValues, redacted};
     pub use process_ref::{ProcessRef, below, children, processor_time};
@@ -51,3 +51,7 @@ pub mod process {
     pub use running::{Running, SIGN_KEY_VARIABLE, protect_key_text, run};
     pub use watchdog::{HOME, RUN, TASK, WatchdogHandle, end_leftovers, run_watchdog};
 }
+
+#[cfg(test)]
+#[path = "../../tests/bench/simulated_seeds.rs"]
+mod simulated_seeds;

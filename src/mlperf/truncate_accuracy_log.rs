@@ -27,8 +27,8 @@ pub fn cut(log: &[u8]) -> Option<Range<usize>> {
 /// Copies a log, without its middle if it is long; gives the SHA-256 of the whole.
 pub fn truncated(from: &Path, to: &Path) -> io::Result<String> {
     let hash = sha256_of_file(from)?;
-    let mut source = File::open(from)?;
-    let size = source.metadata()?.len();
+    let (mut source, metadata) = open_regular(from)?;
+    let size = metadata.len();
     let mut target = File::create(to)?;
     if size < VIEWABLE {
         io::copy(&mut source, &mut target)?;

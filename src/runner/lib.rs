@@ -68,6 +68,9 @@ mod schedule;
 mod secret_values;
 pub mod shared_store;
 mod signing;
+#[cfg(test)]
+#[path = "../../tests/bench/simulated_seeds.rs"]
+mod simulated_seeds;
 pub mod store;
 mod task_executor;
 mod time_limit;

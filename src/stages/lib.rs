@@ -21,6 +21,9 @@ mod remote;
 mod repository;
 mod serve;
 mod shell;
+#[cfg(test)]
+#[path = "../../tests/bench/simulated_seeds.rs"]
+mod simulated_seeds;
 pub mod task_context;
 mod template;
 mod trtllm_bench;

@@ -441,3 +441,26 @@ fn what_a_newer_regatta_put_there_stays() {
     assert!(contents() == before, "nothing was replaced");
     one.good(&["store", "status", "m", "--verify", "--store", &url]).shows("newer    source");
 }
+
+#[test]
+fn a_record_with_the_name_of_a_newer_regatta_stays_even_where_it_is_damaged() {
+    let (folder, url) = store();
+    let [one, two, three] = [(); 3].map(|()| machine(MANIFEST));
+    run(&one, &url);
+    let newer: Vec<PathBuf> =
+        objects(folder.path(), "/records/").iter().map(|record| record.with_extension("v2")).collect();
+    for name in &newer {
+        fs::remove_file(name.with_extension("")).unwrap();
+        fs::write(name, "damaged").unwrap();
+    }
+    let blobs = objects(folder.path(), "/blobs/");
+    let gc = one.regatta(&["store", "gc", "--store", &url, "--older-than", "0s", "--grace", "0s", "--yes"]);
+    assert_eq!(gc.code, 1);
+    gc.shows("was written by a newer Regatta");
+    assert_eq!(objects(folder.path(), "/blobs/"), blobs);
+    run(&two, &url);
+    assert_eq!(ran(&two), ["large", "last", "source"]);
+    run(&three, &url);
+    assert!(ran(&three).is_empty(), "records of this program are there, too");
+    assert!(newer.iter().all(|name| fs::read_to_string(name).unwrap() == "damaged"));
+}

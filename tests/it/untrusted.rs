@@ -96,6 +96,21 @@ fn a_text_that_doubles_in_a_loop_is_an_error_that_names_it() {
 }
 
 #[test]
+fn a_manifest_and_an_include_that_are_no_files_are_errors_that_say_what_they_are() {
+    let world = World::new();
+    pipe(&world.path("manifests/pipe.yaml"));
+    world.file("manifests/folder.yaml/x", "");
+    let pipe = "it is a pipe, a socket or a device, not a file";
+    for (name, kind) in [("pipe", pipe), ("folder", "it is a folder"), ("absent", "there is no such file")] {
+        world.manifest("m", &format!("include: [{name}.yaml]\nstages:\n  a: {{ shell: 'true' }}\n"));
+        let ended = world.regatta(&["run", "m"]);
+        assert_eq!(ended.code, 2, "{ended:?}");
+        ended.shows(kind).shows("manifests/m.yaml:3:");
+    }
+    world.regatta(&["run", "pipe"]).shows(pipe);
+}
+
+#[test]
 fn an_input_without_an_end_is_an_error_and_not_a_wait() {
     let world = World::new();
     pipe(&world.path("pipe"));

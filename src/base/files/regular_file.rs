@@ -1,7 +1,7 @@
 //! Reads whole files of which nothing is known: bounded in size, and only what has an end.
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead, BufReader, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::string::FromUtf8Error;
@@ -125,6 +125,38 @@ pub fn open_text(path: &Path) -> io::Result<BufReader<File>> {
         _ => {}
     }
     Ok(reader)
+}
+
+/// The lines of a file that has one record in each, one in memory at a time.
+#[derive(Debug)]
+pub struct RecordLines<R> {
+    reader: R,
+    line: Vec<u8>,
+    number: usize,
+}
+
+impl<R: BufRead> RecordLines<R> {
+    /// A longer line is no record: one of a million tokens has 50 MB.
+    const LONGEST: u64 = 256 << 20;
+
+    pub const fn new(reader: R) -> Self {
+        Self { reader, line: Vec::new(), number: 0 }
+    }
+
+    /// The next line and its number, from 1; `None` after the last one.
+    ///
+    /// # Errors
+    /// Those of reading, and that it is longer than 256 MiB.
+    pub fn next_line(&mut self) -> io::Result<Option<(usize, &[u8])>> {
+        self.line.clear();
+        self.number += 1;
+        let length = (&mut self.reader).take(Self::LONGEST).read_until(b'\n', &mut self.line)? as u64;
+        if length == Self::LONGEST {
+            let reason = format!("line {} is longer than 256 MiB; one record a line is expected", self.number);
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, reason));
+        }
+        Ok((length > 0).then_some((self.number, &self.line)))
+    }
 }
 
 /// The text of a file's bytes, without its byte order mark.
@@ -282,6 +314,19 @@ mod tests {
         assert!(read_document(file.path()).is_ok());
         std::fs::write(file.path(), vec![b','; (1 << 25) + 1]).unwrap();
         assert_eq!(read_document(file.path()).unwrap_err().to_string(), "it has more than 33554432 values");
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused_before_it_fills_the_memory() {
+        let endless = BufReader::with_capacity(1 << 20, io::Cursor::new(b"{}\n\n").chain(io::repeat(b'x')));
+        let mut lines = RecordLines::new(endless);
+        for line in [(1, &b"{}\n"[..]), (2, b"\n")] {
+            assert_eq!(lines.next_line().unwrap(), Some(line));
+        }
+        assert!(lines.next_line().unwrap_err().to_string().starts_with("line 3 is longer than 256 MiB"));
+        let mut short = RecordLines::new(&b"last"[..]);
+        assert_eq!(short.next_line().unwrap(), Some((1, &b"last"[..])));
+        assert_eq!(short.next_line().unwrap(), None);
     }
 
     #[test]

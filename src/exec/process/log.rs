@@ -3,6 +3,7 @@
 //! `[JOB,RANK]<stdout>:` in front of each line.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::FileExt as _;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, fallocate};
 
+use base::files::open_regular;
 use base::units::size;
 
 /// No line is shown longer than this (bytes).
@@ -107,8 +109,8 @@ impl AttemptLog {
 fn tail_from(log: &Path, begin: u64, n: usize) -> Vec<String> {
     let mut bytes = Vec::new();
     let read = || -> std::io::Result<Vec<u8>> {
-        let mut file = File::open(log)?;
-        let size = file.metadata()?.len();
+        let (mut file, metadata) = open_regular(log)?;
+        let size = metadata.len();
         file.seek(SeekFrom::Start(size.saturating_sub(WINDOW).max(begin)))?;
         file.take(WINDOW).read_to_end(&mut bytes)?;
         Ok(std::mem::take(&mut bytes))
@@ -196,12 +198,60 @@ pub fn first_to_fail(lines: &[String]) -> Option<u32> {
     })
 }
 
+/// Follows a log, or another file that grows, line by line, with little of it in memory: a line need not end.
+#[derive(Debug, Default)]
+pub struct FollowedLog {
+    path: PathBuf,
+    read: u64,
+    /// Of a line that has not ended yet.
+    line: Vec<u8>,
+}
+
+impl FollowedLog {
+    /// Bytes of a line; what it has after them is passed over.
+    const LONGEST_LINE: usize = 16 << 20;
+
+    /// From this byte on.
+    pub fn new(path: impl Into<PathBuf>, begin: u64) -> Self {
+        Self { path: path.into(), read: begin, line: Vec::new() }
+    }
+
+    /// Hands on the lines that have ended since the last call, without the byte that ended each, one of `ends`. Returns
+    /// whether the file has grown.
+    pub fn read_lines(&mut self, ends: &[u8], mut take: impl FnMut(&str) -> io::Result<()>) -> io::Result<bool> {
+        let (file, _) = open_regular(&self.path)?;
+        let (begin, mut piece) = (self.read, vec![0; 64 << 10]);
+        loop {
+            // The middle of a long log is a hole.
+            self.read = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(self.read)).unwrap_or(self.read);
+            let length = file.read_at(&mut piece, self.read)?;
+            if length == 0 {
+                return Ok(self.read > begin);
+            }
+            self.read += length as u64;
+            let mut rest = &piece[..length];
+            while let Some(end) = rest.iter().position(|byte| ends.contains(byte)) {
+                self.extend_line(&rest[..end]);
+                take(&String::from_utf8_lossy(&self.line))?;
+                self.line.clear();
+                rest = &rest[end + 1..];
+            }
+            self.extend_line(rest);
+        }
+    }
+
+    fn extend_line(&mut self, bytes: &[u8]) {
+        let room = Self::LONGEST_LINE - self.line.len();
+        self.line.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+}
+
 /// Writes what an attempt adds to a world's log, rank by rank, into `<log>.rank<k>.log`, in place of an earlier
 /// attempt's; goes on where it stopped.
 #[derive(Debug)]
 pub struct Splitter {
     log: PathBuf,
-    read: u64,
+    lines: FollowedLog,
     ranks: BTreeMap<u32, File>,
 }
 
@@ -219,7 +269,7 @@ impl Splitter {
                 let _ = fs::remove_file(item.path());
             }
         }
-        Self { log: log_path.to_owned(), read: log.begin(), ranks: BTreeMap::new() }
+        Self { log: log_path.to_owned(), lines: FollowedLog::new(log_path, log.begin()), ranks: BTreeMap::new() }
     }
 
     /// Where a rank's own log is: `triton.log` → `triton.rank1.log`.
@@ -229,22 +279,16 @@ impl Splitter {
 
     /// Takes the whole lines that came since.
     pub fn step(&mut self) -> io::Result<()> {
-        for line in added_lines(&self.log, &mut self.read)?.split_inclusive(|byte| *byte == b'\n') {
-            let line = String::from_utf8_lossy(line);
-            if let (Some(rank), text) = untagged(&line) {
-                self.rank(rank)?.write_all(text.as_bytes())?;
-            }
-        }
-        Ok(())
-    }
-
-    fn rank(&mut self, rank: u32) -> std::io::Result<&mut File> {
-        match self.ranks.entry(rank) {
-            std::collections::btree_map::Entry::Occupied(entry) => Ok(entry.into_mut()),
-            std::collections::btree_map::Entry::Vacant(entry) => {
-                Ok(entry.insert(File::create(Self::path(&self.log, rank))?))
-            }
-        }
+        let Self { log, lines, ranks } = self;
+        let step = lines.read_lines(b"\n", |line| {
+            let (Some(rank), text) = untagged(line) else { return Ok(()) };
+            let file = match ranks.entry(rank) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => entry.insert(File::create(Self::path(log, rank))?),
+            };
+            writeln!(file, "{text}")
+        });
+        step.map(drop)
     }
 }
 
@@ -334,6 +378,30 @@ mod mpi_log_tests {
         splitter.step().unwrap();
         let read = |rank| std::fs::read_to_string(folder.path().join(format!("triton.rank{rank}.log"))).unwrap();
         assert_eq!((read(0), read(1)), ("one\nthree\n".to_owned(), "two\n".to_owned()));
+    }
+
+    #[test]
+    fn of_a_line_without_end_only_its_beginning_is_in_memory_and_a_hole_is_skipped() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let file = File::create(&path).unwrap();
+        file.write_all_at(b"first\rsecond\n", 0).unwrap();
+        // A terabyte that was cut out.
+        let far = 1 << 40;
+        file.write_all_at(&vec![b'x'; FollowedLog::LONGEST_LINE + 9], far).unwrap();
+        let (mut lengths, mut log) = (Vec::new(), FollowedLog::new(&path, 0));
+        let mut read = |log: &mut FollowedLog| {
+            log.read_lines(b"\r\n", |line| {
+                lengths.push(line.len());
+                Ok(())
+            })
+        };
+        assert!(read(&mut log).unwrap());
+        assert_eq!(log.line.len(), FollowedLog::LONGEST_LINE);
+        file.write_all_at(b"y\nlast\n", far + FollowedLog::LONGEST_LINE as u64 + 9).unwrap();
+        assert!(read(&mut log).unwrap());
+        assert!(!read(&mut log).unwrap());
+        assert_eq!(lengths, [5, 6, FollowedLog::LONGEST_LINE, 4]);
     }
 
     #[test]

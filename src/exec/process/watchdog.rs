@@ -357,6 +357,7 @@ mod tests {
     use rand_pcg::Pcg64Mcg as Dice;
 
     use super::*;
+    use crate::simulated_seeds::seed_count;
 
     #[test]
     fn a_bye_ends_the_watchdog() {
@@ -484,10 +485,9 @@ mod tests {
         (orders, violated)
     }
 
-    /// `REGATTA_SEEDS=N` tries N seeds.
     #[test]
     fn in_every_simulated_world_the_watchdog_ends_what_is_registered_and_nothing_else() {
-        let seeds = std::env::var("REGATTA_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(3000);
+        let seeds = seed_count(3000);
         let runs = (0..seeds).map(|seed| (seed, simulated_run(seed)));
         let (mut orders, mut failures) = (0, Vec::new());
         for (seed, (given, violated)) in runs {

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use crate::schedule::plan;
 use crate::schedule::plan::PLAN;
 use crate::{HarnessError, Measured, RequestRecord, ResultFormatError, RunResult};
-use base::files::{open_regular, read_document};
+use base::files::{RecordLines, open_regular, read_document};
 use base::spec::schema_id;
 
 /// The result of a run.
@@ -26,8 +26,8 @@ pub const GPU_READINGS: &str = "gpu.jsonl";
 /// What a run leaves beside its result; the last two only where they were read.
 pub const RUN_FILES: [&str; 4] = [REQUESTS, PLAN, SERVER_METRICS, GPU_READINGS];
 
-/// A longer line cannot be a request record: a record of a million tokens takes 50 MB.
-const LONGEST_LINE: u64 = 256 << 20;
+/// The first requests of a run have no more bytes.
+const MOST_OF_FIRST: u64 = 256 << 20;
 
 /// Writes them into `dir`, which exists: the servers' metrics and their GPUs' where there are any, the result last.
 /// Requests are one JSON object a line, by index, stamps in ns from the start.
@@ -103,29 +103,18 @@ pub fn read_records<T: DeserializeOwned>(path: &Path, mut take: impl FnMut(T)) -
         HarnessError::System { what: action, source }
     };
     let (file, _) = open_regular(path).map_err(|source| unreadable("", source))?;
-    let mut reader = BufReader::with_capacity(1 << 20, file);
-    let mut line = Vec::new();
-    let mut number = 0_u64;
-    loop {
-        number += 1;
-        line.clear();
-        let length = (&mut reader).take(LONGEST_LINE).read_until(b'\n', &mut line);
-        let record = length.and_then(|length| match length as u64 {
-            0 => Ok(None),
-            LONGEST_LINE => Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is longer than 256 MiB")),
-            _ => serde_json::from_slice(&line).map(Some).map_err(io::Error::from),
-        });
-        match record.map_err(|source| unreadable(&format!(", line {number}"), source))? {
-            Some(record) => take(record),
-            None => return Ok(()),
-        }
+    let mut lines = RecordLines::new(BufReader::with_capacity(1 << 20, file));
+    while let Some((number, line)) = lines.next_line().map_err(|source| unreadable("", source))? {
+        let record = serde_json::from_slice(line).map_err(io::Error::from);
+        take(record.map_err(|source| unreadable(&format!(", line {number}"), source))?);
     }
+    Ok(())
 }
 
 /// The first `count` request records beside a result; none where they cannot be read.
 pub fn first_requests(folder: &Path, count: usize) -> Vec<RequestRecord> {
     let Ok((file, _)) = open_regular(&folder.join(REQUESTS)) else { return Vec::new() };
-    let lines = BufReader::new(file.take(LONGEST_LINE)).lines();
+    let lines = BufReader::new(file.take(MOST_OF_FIRST)).lines();
     lines.take(count).map_while(|line| serde_json::from_str(&line.ok()?).ok()).collect()
 }
 

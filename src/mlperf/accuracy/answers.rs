@@ -3,7 +3,7 @@
 //! Each follows the reference script that is named with it. `LiveCodeBench` and MBXP run code, MATH-500 asks a computer
 //! algebra system: those are not here.
 
-use std::io::{BufRead, BufReader};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::{ScoringMethod, is_space, stripped};
 use crate::dataset::synthetic_text;
-use base::files::{Sha256Of, open_regular, read_bytes};
+use base::files::{RecordLines, Sha256Of, open_regular, read_bytes};
 use tokenizer::{Tokenizer, TokenizerError};
 
 /// A pattern that is right, because a test uses it.
@@ -275,25 +275,21 @@ pub(super) struct ReferenceAnswer {
 #[derive(Debug, thiserror::Error)]
 pub enum ReferencesError {
     #[error("{}: {source}", path.display())]
-    Open { path: PathBuf, source: std::io::Error },
-    #[error("{}:{line}: {source}", path.display())]
-    Read { path: PathBuf, line: usize, source: std::io::Error },
+    Read { path: PathBuf, source: std::io::Error },
     #[error("{}:{line}: {source}", path.display())]
     Json { path: PathBuf, line: usize, source: serde_json::Error },
 }
 
 /// Reads `dataset.jsonl`; its token ids are passed over. Err: with the line.
 pub(super) fn read(file: &Path) -> Result<Vec<ReferenceAnswer>, ReferencesError> {
-    let (opened, _) = open_regular(file).map_err(|source| ReferencesError::Open { path: file.to_owned(), source })?;
-    let lines = BufReader::with_capacity(1 << 20, opened).split(b'\n').enumerate();
-    lines
-        .map(|(before, line)| {
-            let (path, number) = (file, before + 1);
-            let unreadable = |source| ReferencesError::Read { path: path.to_owned(), line: number, source };
-            let invalid = |source| ReferencesError::Json { path: path.to_owned(), line: number, source };
-            serde_json::from_slice(&line.map_err(unreadable)?).map_err(invalid)
-        })
-        .collect()
+    let unreadable = |source| ReferencesError::Read { path: file.to_owned(), source };
+    let (opened, _) = open_regular(file).map_err(unreadable)?;
+    let (mut lines, mut answers) = (RecordLines::new(BufReader::with_capacity(1 << 20, opened)), Vec::new());
+    while let Some((line, text)) = lines.next_line().map_err(unreadable)? {
+        let invalid = |source| ReferencesError::Json { path: file.to_owned(), line, source };
+        answers.push(serde_json::from_slice(text).map_err(invalid)?);
+    }
+    Ok(answers)
 }
 
 #[cfg(test)]

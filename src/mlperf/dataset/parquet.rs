@@ -1,6 +1,5 @@
 //! Parquet, as pandas writes it: only the columns that are needed are read.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,6 +11,7 @@ use parquet::schema::types::Type;
 use super::error::{ParquetFileError, SampleFileError};
 use super::row::{Columns, DatasetRow, RowSink, RowValue};
 use base::diag::catch_panic;
+use base::files::open_regular;
 
 /// Gives each row to `sink`. Err: what is wrong.
 pub fn read(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), SampleFileError> {
@@ -20,7 +20,7 @@ pub fn read(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<()
 
 /// The library panics at some files that are damaged.
 fn rows(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), ParquetFileError> {
-    let file = File::open(file).map_err(ParquetError::from)?;
+    let (file, _) = open_regular(file).map_err(ParquetError::from)?;
     let reader = catch_panic(|| SerializedFileReader::new(file))??;
     let schema = reader.metadata().file_metadata().schema();
     let wanted_fields: Vec<Arc<Type>> =

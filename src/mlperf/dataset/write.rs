@@ -14,7 +14,7 @@ use super::synthetic::DatasetShape;
 use super::{parquet, row};
 use crate::DatasetRecord;
 use crate::accuracy::ScoringMethod;
-use base::files::{Sha256Of, sha256_of_file};
+use base::files::{Sha256Of, open_regular, sha256_of_file};
 use harness::{NpyError, NpyIntegers};
 use rules::{Benchmark, Round};
 
@@ -136,7 +136,7 @@ fn form(from: &Path, columns: &Columns) -> Result<DatasetFormat, DatasetError> {
         return Ok(DatasetFormat::Npy);
     }
     let mut head = [0; 4];
-    let length = std::io::Read::read(&mut File::open(from).map_err(io_error)?, &mut head).map_err(io_error)?;
+    let length = std::io::Read::read(&mut open_regular(from).map_err(io_error)?.0, &mut head).map_err(io_error)?;
     match &head[..length] {
         b"PAR1" => Ok(DatasetFormat::Parquet),
         // A pickle of protocol 2 and later, or something compressed: what is published so is a pickle.

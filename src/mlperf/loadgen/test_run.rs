@@ -1,6 +1,6 @@
 //! One test: LoadGen on one thread, its reporter on another, each load worker on its own.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -16,7 +16,7 @@ use super::child::{ChildError, ChildMessage, LoadgenTest};
 use super::ffi::{LoadedLibrary, LoadgenError, LoadgenSettings, Query, Sut, TestDescription};
 use super::reporter::{CompletionSender, ReporterOutput, report};
 use base::event::Stop;
-use base::files::open_regular;
+use base::files::{RecordLines, open_regular};
 use harness::{CallInlet, ExternalSample, HarnessError, UnjudgedRun};
 use rules::MlperfScenario;
 
@@ -213,10 +213,10 @@ pub fn read(path: &Path, most: u32, is_synthetic: bool) -> Result<Vec<ExternalSa
     let unreadable = |source| SamplesError::Read { path: owned_path(), source };
     let (file, _) = open_regular(path).map_err(unreadable)?;
     let mut samples = Vec::new();
-    for (line, text) in (1..).zip(BufReader::with_capacity(1 << 20, file).lines()) {
-        let text = text.map_err(unreadable)?;
+    let mut lines = RecordLines::new(BufReader::with_capacity(1 << 20, file));
+    while let Some((line, text)) = lines.next_line().map_err(unreadable)? {
         let sample: Line =
-            serde_json::from_str(&text).map_err(|source| SamplesError::Line { path: owned_path(), line, source })?;
+            serde_json::from_slice(text).map_err(|source| SamplesError::Line { path: owned_path(), line, source })?;
         if sample.input_ids.is_empty() {
             return Err(SamplesError::NoIds { path: owned_path(), line });
         }

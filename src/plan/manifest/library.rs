@@ -209,10 +209,10 @@ fn has_yaml_suffix(what: &str) -> bool {
     Path::new(what).extension().is_some_and(|ext| ext.eq_ignore_ascii_case("yaml") || ext.eq_ignore_ascii_case("yml"))
 }
 
-/// A file that cannot be looked at counts: reading it reports why.
+/// A file that cannot be looked at counts, and a pipe in its place: reading it reports why.
 fn exists(file: &FileId) -> bool {
     let metadata = metadata_if_there(&file.root.join(&file.rel));
-    metadata.map_or(true, |metadata| metadata.is_some_and(|metadata| metadata.is_file()))
+    metadata.map_or(true, |metadata| metadata.is_some_and(|metadata| !metadata.is_dir()))
         || shipped_file(&file.rel).is_some()
 }
 
@@ -241,12 +241,13 @@ impl FileId {
     /// The file's content. The error is a fragment that describes what is wrong with it.
     pub fn read(&self) -> Result<ReadSource, ManifestFileError> {
         let path = self.root.join(&self.rel);
-        if !metadata_if_there(&path)?.is_some_and(|found| found.is_file()) {
-            return match shipped_file(&self.rel) {
-                Some(bytes) => Ok(ReadSource { name: format!("shipped:{}", self.rel), bytes: bytes.to_vec() }),
-                None => Err(ManifestFileError::Absent),
-            };
+        let metadata = metadata_if_there(&path)?;
+        if metadata.as_ref().is_none_or(fs::Metadata::is_dir)
+            && let Some(bytes) = shipped_file(&self.rel)
+        {
+            return Ok(ReadSource { name: format!("shipped:{}", self.rel), bytes: bytes.to_vec() });
         }
+        metadata.ok_or(ManifestFileError::Absent)?;
         let real = fs::canonicalize(&path)?;
         if !real.starts_with(&self.root) {
             return Err(ManifestFileError::LeavesProject);

@@ -16,6 +16,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg as Dice;
 
 use super::*;
+use crate::simulated_seeds::seed_count;
 
 /// What holds in every world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -380,10 +381,9 @@ fn shrunk(seed: u64, tasks: usize, property: Property) -> (usize, Vec<Fault>) {
     ((1..=tasks).find(|tasks| fails(*tasks, &faults)).unwrap_or(tasks), faults)
 }
 
-/// `REGATTA_SEEDS=N` tries N seeds.
 #[test]
 fn in_every_simulated_world_all_properties_hold() {
-    let seeds = std::env::var("REGATTA_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(36_000);
+    let seeds = seed_count(36_000);
     let mut steps = 0;
     let mut failures = Vec::new();
     for seed in 0..seeds {

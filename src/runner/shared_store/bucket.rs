@@ -11,6 +11,7 @@ use super::error::SharedStoreError;
 use super::folder::{self, Folder};
 #[cfg(feature = "buckets")]
 use super::objects::{self, Objects};
+use super::record::VERSION;
 use base::files::Digest;
 
 /// The layout, with its version: another version has a root of its own.
@@ -32,10 +33,23 @@ pub(super) fn blob(digest: &Digest) -> String {
     format!("{ROOT}/blobs/{}/{hex}", &hex[..2])
 }
 
-/// The object of an output's record.
+/// The object of an output's record, as this program writes it.
 pub(super) fn record(name: &Digest) -> String {
+    record_of_version(name, VERSION)
+}
+
+/// Each version of records but the first has names of its own. What a program reads and writes long after each other
+/// cannot be made one step in every store; so an older program has no name in common with a newer one.
+pub(super) fn record_of_version(name: &Digest, version: u32) -> String {
     let hex = name.to_string();
-    format!("{ROOT}/records/{}/{hex}", &hex[..2])
+    let suffix = if version > 1 { format!(".v{version}") } else { String::new() };
+    format!("{RECORDS}/{}/{hex}{suffix}", &hex[..2])
+}
+
+/// Whether a record's object has a name of a newer program.
+pub(super) fn is_of_newer_program(object: &str) -> bool {
+    let version = object.rsplit_once(".v").and_then(|(_, version)| version.parse::<u32>().ok());
+    version.is_some_and(|version| version > VERSION)
 }
 
 pub(super) const BLOBS: &str = "regatta-1/blobs";

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::address::StoreAddress;
-use super::bucket::{BLOBS, Bucket, ListedObject, RECORDS, TEMPORARY, blob, bytes_of};
+use super::bucket::{BLOBS, Bucket, ListedObject, RECORDS, TEMPORARY, blob, bytes_of, is_of_newer_program};
 use super::error::SharedStoreError;
 use super::record::{RecordError, SharedOutput};
 
@@ -120,11 +120,14 @@ pub(super) async fn collect_from(
     Ok(removed)
 }
 
-/// `None`: it is damaged.
-pub(super) fn read(object: &str, bytes: &[u8]) -> Result<Option<SharedOutput>, SharedStoreError> {
+/// `None`: it is damaged. A damaged one of a newer program is also not known here.
+fn read(object: &str, bytes: &[u8]) -> Result<Option<SharedOutput>, SharedStoreError> {
     match SharedOutput::open(bytes, None) {
-        Err(RecordError::Newer) => Err(SharedStoreError::Newer { object: object.to_owned() }),
-        opened => Ok(opened.ok()),
+        Ok(shared) => Ok(Some(shared)),
+        Err(error) if is_of_newer_program(object) || matches!(error, RecordError::Newer) => {
+            Err(SharedStoreError::Newer { object: object.to_owned() })
+        }
+        Err(_) => Ok(None),
     }
 }
 

@@ -11,6 +11,7 @@
 //! ```text
 //! regatta-1/records/ab/<name>   one for each output: the key with its fields, digests, the list of files; sealed,
 //!                               and signed where a key is named
+//! regatta-1/records/ab/<name>.v2  a record in the form of a newer program, which this one leaves alone
 //! regatta-1/blobs/ab/<digest>   the bytes of a file, by their BLAKE3 digest: equal files are there once
 //! regatta-1/summaries/<digest>  one for each valid result: what was measured, for `runs` and `history` elsewhere
 //! regatta-1/tmp/…               in a folder only: what is being written

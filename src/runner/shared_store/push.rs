@@ -2,7 +2,6 @@
 //! it names.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +21,7 @@ use super::scan::{ScanPatterns, ScanResult};
 use super::store::{Shareability, StoreState};
 use super::{bucket, pull};
 use crate::store::{PortableItem, TaskRecord, link_escape};
-use base::files::{Digest, shared_pool};
+use base::files::{Digest, open_regular, shared_pool};
 
 /// Why a file is not sent.
 enum PushBlocker {
@@ -54,14 +53,16 @@ pub(super) async fn push(
     if let (Some(origin), false, Some(_)) = (&record.from, record.is_signed, inner.signatures.signer()) {
         return Ok(UploadOutcome::NotShareable(format!("it came from {origin}, where no trusted key had signed it")));
     }
-    let object = bucket::record(&name(&record.key, machine));
+    let name = name(&record.key, machine);
+    let object = bucket::record(&name);
     let is_damaged = inner.is_damaged(&object);
     let is_there = !is_damaged && inner.bucket.size(&object).await?.is_some();
-    let mends = again || (is_there && lacks_signature(inner, record, machine).await?);
+    let mends = again || (is_there && lacks_signature(inner, &name).await?);
     if is_there && !mends {
         return Ok(UploadOutcome::AlreadyPresent);
     }
-    if (is_there || is_damaged) && is_of_newer_program(inner, record, machine).await {
+    let is_newer = async || matches!(pull::read(inner, &name).await, Err(SharedStoreError::Newer { .. }));
+    if (is_there || is_damaged) && is_newer().await {
         return Ok(UploadOutcome::AlreadyPresent);
     }
     let (output_cache, of) = (Arc::clone(&inner.cache), Arc::clone(record));
@@ -105,25 +106,15 @@ pub(super) async fn push(
 }
 
 /// Its record is there, and other machines with this key would refuse it.
-async fn lacks_signature(
-    inner: &StoreState,
-    record: &TaskRecord,
-    machine: &BTreeMap<String, String>,
-) -> Result<bool, SharedStoreError> {
+async fn lacks_signature(inner: &StoreState, name: &Digest) -> Result<bool, SharedStoreError> {
     if inner.signatures.signer().is_none() {
         return Ok(false);
     }
-    match pull::read(inner, &name(&record.key, machine)).await {
+    match pull::read(inner, name).await {
         Ok(_) | Err(SharedStoreError::Newer { .. }) => Ok(false),
         Err(SharedStoreError::Untrusted { .. } | SharedStoreError::Damaged { .. }) => Ok(true),
         Err(error) => Err(error),
     }
-}
-
-/// Its record is there, and must not be replaced by this program.
-async fn is_of_newer_program(inner: &StoreState, record: &TaskRecord, machine: &BTreeMap<String, String>) -> bool {
-    let read = pull::read(inner, &name(&record.key, machine)).await;
-    matches!(read, Err(SharedStoreError::Newer { .. }))
 }
 
 fn unfit_for_others(folder: &Path, items: &[PortableItem]) -> Option<String> {
@@ -313,8 +304,8 @@ fn read_through(
     send: &mpsc::Sender<Piece>,
 ) -> Result<Option<ScanResult>, PushBlocker> {
     let unreadable = |error: std::io::Error| SharedStoreError::Local(format!("{}: {error}", path.display()));
-    let mut file = File::open(path).map_err(unreadable)?;
-    let room = file.metadata().map_err(unreadable)?.len().min(PART) as usize;
+    let (mut file, metadata) = open_regular(path).map_err(unreadable)?;
+    let room = metadata.len().min(PART) as usize;
     let (mut hasher, mut scanner) = (blake3::Hasher::new(), needles.scanner());
     loop {
         let mut bytes = Vec::with_capacity(room);

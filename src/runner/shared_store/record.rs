@@ -12,8 +12,8 @@ use crate::store::{PortableItem, TaskKey, digest_of, unfit};
 use base::event::{Done, TaskId};
 use base::files::Digest;
 
-/// Goes up when a reader of the version before would misunderstand it.
-const VERSION: u32 = 1;
+/// Goes up when a reader of the version before would misunderstand it. Part of a record's name.
+pub(super) const VERSION: u32 = 1;
 
 /// Why a record must not be used. Reads after its name.
 #[derive(Debug, thiserror::Error)]

@@ -197,6 +197,35 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_in_which_later_tries_go_on_stays_when_another_one_fails() {
+        let project = tempfile::tempdir().unwrap();
+        let cache = begun(project.path());
+        let (task, key) = (TaskId::new("a"), Digest::hash(b"key"));
+        let new = |resumes: Option<Resumes>| {
+            let folder = cache.new_folder(&task, &key, resumes).unwrap();
+            fs::write(folder.join("log"), "").unwrap();
+            folder
+        };
+        let fails = |folder: &Path, resume| drop(cache.set_aside(&task, folder, resume).unwrap());
+        let first = new(None);
+        fails(&first, false);
+        fails(&first, false);
+        assert!(first.exists(), "it is the one that failed again");
+        fails(&new(None), true);
+        assert!(first.exists(), "its task is resumed");
+        let resumed = new(Some(|_| true));
+        fails(&resumed, true);
+        fails(&new(None), false);
+        assert!(resumed.exists(), "by its name");
+        fails(&resumed, true);
+        cache.clear_failed(&task, &Digest::hash(b"other"));
+        assert!(resumed.exists(), "it is another key's");
+        fails(&resumed, true);
+        cache.clear_failed(&task, &key);
+        assert!(!resumed.exists());
+    }
+
+    #[test]
     fn a_broken_file_is_an_error_and_a_missing_one_is_none() {
         let folder = tempfile::tempdir().unwrap();
         let home = StateFolder::new(folder.path().to_owned(), folder.path().join(".regatta"));

@@ -426,13 +426,56 @@ mod tests {
 
     use super::*;
 
+    fn entry(path: &str, kind: EntryKind, text: &str) -> OutputEntry {
+        let stamp = FileStamp { size: text.len() as u64, mtime: 0, ctime: 0, inode: 0, kind };
+        OutputEntry { path: path.into(), stamp, digest: Some(Digest::hash(text.as_bytes())) }
+    }
+
+    #[test]
+    fn a_difference_is_named_with_its_file() {
+        let file = |path: &str| entry(path, EntryKind::File, "1");
+        let change = |now: &[OutputEntry]| match differences(&[file("b"), file("d")], now.to_vec()) {
+            FolderChange::Changed(text) => text,
+            other => format!("{other:?}"),
+        };
+        assert_eq!(change(&[file("d")]), "b is gone from its output");
+        assert_eq!(change(&[file("a"), file("b"), file("d")]), "a was added to its output");
+        assert_eq!(change(&[file("b")]), "d is missing in its output");
+        assert_eq!(change(&[file("b"), file("d"), file("e")]), "e was added to its output");
+        let program = entry("d", EntryKind::Program, "1");
+        assert_eq!(change(&[file("b"), program]), "d in its output was changed after it was made");
+        assert!(change(&[file("b"), file("d")]).starts_with("TimesChanged"));
+    }
+
+    #[test]
+    fn many_entries_or_many_bytes_are_a_large_folder() {
+        let is_large = |count: usize, size: u64| {
+            let mut entry = entry("a", EntryKind::File, "");
+            entry.stamp.size = size;
+            ListedFolder { folder: PathBuf::new(), entries: vec![entry; count] }.is_large()
+        };
+        assert_eq!(
+            [(257, 0), (256, 16 << 10), (1, (4 << 20) + 1)].map(|(n, size)| is_large(n, size)),
+            [true, false, true]
+        );
+    }
+
+    #[test]
+    fn the_folder_of_a_project_is_found_in_its_outputs_and_history_is_no_output() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a"), "cd /home/me/p/x").unwrap();
+        std::fs::create_dir(folder.path().join(".git")).unwrap();
+        let sealed = |project: &str| list_folder(folder.path()).unwrap().seal(Some(Path::new(project))).unwrap();
+        assert_eq!(sealed("/home/me/p").place.as_deref(), Some("/home/me/p"));
+        let made = sealed("/home/me/q");
+        assert_eq!((made.place.clone(), made.entries.len()), (None, 2));
+        let digest = made.digest;
+        let other = BTreeMap::from([(PathBuf::from("a"), Digest::hash(b"2"))]);
+        assert_ne!(made.with_digests(&other).digest, digest);
+    }
+
     #[test]
     fn outputs_have_the_same_bytes_where_paths_kinds_and_contents_are_equal() {
-        let entry = |path: &str, kind, text: &str| OutputEntry {
-            path: path.into(),
-            stamp: FileStamp { size: 0, mtime: 0, ctime: 0, inode: 0, kind },
-            digest: Some(Digest::hash(text.as_bytes())),
-        };
         let (a, b) = (entry("a", EntryKind::File, "1"), entry("b", EntryKind::File, "2"));
         let whole = [a.clone(), b];
         assert!(have_same_bytes(&whole, &whole));

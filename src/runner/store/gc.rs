@@ -338,6 +338,43 @@ mod tests {
     }
 
     #[test]
+    fn what_a_run_a_job_or_a_later_try_needs_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = begun(folder.path());
+        let home = cache.home().clone();
+        let new = |name: &str| cache.new_folder(&TaskId::new(name), &Digest::hash(name.as_bytes()), None).unwrap();
+        let left = new("a");
+        let paths = |is_running| -> Vec<PathBuf> {
+            garbage(&cache, 1, is_running).unwrap().into_iter().map(|garbage| garbage.path).collect()
+        };
+        assert_eq!((paths(false), paths(true)), (vec![left.clone()], vec![]), "a run may be writing it");
+        fs::create_dir_all(home.jobs().join(name_of(&left))).unwrap();
+        assert_eq!(paths(false), Vec::<PathBuf>::new(), "a job may be filling it");
+        let failed = new("b");
+        fs::write(failed.join("log"), "").unwrap();
+        cache.set_aside(&TaskId::new("b"), &failed, false).unwrap();
+        cache.new_folder(&TaskId::new("c"), &Digest::hash(b"c"), Some(|_| true)).unwrap();
+        fs::create_dir(home.outputs().join("of-the-user")).unwrap();
+        assert_eq!(unfinished(&cache).unwrap(), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn all_runs_but_the_newest_are_garbage_unless_they_have_a_tag() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = begun(folder.path());
+        let home = cache.home().clone();
+        let made = ["20260101-000000.000-1", "20260102-000000.000-1", "20260103-000000.000-1"].map(RunId::new);
+        for run in &made {
+            drop(crate::store::Journal::create(&home, run).unwrap());
+        }
+        let paths =
+            || -> Vec<PathBuf> { garbage(&cache, 1, false).unwrap().into_iter().map(|item| item.path).collect() };
+        assert_eq!(paths(), [home.run(&made[0]), home.run(&made[1])]);
+        crate::store::set_tag(&home, &made[0], &"v1".parse().unwrap()).unwrap();
+        assert_eq!(paths(), [home.run(&made[1])]);
+    }
+
+    #[test]
     fn only_what_went_counts_as_removed() {
         let folder = tempfile::tempdir().unwrap();
         let cache = begun(folder.path());

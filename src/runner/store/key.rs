@@ -232,6 +232,12 @@ mod tests {
     }
 
     #[test]
+    fn a_value_of_more_than_sixty_characters_is_cut() {
+        assert_eq!(short(&"ä".repeat(60)), "ä".repeat(60));
+        assert_eq!(short(&"ä".repeat(61)), format!("{}…", "ä".repeat(59)));
+    }
+
+    #[test]
     fn the_same_key_needs_no_words() {
         assert!(explain(&key("{}"), &key("{}")).is_empty());
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use super::durable::{PathError, WithPath as _, replace_with};
-use base::files::metadata_if_there;
+use base::files::{metadata_if_there, open_regular};
 
 /// Writes a file that a user names. Where it cannot be written, as on a full disk, what was there stays.
 pub fn write_named(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), PathError> {
@@ -19,7 +19,7 @@ pub fn write_named(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), PathError
 
 /// Like `write_named`, with what is in another file.
 pub fn copy_named(from: &Path, path: &Path) -> Result<(), PathError> {
-    write_named_with(path, |file| io::copy(&mut File::open(from)?, file).map(drop))
+    write_named_with(path, |file| io::copy(&mut open_regular(from)?.0, file).map(drop))
 }
 
 /// Adds to the end of a file that a user names. Anything but a regular file is written to directly.

@@ -15,7 +15,7 @@ use walkdir::WalkDir;
 use super::durable::{PathError, WithPath as _, discard};
 use super::folder_digest::{EntryKind, FileStamp, HashedFolder, any_bytes, hash_file, list_folder};
 use super::{OutputCache, StateFolder, TaskRecord};
-use base::files::{Digest, Hasher, read_text};
+use base::files::{Digest, Hasher, open_regular, read_text};
 use base::units::{MOST_FILES_BYTES, first_beyond_limit};
 
 /// One thing in an output folder. The folder itself is the first one, with an empty path.
@@ -275,7 +275,7 @@ impl IncomingOutput {
     /// A file that another output has already. The copy shares its blocks where the filesystem can.
     pub fn copy(&self, item: &PortableItem, from: &Path) -> Result<(), PathError> {
         let path = self.folder.join(&item.path);
-        let mut source = File::open(from).at("open", from)?;
+        let (mut source, _) = open_regular(from).at("open", from)?;
         let mut file = create(&path, item.kind)?;
         io::copy(&mut source, &mut file).at("write", &path).map(drop)
     }

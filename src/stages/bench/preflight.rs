@@ -2,8 +2,7 @@
 //! does no work. The server under test gets no request, the trial is finished before the measurement begins, and
 //! dropping the process of the local server ends it.
 
-use std::fs::File;
-use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use crate::task_context::TaskContext;
 use base::event::{Endpoint, Event};
 use base::files::{read_bytes, read_text};
-use exec::process::{ExitKind, Running, SpawnError};
+use exec::process::{ExitKind, FollowedLog, Running, SpawnError};
 use harness::preflight::{NoPreflightResult, PreflightResult, PreflightTrial, WORTH_IT, expected};
 use harness::{BenchSpec, HarnessError};
 use plan::manifest::model::Preflight as Wanted;
@@ -171,27 +170,20 @@ pub struct Sidecar {
     ended: Box<dyn Fn() + Send + Sync>,
 }
 
-/// The part of its file whose lines were counted.
-#[derive(Default)]
+/// A file whose lines are counted.
 struct CountedLines {
-    bytes: u64,
+    file: FollowedLog,
     lines: usize,
 }
 
 impl CountedLines {
-    fn update(&mut self, path: &Path) -> io::Result<usize> {
-        let mut file = File::open(path)?;
-        file.seek(SeekFrom::Start(self.bytes))?;
-        let mut piece = vec![0; 64 << 10];
-        loop {
-            match file.read(&mut piece)? {
-                0 => return Ok(self.lines),
-                length => {
-                    self.bytes += length as u64;
-                    self.lines += memchr::memchr_iter(b'\n', &piece[..length]).count();
-                }
-            }
-        }
+    fn update(&mut self) -> io::Result<usize> {
+        let Self { file, lines } = self;
+        file.read_lines(b"\n", |_| {
+            *lines += 1;
+            Ok(())
+        })?;
+        Ok(*lines)
     }
 }
 
@@ -224,7 +216,8 @@ impl Sidecar {
         let (task, emit, pgid) = (context.lease.task.id.clone(), context.lease.emit.clone(), running.pgid());
         emit(Event::ProcessStarted { task: task.clone(), pgid });
         let ended = Box::new(move || emit(Event::ProcessEnded { task: task.clone(), pgid }));
-        Ok(Self { running: Some(running), file, counted: CountedLines::default(), ended })
+        let counted = CountedLines { file: FollowedLog::new(&file, 0), lines: 0 };
+        Ok(Self { running: Some(running), file, counted, ended })
     }
 
     pub fn file(&self) -> &Path {
@@ -238,7 +231,7 @@ impl Sidecar {
 
     /// How many whole lines it has written so far. Reads only what came since the last call.
     pub fn count_lines(&mut self) -> io::Result<usize> {
-        self.counted.update(&self.file)
+        self.counted.update()
     }
 
     pub fn seconds(&self) -> f64 {
@@ -271,11 +264,10 @@ mod tests {
     #[test]
     fn lines_are_counted_as_they_come() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
-        let mut counted = CountedLines::default();
+        let mut counted = CountedLines { file: FollowedLog::new(file.path(), 0), lines: 0 };
         for (text, lines) in [("", 0), ("a\nb", 1), ("c\n", 2), ("", 2), ("\n\nd", 4)] {
             file.write_all(text.as_bytes()).unwrap();
-            assert_eq!(counted.update(file.path()).unwrap(), lines, "{text:?}");
+            assert_eq!(counted.update().unwrap(), lines, "{text:?}");
         }
-        assert_eq!(counted.bytes, 8);
     }
 }

@@ -13,7 +13,7 @@ use crate::task_context::{TaskContext, own_program};
 use base::event::{Done, Failure, FailureKind, Stop};
 use base::files::{Sha256Of, read_bytes, read_text, sha256_of_file};
 use base::units::shell_word;
-use exec::process::added_lines;
+use exec::process::FollowedLog;
 use mlperf::POWER_PATHS;
 use mlperf::loadgen::{self, ChildMessage, ChildOrders, LibraryFacts, LibraryProbe};
 use plan::manifest::model::{LoadgenLibrary, PowerMeter};
@@ -298,16 +298,18 @@ pub async fn run(
     let child: Vec<OsString> = vec![program.into(), "__loadgen-test".into(), orders_file.clone().into()];
     let argv = metered.map_or_else(|| child.clone(), |metered| metered.command_line(context, &child));
     let answer = context.lease.log.with_extension("lines");
-    let (mut read, mut failed) = (0, None);
-    let mut hand_on = || {
+    let mut lines = FollowedLog::new(&answer, 0);
+    let mut failed = None;
+    let mut hand_on = |lines: &mut FollowedLog| {
         // Not there yet is nothing new.
-        let lines = added_lines(&answer, &mut read).unwrap_or_default();
-        for line in lines.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()) {
-            if let ChildMessage::Failed { why, is_refused } = &line {
+        let _ = lines.read_lines(b"\n", |line| {
+            let Ok(message) = serde_json::from_str(line) else { return Ok(()) };
+            if let ChildMessage::Failed { why, is_refused } = &message {
                 failed = Some((why.clone(), *is_refused));
             }
-            on_message(line);
-        }
+            on_message(message);
+            Ok(())
+        });
     };
     let ended = {
         let mut running =

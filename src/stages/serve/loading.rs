@@ -2,21 +2,15 @@
 //! in a line marks the start of a phase.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom};
-use std::path::PathBuf;
 use std::time::Instant;
 
 use base::event::Endpoint;
-use exec::process::{self, AttemptLog};
+use exec::process::{self, AttemptLog, FollowedLog};
 
 /// What was read so far.
 #[derive(Debug)]
 pub struct LoadingProgress {
-    log: PathBuf,
-    read: u64,
-    /// The rest of a line that is not finished.
-    rest: String,
+    log: FollowedLog,
     begun: BTreeSet<String>,
     loaded: BTreeSet<String>,
     /// What a server without models of its own to count is at.
@@ -34,9 +28,7 @@ pub struct LoadingProgress {
 impl LoadingProgress {
     pub fn new(log: &AttemptLog) -> Self {
         Self {
-            log: log.path().to_owned(),
-            read: log.begin(),
-            rest: String::new(),
+            log: FollowedLog::new(log.path(), log.begin()),
             begun: BTreeSet::new(),
             loaded: BTreeSet::new(),
             phase: None,
@@ -49,25 +41,15 @@ impl LoadingProgress {
 
     /// Reads what was written since. A log that does not exist yet proves nothing.
     pub fn read_new_lines(&mut self) {
-        let read = || -> std::io::Result<Vec<u8>> {
-            let mut file = File::open(&self.log)?;
-            file.seek(SeekFrom::Start(self.read))?;
-            let mut bytes = Vec::new();
-            file.read_to_end(&mut bytes)?;
-            Ok(bytes)
-        };
-        let Ok(bytes) = read() else { return };
-        if bytes.is_empty() {
-            return;
-        }
-        self.read += bytes.len() as u64;
-        self.grew = Instant::now();
-        let text = std::mem::take(&mut self.rest) + &String::from_utf8_lossy(&bytes);
+        let mut log = std::mem::take(&mut self.log);
         // A progress bar goes back to the start of its line.
-        let mut lines = text.split(['\n', '\r']).collect::<Vec<_>>();
-        lines.pop().unwrap_or_default().clone_into(&mut self.rest);
-        for line in lines {
+        let has_grown = log.read_lines(b"\n\r", |line| {
             self.take(line.trim_end());
+            Ok(())
+        });
+        self.log = log;
+        if has_grown.unwrap_or(false) {
+            self.grew = Instant::now();
         }
     }
 
@@ -201,6 +183,7 @@ pub fn phase_message(line: &str) -> &str {
 
 #[cfg(test)]
 mod loading_tests {
+    use std::fs::File;
     use std::io::Write as _;
 
     use super::*;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, BufRead as _, BufReader, BufWriter, Seek as _, SeekFrom, Write as _};
+use std::io::{self, BufWriter, Write as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::planned_server::{PlannedServer, ReadinessProbe};
 use super::ready::{self, EVERY, HealthProbe, SilenceLimits, UnresponsiveServer};
 use base::event::Endpoint;
-use exec::process::{self, AttemptLog, ProcessRef};
+use exec::process::{self, AttemptLog, FollowedLog, ProcessRef};
 use triton::TritonClient;
 use triton::launch::LaunchWorld;
 
@@ -191,14 +191,10 @@ pub fn write(log: &AttemptLog) -> io::Result<Option<(PathBuf, usize)>> {
     let path = log.path().with_extension("steps.jsonl");
     // An earlier attempt's.
     let _ = fs::remove_file(&path);
-    let mut file = File::open(log.path())?;
-    file.seek(SeekFrom::Start(log.begin()))?;
     let mut out = None;
     let mut count = 0;
-    for line in BufReader::new(file).split(b'\n') {
-        let line = line?;
-        let line = String::from_utf8_lossy(&line);
-        let Some(step) = read(&line) else { continue };
+    FollowedLog::new(log.path(), log.begin()).read_lines(b"\n", |line| {
+        let Some(step) = read(line) else { return Ok(()) };
         let out = match &mut out {
             Some(out) => out,
             None => out.insert(BufWriter::new(File::create(&path)?)),
@@ -206,7 +202,8 @@ pub fn write(log: &AttemptLog) -> io::Result<Option<(PathBuf, usize)>> {
         serde_json::to_writer(&mut *out, &step)?;
         out.write_all(b"\n")?;
         count += 1;
-    }
+        Ok(())
+    })?;
     let Some(mut out) = out else { return Ok(None) };
     out.flush()?;
     Ok(Some((path, count)))

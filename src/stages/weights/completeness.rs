@@ -14,7 +14,7 @@ use serde_json::Value;
 use sha1::{Digest as _, Sha1};
 
 use super::WeightsFile;
-use base::files::{Sha256Of, metadata_if_there, read_text};
+use base::files::{Sha256Of, metadata_if_there, open_regular, read_text};
 
 /// The index of a checkpoint in several files.
 const SHARDS: &str = "model.safetensors.index.json";
@@ -86,8 +86,8 @@ pub(super) fn is_cut_off(path: &Path) -> Result<(), IncompleteCheckpoint> {
     const LARGEST: u64 = 256 << 20;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let unreadable = |source| IncompleteCheckpoint::Read { name: name.clone(), source };
-    let mut file = File::open(path).map_err(unreadable)?;
-    let size = file.metadata().map_err(unreadable)?.len();
+    let (mut file, metadata) = open_regular(path).map_err(unreadable)?;
+    let size = metadata.len();
     let mut length = [0; 8];
     file.read_exact(&mut length).map_err(|_| IncompleteCheckpoint::NoHeader { name: name.clone(), size })?;
     let length = u64::from_le_bytes(length);
@@ -211,7 +211,7 @@ impl FileHasher {
 
     /// Takes in a file's bytes up to a length.
     pub(super) fn read(&mut self, path: &Path, up_to: u64) -> io::Result<()> {
-        let mut file = File::open(path)?.take(up_to);
+        let mut file = open_regular(path)?.0.take(up_to);
         let mut piece = vec![0; 1 << 20];
         loop {
             match file.read(&mut piece)? {

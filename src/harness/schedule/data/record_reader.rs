@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{BufRead, BufReader, Read as _};
+use std::io::{BufRead, BufReader};
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -13,12 +13,9 @@ use serde_json::{Map, Value, json};
 use super::jsonl::{RecordPlace, fault};
 use crate::spec::transport::{Api, Transport};
 use crate::{BenchSpec, HarnessError, LoadPattern};
-use base::files::open_text;
+use base::files::{RecordLines, open_text};
 use base::spec::{REQUEST_FIELDS, WireForm};
 use base::units::counted;
-
-/// A longer line is an error.
-const LONGEST_LINE: u64 = 256 << 20;
 
 /// Hands the text of each record to `take`, until that has enough. Blank lines are no records.
 ///
@@ -57,20 +54,11 @@ pub(crate) fn for_each_record(
 
 fn lines(
     file: &Path,
-    mut reader: BufReader<std::fs::File>,
+    reader: BufReader<std::fs::File>,
     mut take: impl FnMut(RecordPlace, &[u8]) -> Result<ControlFlow<()>, HarnessError>,
 ) -> Result<(), HarnessError> {
-    let mut line = Vec::new();
-    for number in 1.. {
-        line.clear();
-        let mut limited = (&mut reader).take(LONGEST_LINE);
-        let length = limited.read_until(b'\n', &mut line).map_err(|error| fault(file, error.to_string()))?;
-        if length == 0 {
-            break;
-        }
-        if length as u64 == LONGEST_LINE {
-            return Err(fault(file, format!("line {number} is longer than 256 MiB; one record a line is expected")));
-        }
+    let mut lines = RecordLines::new(reader);
+    while let Some((number, line)) = lines.next_line().map_err(|error| fault(file, error.to_string()))? {
         let record = line.trim_ascii();
         if !record.is_empty() && take(RecordPlace::Line(number), record)?.is_break() {
             break;

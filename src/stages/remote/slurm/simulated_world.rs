@@ -2,30 +2,33 @@
 //! older state, a network filesystem that shows files late, a second run that takes the job over. A seed decides all of
 //! it, so a failure is repeated by its seed.
 //!
-//! `REGATTA_SEEDS=N` tries N seeds in place of [`USUAL_SEEDS`].
+//! `REGATTA_SEEDS=N` tries N seeds in place of [`USUAL_SEEDS`], and [`KEPT_SEEDS`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rand::{RngExt as _, SeedableRng as _};
+use rand_pcg::Pcg64Mcg as Dice;
 use tokio::time::Instant;
 
 use super::commands::{JobState, QueueEntry, QueueView, SlurmJob};
 use super::queue_interpreter::{QueueInterpreter, QueueObservation};
+use crate::simulated_seeds::seed_count;
 use base::event::FailureKind;
 
 const USUAL_SEEDS: u64 = 2000;
 /// Seeds that have found something, which are tried first: they fail where a line of the interpreter is undone. With
 /// each is what that line is for.
 const KEPT_SEEDS: [(u64, &str); 8] = [
-    (262_841, "an old view without the job is no evidence while queries fail: found here first"),
-    (1066, "a reason that is shown once does not refuse a job"),
-    (1982, "heartbeats keep a job that the queue does not show"),
-    (2246, "a message is sent once"),
-    (2821, "a job that is put back after it has begun is lost"),
-    (3953, "a record may need a minute to arrive"),
-    (4625, "a job that was cancelled before the run began is lost"),
-    (5327, "a job may be missing for two minutes"),
+    (58_673, "an old view without the job is no evidence while queries fail: found here first"),
+    (10_041, "a reason that is shown once does not refuse a job"),
+    (12_569, "heartbeats keep a job that the queue does not show"),
+    (14_560, "a message is sent once"),
+    (17_080, "a job that is put back after it has begun is lost"),
+    (19_868, "a record may need a minute to arrive"),
+    (10_600, "a job that was cancelled before the run began is lost"),
+    (15_947, "a job may be missing for two minutes"),
 ];
 
 /// What holds in every world.
@@ -88,26 +91,14 @@ const FATES: [Fate; 8] = [
     Fate::NeverStarts,
 ];
 
-/// SplitMix64.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % end
-    }
-
-    /// Some spans of time in the first hour and a half, each shorter than `longest`.
-    fn spans(&mut self, most: u64, longest: u64) -> Vec<(u64, u64)> {
-        let count = self.below(most + 1);
-        let span = |_| {
-            let begin = self.below(5000);
-            (begin, begin + self.below(longest))
-        };
-        (0..count).map(span).collect()
-    }
+/// Some spans of time in the first hour and a half, each shorter than `longest`.
+fn spans(dice: &mut Dice, most: u64, longest: u64) -> Vec<(u64, u64)> {
+    let count = dice.random_range(0..=most);
+    let span = |_| {
+        let begin = dice.random_range(0..5000);
+        (begin, begin + dice.random_range(0..longest))
+    };
+    (0..count).map(span).collect()
 }
 
 /// Times in seconds since the submission.
@@ -147,12 +138,12 @@ fn overlap(spans: &[(u64, u64)], from: u64, to: u64) -> bool {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let mut dice = Dice(seed);
-        let starts = dice.below(600);
-        let claims = starts + 1 + dice.below(20);
-        let ends = claims + 1 + dice.below(3000);
-        let is_taken_over = dice.below(3) == 0;
-        let mut restarts = dice.spans(2, 400);
+        let mut dice = Dice::seed_from_u64(seed);
+        let starts = dice.random_range(0..600);
+        let claims = starts + 1 + dice.random_range(0..20);
+        let ends = claims + 1 + dice.random_range(0..3000);
+        let is_taken_over = dice.random_range(0..3) == 0;
+        let mut restarts = spans(&mut dice, 2, 400);
         // Without heartbeats the run waits for two minutes.
         let is_early = |begin: u64| begin < claims + 10;
         for (begin, end) in restarts.iter_mut().filter(|(begin, _)| is_early(*begin)) {
@@ -160,18 +151,18 @@ impl World {
         }
         restarts.dedup_by_key(|(begin, _)| if is_early(*begin) { 0 } else { *begin + 1 });
         Self {
-            fate: FATES[dice.below(FATES.len() as u64) as usize],
+            fate: FATES[dice.random_range(0..FATES.len())],
             starts,
             claims,
             ends,
-            held: dice.below(400),
-            claim_lag: dice.below(4),
-            record_lag: dice.below(45),
-            follows: if is_taken_over { dice.below(ends + 400) } else { 0 },
-            silent: dice.spans(3, 1500),
+            held: dice.random_range(0..400),
+            claim_lag: dice.random_range(0..4),
+            record_lag: dice.random_range(0..45),
+            follows: if is_taken_over { dice.random_range(0..ends + 400) } else { 0 },
+            silent: spans(&mut dice, 3, 1500),
             restarts,
-            is_doubtful_at_first: dice.below(2) == 0,
-            first_query: dice.below(QUERY_EVERY),
+            is_doubtful_at_first: dice.random_range(0..2) == 0,
+            first_query: dice.random_range(0..QUERY_EVERY),
         }
     }
 
@@ -336,8 +327,7 @@ fn violated(world: &World, outcome: &Outcome) -> Vec<Property> {
 }
 
 fn seeds() -> Vec<u64> {
-    let count = std::env::var("REGATTA_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(USUAL_SEEDS);
-    KEPT_SEEDS.iter().map(|(seed, _)| *seed).chain(1000..1000 + count).collect()
+    KEPT_SEEDS.iter().map(|(seed, _)| *seed).chain(1000..1000 + seed_count(USUAL_SEEDS)).collect()
 }
 
 #[test]
