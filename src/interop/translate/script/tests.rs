@@ -300,7 +300,8 @@ fn a_measurement_whose_output_a_variable_keeps_is_read() {
 fn what_a_test_over_known_values_guards_is_read_as_the_shell_runs_it() {
     let loops = |guard: &str| {
         let script = format!(
-            "for c in 1 600; do\nN=$((c * 4)); {guard}\nvllm bench serve --model m --max-concurrency $c --num-prompts $N\ndone\n"
+            "for c in 1 600; do\nN=$((c * 4)); {guard}\n\
+            vllm bench serve --model m --max-concurrency $c --num-prompts $N\ndone\n"
         );
         let count =
             |line: &String| line.split("--requests ").nth(1).and_then(|rest| rest.split(' ').next()).map(str::to_owned);
@@ -320,7 +321,8 @@ fn what_a_test_over_known_values_guards_is_read_as_the_shell_runs_it() {
 
 #[test]
 fn a_command_in_an_array_of_a_function_is_read() {
-    let script = "run() {\n  local args=(\n    vllm bench serve\n    --model m\n    --max-concurrency \"$1\"\n  )\n  \"${args[@]}\"\n}\nrun 7\n";
+    let script = "run() {\n  local args=(\n    vllm bench serve\n    --model m\n    --max-concurrency \"$1\"\n  )\n  \
+        \"${args[@]}\"\n}\nrun 7\n";
     assert!(composed(script).contains("--concurrency 7"), "{}", composed(script));
 }
 
@@ -367,7 +369,7 @@ fn the_command_of_nvidias_container_is_the_line() {
 fn a_downloader_of_mlcommons_is_a_stage_that_later_paths_read() {
     const URI: &str = "https://inference.mlcommons-storage.org/metadata/llama3-1-8b-cnn-eval.uri";
     for front in [
-        "bash <(curl -s https://raw.githubusercontent.com/mlcommons/r2-downloader/refs/heads/main/mlc-r2-downloader.sh)",
+        "bash <(curl -s https://raw.githubusercontent.com/mlcommons/r2-downloader/main/mlc-r2-downloader.sh)",
         "bash /tmp/mlc-r2-downloader.sh",
         "./mlc-r2-downloader.sh",
     ] {
