@@ -131,11 +131,11 @@ fn dataset(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) ->
 fn answer(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bool {
     let length = |at: usize| given.values.get(at)?.parse::<Quantity<u32>>().ok();
     let (Some(min), Some(max)) = (length(0), length(given.values.len() - 1)) else { return false };
-    let is_made_up = line.value("--dataset").is_none_or(|set| set == "random");
-    if is_made_up || line.has(given.name) {
+    let is_of_records = line.value("--dataset") == Some("line_by_line");
+    if !is_of_records || line.has(given.name) {
         load.length_between("output_tokens", &min, &max);
     }
-    is_made_up
+    !is_of_records
 }
 
 /// `llama-benchy`.

@@ -208,7 +208,7 @@ fn container(line: &ParsedLine, image: &str, builder: &mut TranslationBuilder) -
                 None => secrets.push(value.to_owned()),
             },
             "--workdir" | "--ipc" | "--cap-add" | "--security-opt" | "--device" | "--memory" | "--cpus"
-            | "--runtime" | "--env-file" | "--hostname" | "--platform" | "--add-host" | "--pull" => {
+            | "--runtime" | "--env-file" | "--hostname" | "--platform" | "--add-host" | "--group-add" | "--pull" => {
                 args.push(format!("{}={value}", given.name));
             }
             "--privileged" | "--init" => args.push(given.name.to_owned()),

@@ -89,6 +89,11 @@ impl AttemptInputs {
 
     async fn work_in<W: TaskExecutor>(mut self, folder: &Path, work: Arc<W>) -> Result<WorkResult, Failure> {
         let assignment = self.assignment()?;
+        for (name, state) in &self.keyed.inputs {
+            if let Some(text) = lfs_notice(name, &state.lfs_pointers()).filter(|_| self.attempt == 1) {
+                (self.emit)(Event::Notice { task: Some(self.task.id.clone()), text });
+            }
+        }
         // The links in `latest` are pointed elsewhere by this run itself.
         let (home, mut ways) = (self.cache.home(), self.keyed_paths());
         ways.retain(|path| !path.starts_with(home.latest()));
@@ -294,6 +299,16 @@ impl AttemptInputs {
     }
 }
 
+/// A folder may have pointers that no stage reads, as a repository without its large files has.
+fn lfs_notice(input: &str, pointers: &[&Path]) -> Option<String> {
+    let first = pointers.first()?.display();
+    let files = match pointers.len() {
+        1 => format!("{first} is a pointer of Git LFS, and the file itself is not here"),
+        count => format!("{count} files, {first} the first, are pointers of Git LFS, and the files are not here"),
+    };
+    Some(format!("input {input}: {files}; if the stage reads it, run `git lfs pull` in its repository"))
+}
+
 /// Whether a measurement has no result yet. One that is INVALID has, which stays as the result of its run.
 fn is_cut_off(folder: &Path) -> bool {
     !has_result(folder)
@@ -326,6 +341,16 @@ mod tests {
     use super::*;
     use crate::store::StateFolder;
     use base::files::Digest;
+
+    #[test]
+    fn pointers_in_a_folder_are_named_once_for_an_input() {
+        let (one, other) = (Path::new("w/a.safetensors"), Path::new("w/b.safetensors"));
+        assert_eq!(lfs_notice("model", &[]), None);
+        let text = lfs_notice("model", &[one]).unwrap();
+        assert!(text.starts_with("input model: w/a.safetensors is a pointer of Git LFS"), "{text}");
+        let text = lfs_notice("model", &[one, other]).unwrap();
+        assert!(text.starts_with("input model: 2 files, w/a.safetensors the first, are pointers"), "{text}");
+    }
 
     #[test]
     fn a_measurement_goes_on_until_it_has_a_result() {

@@ -59,17 +59,6 @@ fn cut(log: &Path, kept: u64) -> io::Result<()> {
     file.write_all_at(format!("\n[{} of this log were cut out here]\n", size(length)).as_bytes(), kept)
 }
 
-/// The whole lines that were added to a file behind its first `read` bytes, which they are counted among then.
-pub fn added_lines(path: &Path, read: &mut u64) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
-    file.seek(SeekFrom::Start(*read))?;
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
-    bytes.truncate(bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1));
-    *read += bytes.len() as u64;
-    Ok(bytes)
-}
-
 /// The last `n` lines of a log, without terminal escapes, each cut at 4 KiB. A log that is not there has none.
 pub fn tail(log: &Path, n: usize) -> Vec<String> {
     tail_from(log, 0, n)

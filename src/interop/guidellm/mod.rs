@@ -80,6 +80,7 @@ fn benchmark_option(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut Tr
             builder.push_error(format!("cannot measure `{}`: it is not an HTTP server", given.as_written()));
         }
         "--backend-kwargs" => backend(value, run, builder),
+        "--api-key" => run.has_api_key = true,
         "--request-type" => run.request_format = text(),
         "--profile" => run.profile = text(),
         "--rate" => run.levels.extend(levels(given, builder)),

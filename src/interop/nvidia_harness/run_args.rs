@@ -91,18 +91,25 @@ impl HarnessFields {
 
     pub fn field(&mut self, name: &str, value: &str, builder: &mut TranslationBuilder) {
         let word = format!("--{name}={value}");
-        let mut set = |name: &str, value: &str| self.run.settings.push(RunSetting::new(name, value, &word));
         match name {
             "benchmarks" | "models" => self.benchmarks(value, builder),
             "scenarios" => self.read_scenarios(value, builder),
             "system_name" => self.system(value, &word),
             "test_run" => {
-                set("rehearse", "true");
-                set("duration", "60s");
+                self.set_once(RunSetting::new("rehearse", "true", &word));
+                self.set_once(RunSetting::new("duration", "60s", &word));
                 builder.note(
                     "NVIDIA's harness runs each scenario of a --test_run for at least a minute, with all samples \
                     of the data set; `rehearse=true` has fewer, and `samples=N` sets how many",
                 );
+            }
+            "min_duration" => {
+                const SHORTEST_MS: u64 = 600_000;
+                if value.parse::<u64>().is_ok_and(|milliseconds| milliseconds < SHORTEST_MS) {
+                    self.set_once(RunSetting::new("rehearse", "true", &word));
+                    builder.note("a run that is submitted lasts ten minutes; a shorter --min_duration is a rehearsal");
+                }
+                self.row(name, value, word, builder);
             }
             "gpu_indices" => {
                 // A number alone is how many, with a comma behind it which one.
@@ -391,7 +398,7 @@ fn audits_of_benchmark(words: &[String], args: &mut HarnessFields, builder: &mut
 }
 
 /// Without quotes that were passed on as part of an argument.
-fn unquoted(text: &str) -> &str {
+pub(crate) fn unquoted(text: &str) -> &str {
     let inside = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
     inside('"').or_else(|| inside('\'')).unwrap_or(text)
 }
@@ -448,6 +455,22 @@ mod tests {
             "loadgen=true round=v6.0"
         );
         assert_eq!(defaults("generate_engines RUN_ARGS=--benchmarks=llama2"), "");
+    }
+
+    #[test]
+    fn a_run_that_is_too_short_to_be_submitted_is_a_rehearsal() {
+        for (milliseconds, is_rehearsal) in [("180000", true), ("600000", false)] {
+            let line = format!("--benchmarks=llama2 --scenarios=Server --min_duration={milliseconds} --test_run");
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let without = translate_run_args(&words[..3]).expect("a run").kind;
+            let (TranslationKind::Run(run), TranslationKind::Run(with)) =
+                (without, translate_run_args(&words).expect("a run").kind)
+            else {
+                panic!("{line}")
+            };
+            let count = |run: &RunLine| run.settings.iter().filter(|setting| setting.names == ["rehearse"]).count();
+            assert_eq!((count(&run), count(&with)), (usize::from(is_rehearsal), 1), "{run:?}");
+        }
     }
 
     #[test]

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::script::{called_script, read_commands};
 use crate::command_line::{
-    Env, LAUNCHER, ProblemKind, Program, Translation, TranslationBuilder, TranslationError, TranslationKind, base,
-    idle, idle_command, on_the_host, prefix_reason, program,
+    Env, LAUNCHER, ProblemKind, Program, Translation, TranslationBuilder, TranslationError, TranslationKind,
+    UntranslatedOption, base, idle, idle_command, on_the_host, prefix_reason, program,
 };
 use crate::nvidia_harness::run_args;
 use crate::tensorrt_llm::{convert_checkpoint, prepare_dataset, trtllm_build};
@@ -20,6 +20,9 @@ use crate::{
     llmb_run, nvidia_smi, perf_analyzer, sglang, slurm, triton_cli, trtllm_bench, trtllm_serve, vllm,
 };
 use base::files::{open_text, read_text_up_to};
+
+/// MLCommons' program that downloads models and data sets.
+const R2_DOWNLOADER: &str = "mlc-r2-downloader.sh";
 
 /// Why a variable in front of a client has no place.
 pub(super) const NOT_RUN: &str = "the tool that reads it does not run; set it in the `env` of a stage";
@@ -173,10 +176,18 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
         ("docker" | "podman" | "nerdctl", _) => docker::translate(name, arguments, &inner)?,
         ("srun", _) => slurm::srun(&surroundings.job, arguments, &ranks)?,
         ("sbatch" | "salloc", _) => slurm::sbatch(name, arguments, &inner)?,
+        ("bash" | "sh", Some(script)) if script.contains(R2_DOWNLOADER) => {
+            git_clone_command::r2_downloader(&arguments[1..], &|path| surroundings.path(path))?
+        }
+        (R2_DOWNLOADER, _) => git_clone_command::r2_downloader(arguments, &|path| surroundings.path(path))?,
         ("git", _) => git_clone_command::translate(arguments, &|path| surroundings.path(path))?,
         ("llmb-run", _) => llmb_run::translate(env, arguments)?,
         ("inference-perf", _) => {
             without_env(env, inference_perf::translate(arguments, &|file| surroundings.content(file))?)
+        }
+        // Their container's command line is the line.
+        ("make", _) if let Some(line) = arguments.iter().find_map(|word| word.strip_prefix("DOCKER_COMMAND=")) => {
+            read_commands(run_args::unquoted(line), &nested)?
         }
         ("make", _) => {
             // Both places are good for make.
@@ -237,7 +248,10 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
         ("curl", _) => curl::translate(arguments),
         ("nvidia-smi", _) => nvidia_smi::translate(arguments),
         ("main.py", _) if arguments.iter().any(|word| REFERENCE.contains(&word.as_str())) => {
-            idle_command("main.py --scenario", "")
+            // The number of its samples tells which workload it is of.
+            let mut counts = arguments.iter().filter(|word| word.bytes().all(|byte| byte.is_ascii_digit()));
+            let row = counts.find_map(|count| idle(&format!("main.py {count}"), ""));
+            row.unwrap_or_else(|| idle_command("main.py --scenario", ""))
         }
         // A command of a program, or the program.
         (_, first) => idle(&format!("{name} {}", first.unwrap_or_default()), &format!("{name} *"))
@@ -256,12 +270,9 @@ fn without_env(env: &Env, mut translation: Translation) -> Translation {
         TranslationKind::Bench(bench) => is_address(name) || bench.args.contains(name),
         _ => false,
     };
-    let unread: Vec<String> = env.0.iter().map(|(name, _)| name.clone()).filter(|name| !is_read(name)).collect();
-    for name in unread {
-        let mut builder = TranslationBuilder::default();
-        builder.push_untranslated(format!("{name}=…"), NOT_RUN);
-        translation.untranslated.extend(builder.untranslated);
-    }
+    let unread = env.0.iter().map(|(name, _)| name).filter(|name| !is_read(name));
+    let unread: Vec<_> = unread.map(|name| UntranslatedOption::new(format!("{name}=…"), NOT_RUN)).collect();
+    translation.untranslated.extend(unread);
     translation
 }
 

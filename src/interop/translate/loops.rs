@@ -125,9 +125,39 @@ pub(super) fn function(commands: &[WrittenCommand]) -> Option<(String, Vec<Writt
     None
 }
 
+/// Whether `[ A -gt B ]`, `[[ A == B ]]` or `test …` holds; none where the text does not have the values.
+pub(super) fn test(text: &str) -> Option<bool> {
+    let words = shlex::split(text).filter(|_| !text.contains("{{"))?;
+    let is_opening = |word: &&str| *word != "!" && OPENING.contains(word);
+    let words: Vec<&str> = words.iter().map(String::as_str).skip_while(is_opening).collect();
+    let (["[", inner @ .., "]"] | ["[[", inner @ .., "]]"] | ["test", inner @ ..]) = words.as_slice() else {
+        return None;
+    };
+    match *inner {
+        ["-z", text] => Some(text.is_empty()),
+        ["-n", text] => Some(!text.is_empty()),
+        [_, _, other] if other.contains(['*', '?']) => None,
+        [one, "=" | "==", other] => Some(one == other),
+        [one, "!=", other] => Some(one != other),
+        [one, operator, other] => {
+            let order = one.parse::<i64>().ok()?.cmp(&other.parse().ok()?);
+            match operator {
+                "-gt" => Some(order.is_gt()),
+                "-ge" => Some(order.is_ge()),
+                "-lt" => Some(order.is_lt()),
+                "-le" => Some(order.is_le()),
+                "-eq" => Some(order.is_eq()),
+                "-ne" => Some(order.is_ne()),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
 /// `NAME=(VALUE …)`, with its values behind each other, and `NAME=([KEY]=VALUE …)`.
 pub(super) fn array(text: &str) -> Option<(&str, String)> {
-    let text = ["export ", "declare -a ", "declare -A ", "local -a ", "local -A ", "readonly "]
+    let text = ["export ", "declare -a ", "declare -A ", "local -a ", "local -A ", "local ", "readonly "]
         .iter()
         .find_map(|word| text.strip_prefix(word))
         .unwrap_or(text);

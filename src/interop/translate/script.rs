@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::command::{NOT_RUN, Surroundings, translate};
-use super::loops::{OPENING, array, end_of_loop, for_loop, function, waiting_loop};
+use super::loops::{OPENING, array, end_of_loop, for_loop, function, test, waiting_loop};
 use super::stage_names::{unique, with_unique_names};
 use super::unknown_values::{with_every_value, with_variables_named};
 use crate::command_line::{
@@ -23,7 +23,7 @@ use crate::slurm::{directives, job_options};
 use crate::triton_backend::fill_template::{self, FilledFile};
 
 pub(super) use joined::called_script;
-use joined::{WrittenFile, plain};
+use joined::{WrittenFile, echoed, plain};
 
 const TOOL: &str = "a script";
 /// The limit of commands in one text; documentation pages stay far below it.
@@ -91,8 +91,8 @@ struct Script {
     files: Vec<WrittenFile>,
     /// Servers that it started, in its order.
     servers: Vec<StartedServer>,
-    /// Sentences on commands without a meaning here, with their places.
-    without: Vec<(String, String)>,
+    /// Sentences on commands without a meaning here, with their places and what the programs are for.
+    without: Vec<(String, String, &'static str)>,
     /// Loops and conditions.
     not_followed: Vec<UntranslatedOption>,
     /// The translations of commands, if it is only one.
@@ -173,8 +173,24 @@ impl Script {
                 at += length + 1;
                 continue;
             }
-            self.command(command, depth);
             at += 1;
+            // `[ … ] && COMMAND`: what the shell would run is read.
+            if let Some(mut holds) = test(&text)
+                && !commands.get(at).is_some_and(|next| next.text.starts_with('{'))
+            {
+                while let Some(next) = commands.get(at).filter(|next| !next.behind.is_empty()) {
+                    if holds == (next.behind == "&&") {
+                        self.command(next, depth);
+                        holds = true;
+                    }
+                    at += 1;
+                }
+                continue;
+            }
+            let is_conditional = usize::from(!command.behind.is_empty());
+            self.conditions += is_conditional;
+            self.command(command, depth);
+            self.conditions = self.conditions.saturating_sub(is_conditional);
         }
     }
 
@@ -210,6 +226,7 @@ impl Script {
         let is_exported = words.first().is_some_and(|word| word == "export");
         let set = &words[usize::from(is_setting)..];
         if set.iter().all(|word| is_setting || assignment(word).is_some()) && !is_run_args(&words) {
+            self.kept_output(command, depth);
             for word in set.iter().filter(|word| !word.starts_with('-')) {
                 let name = assignment(word).map_or(word.as_str(), |(name, value)| {
                     self.set(name, value, "");
@@ -323,9 +340,14 @@ impl Script {
             command_words.push(if is_written { as_written(&word, &self.variables.unknown) } else { word });
         }
         let written_to = command.written_to.as_deref().map(|file| self.variables.expand(file));
-        if let Some(file) = written_to.as_deref().filter(|_| name == "cat" && command.has_here_document) {
-            let content = self.here_document(command);
-            return self.write(place, file, content);
+        if let Some(file) = written_to.as_deref().filter(|file| !file.starts_with("/dev/")) {
+            if name == "cat" && command.has_here_document {
+                let content = self.here_document(command);
+                return self.write(place, file, content, command);
+            }
+            if name == "echo" {
+                return self.write(place, file, echoed(&arguments), command);
+            }
         }
         // `bash << EOF`: the text is its script.
         if command.has_here_document && command_words.last().is_some_and(|word| ["bash", "sh"].contains(&base(word))) {
@@ -368,9 +390,12 @@ impl Script {
     fn place_exported(&mut self, program: &str, exported: &[(String, String)], translation: &mut Translation) {
         for (name, _) in exported {
             let written = format!("{name}=…");
+            let before = translation.untranslated.len();
             translation.untranslated.retain(|option| option.argument != written || option.why != NOT_RUN);
+            let is_unread = translation.untranslated.len() < before;
+            let is_read = !is_unread && matches!(translation.kind, TranslationKind::Bench(_));
             let is_named = translation.untranslated.iter().any(|option| option.argument == written);
-            if is_named || READS_VARIABLES.contains(&program) || translation.kind.mentions(name) {
+            if is_named || is_read || READS_VARIABLES.contains(&program) || translation.kind.mentions(name) {
                 self.placed.insert(name.clone());
             }
         }
@@ -394,7 +419,7 @@ impl Script {
             self.builder.absorb(place, &mut translation);
         }
         match translation.kind {
-            TranslationKind::Nothing(reason) => self.without.push((place.to_owned(), reason)),
+            TranslationKind::Nothing(reason) => self.without.push((place.to_owned(), reason, translation.tool)),
             TranslationKind::Container(container) => self.container = Some(container),
             TranslationKind::Bench(bench) => {
                 let target = bench.args.first().map(String::as_str).unwrap_or_default();
@@ -506,7 +531,7 @@ impl Script {
                 locks their clocks while it runs",
                 clocks["graphics"]
             );
-            self.without.push(("nvidia-smi -lgc".to_owned(), reason));
+            self.without.push(("nvidia-smi -lgc".to_owned(), reason, "nvidia-smi"));
         }
         let whole = &self.whole;
         let is_empty =
@@ -532,13 +557,16 @@ impl Script {
         let kind = match (is_empty, self.container) {
             (true, Some(container)) => TranslationKind::Container(container),
             (true, None) => {
-                let sentences: BTreeSet<String> =
-                    std::mem::take(&mut self.without).into_iter().map(|(_, reason)| reason).collect();
+                // What is printed beside a line that has no place is no reason.
+                let is_alone = self.without.iter().all(|(.., tool)| *tool == "text");
+                let without = std::mem::take(&mut self.without).into_iter();
+                let without = without.filter(|(.., tool)| is_alone || *tool != "text");
+                let sentences: BTreeSet<String> = without.map(|(_, reason, _)| reason).collect();
                 TranslationKind::Nothing(sentences.into_iter().collect::<Vec<_>>().join(". "))
             }
             (false, _) => TranslationKind::Script(self.whole),
         };
-        for (place, reason) in self.without {
+        for (place, reason, _) in self.without {
             self.builder.push_untranslated(place, reason);
         }
         // A line of one tool twice is still of that tool.

@@ -89,6 +89,8 @@ pub struct ComparedResult {
     requested_answer: Option<f64>,
     /// The share of prompt tokens that a prefix cache had; `None`: not known.
     pub(super) cached_share: Option<f64>,
+    /// Of an imported result, which has no verdict that says it: requests that failed, and all of them.
+    pub(super) failures: Option<[f64; 2]>,
     /// The source of the token counts.
     counted: String,
     pub measures: Vec<Measure>,
@@ -345,6 +347,10 @@ impl ComparedResult {
                 result.own().map(|own| own.tokens.output_requested as f64).filter(|requested| *requested > 0.0),
             ),
             cached_share: result.own().and_then(RunResult::cached_prompt_share),
+            failures: result.imported().and_then(|imported| {
+                let failed = imported.counts.failed.filter(|failed| *failed > 0.0)?;
+                Some([failed, failed + imported.counts.ok.unwrap_or(0.0)])
+            }),
             counted: counted(measured_run),
             measures: Vec::new(),
             searched: None,

@@ -69,10 +69,23 @@ fn sides(sets: &[RunSet], measured_runs: &[MeasuredRun]) -> Table {
     table
 }
 
-/// Warnings for results that are no measurements of a server.
+/// Warnings for results that are no measurements of a server, and for those of other tools whose requests failed.
 pub(super) fn doubts(sets: &[RunSet]) -> Vec<String> {
-    let of_set = |(n, set)| invalid_runs(set).into_iter().map(move |line| format!("{} is {line}", letter(n)));
+    let of_set = |(n, set)| {
+        let invalid = invalid_runs(set).into_iter().map(move |line| format!("{} is {line}", letter(n)));
+        invalid.chain(failed_runs(set).into_iter().map(move |line| format!("{}: {line}", letter(n))))
+    };
     sets.iter().enumerate().flat_map(of_set).collect()
+}
+
+/// A line for each imported run of a side whose requests failed.
+fn failed_runs(set: &RunSet) -> Vec<String> {
+    let failed = |run: &ComparedResult| {
+        let [failed, all] = run.failures?;
+        let which = if set.runs().len() > 1 { format!(" in {}", clean(&run.name)) } else { String::new() };
+        Some(format!("{failed} of {all} requests failed{which}; its latencies are those of the others"))
+    };
+    set.runs().iter().filter_map(failed).collect()
 }
 
 /// A line for each verdict of a side that is not VALID: `INVALID(server) in after/1; after/3: why`.

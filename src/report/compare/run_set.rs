@@ -352,7 +352,10 @@ pub fn json(sets: &[RunSet], comparisons: &[Comparison]) -> Value {
             let runs: Vec<Value> = set
                 .runs()
                 .iter()
-                .map(|run| value!({ "name": run.name, "verdict": verdict(run), "identity": run.identity }))
+                .map(|run| {
+                    let failed = run.failures.map(|[failed, _]| failed);
+                    value!({ "name": run.name, "verdict": verdict(run), "failed": failed, "identity": run.identity })
+                })
                 .collect();
             value!({
                 "name": set.name, "verdict": verdict(set.worst()), "as": set.first().tool.as_str(),

@@ -56,6 +56,20 @@ pub struct InputState {
     pub seen: Vec<(PathBuf, FileStamp)>,
 }
 
+impl InputState {
+    /// The files in its folders that are pointers of Git LFS, among those of a pointer's usual length: a data set may
+    /// have millions of small files.
+    pub fn lfs_pointers(&self) -> Vec<&Path> {
+        const USUAL: std::ops::Range<u64> = 100..200;
+        let candidates = self.seen.iter().filter(|(_, stamp)| stamp.is_file() && USUAL.contains(&stamp.size));
+        candidates.filter(|(path, stamp)| is_lfs_pointer(path, stamp)).map(|(path, _)| path.as_path()).collect()
+    }
+}
+
+fn is_lfs_pointer(path: &Path, stamp: &FileStamp) -> bool {
+    stamp.size <= LARGEST_POINTER && read_text_up_to(path, LARGEST_POINTER).is_ok_and(|text| text.starts_with(POINTER))
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     #[error("{} does not exist", .0.display())]
@@ -166,9 +180,7 @@ impl Digests {
         let stamp = stamp_of_input(path)?;
         if !stamp.is_folder() {
             let (digest, stamp) = self.file(path)?;
-            if stamp.size <= LARGEST_POINTER
-                && read_text_up_to(path, LARGEST_POINTER).is_ok_and(|text| text.starts_with(POINTER))
-            {
+            if is_lfs_pointer(path, &stamp) {
                 return Err(InputError::LfsPointer(path.to_owned()));
             }
             seen.push((path.to_owned(), stamp));
@@ -398,14 +410,17 @@ mod tests {
     #[test]
     fn a_pointer_in_place_of_a_file_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
-        let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";
+        let oid = "4d7a".repeat(16);
+        let pointer = format!("version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize 12345\n");
         fs::write(folder.path().join("data.jsonl"), pointer).unwrap();
         for pattern in ["data.jsonl", "*.jsonl"] {
             let error = Digests::default().input(folder.path(), &[pattern.to_owned()]).unwrap_err();
             assert!(matches!(error, InputError::LfsPointer(_)), "{error}");
         }
         // A folder may have pointers to files that no stage reads.
-        assert!(Digests::default().input(folder.path(), &[".".to_owned()]).is_ok());
+        fs::write(folder.path().join("other.jsonl"), "{}").unwrap();
+        let state = Digests::default().input(folder.path(), &[".".to_owned()]).unwrap();
+        assert_eq!(state.lfs_pointers(), [fs::canonicalize(folder.path()).unwrap().join("data.jsonl")]);
     }
 
     #[test]

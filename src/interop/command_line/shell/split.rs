@@ -9,8 +9,12 @@ pub(crate) struct WrittenCommand {
     /// The line of its first character, from 1.
     pub line: usize,
     pub text: String,
+    /// `&&` or `||`, where it depends on the command in front of it.
+    pub behind: &'static str,
     /// The file that its output is redirected to.
     pub written_to: Option<String>,
+    /// At the end of that file: `>>`.
+    pub is_appended: bool,
     /// Its input stands in the text: `<< EOF`.
     pub has_here_document: bool,
     /// That text, as it stands.
@@ -37,6 +41,8 @@ struct Splitter {
     line: usize,
     current: WrittenCommand,
     commands: Vec<WrittenCommand>,
+    /// `&&` or `||`, where it was the last thing in front of the next command.
+    behind: &'static str,
     /// How many parentheses of subshells are open.
     open: usize,
     /// Words that end here-documents which begin behind this line.
@@ -71,7 +77,8 @@ impl Splitter {
         let command = std::mem::take(&mut self.current);
         let text = command.text.trim();
         if !text.is_empty() {
-            self.commands.push(WrittenCommand { text: text.to_owned(), ..command });
+            let behind = std::mem::take(&mut self.behind);
+            self.commands.push(WrittenCommand { text: text.to_owned(), behind, ..command });
         }
     }
 
@@ -103,6 +110,11 @@ impl Splitter {
                 let length = placeholder(&self.chars[self.at..]).unwrap_or(1);
                 self.take(length);
             }
+            '<' if let Some(length) = self.fetched_script() => {
+                self.push('\'');
+                self.take(length);
+                self.push('\'');
+            }
             '<' | '>' => self.redirection(),
             '&' if self.peek(1) == Some('>') => {
                 self.at += 1;
@@ -127,7 +139,12 @@ impl Splitter {
             ';' | '&' | '|' | '(' | ')' => {
                 self.open = (self.open + usize::from(c == '(')).saturating_sub(usize::from(c == ')'));
                 self.end();
-                self.at += 1;
+                self.behind = match (c, self.peek(1)) {
+                    ('&', Some('&')) => "&&",
+                    ('|', Some('|')) => "||",
+                    _ => "",
+                };
+                self.at += self.behind.len().max(1);
             }
             _ if self.current.text.is_empty() && c.is_whitespace() => self.at += 1,
             c => {
@@ -140,6 +157,14 @@ impl Splitter {
 
     fn is_behind_blank(&self) -> bool {
         self.current.text.chars().next_back().is_none_or(char::is_whitespace)
+    }
+
+    /// How many characters the `<(curl …)` of `bash <(curl …)` has.
+    fn fetched_script(&self) -> Option<usize> {
+        let is_of_shell = ["bash", "sh"].contains(&self.current.text.rsplit(['/', ' ']).nth(1)?);
+        let line = self.chars[self.at..].split(|c| *c == '\n').next()?;
+        let begins = is_of_shell && line.starts_with(&['<', '(']) && !line.contains(&'\'');
+        if begins { line.iter().position(|c| *c == ')').map(|at| at + 1) } else { None }
     }
 
     /// How many characters `[[ … ]]` has, in which operators are not those of commands.
@@ -228,6 +253,7 @@ impl Splitter {
             && self.peek(1) != Some('&')
             && !self.chars[..self.at].ends_with(&['2'])
             && !self.chars[..self.at].ends_with(&['&']);
+        self.current.is_appended = is_output && self.peek(1) == Some('>');
         let is_here = self.peek(0) == Some('<') && self.peek(1) == Some('<') && self.peek(2) != Some('<');
         while matches!(self.peek(0), Some('<' | '>' | '&' | '-')) {
             self.at += 1;

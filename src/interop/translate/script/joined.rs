@@ -13,10 +13,10 @@ use serde_json::{Map, Value, json};
 
 use super::{Script, read_commands};
 use crate::command_line::{
-    Env, RunLine, RunSetting, Translation, TranslationError, UnknownValue, UntranslatedOption, as_written, base,
-    is_in_container, mounts, positional, read_outputs, replace_path, tools,
+    Env, RunLine, RunSetting, Translation, TranslationError, TranslationKind, UnknownValue, UntranslatedOption,
+    WrittenCommand, as_written, base, is_in_container, mounts, positional, read_outputs, replace_path, split, tools,
 };
-use crate::translate::command::Surroundings;
+use crate::translate::command::{Surroundings, translate};
 use crate::translate::stage_names::unique;
 use crate::triton_backend::fill_template;
 use base::units::unquoted;
@@ -38,7 +38,7 @@ impl Script {
             self.count += 1;
             let reason = "files of a checkpoint or a repository are inputs of their stage, by path; other copying is a \
                 `shell` stage";
-            self.without.push((format!("cp {from} {to}"), format!("cannot translate `cp`: {reason}")));
+            self.without.push((format!("cp {from} {to}"), format!("cannot translate `cp`: {reason}"), "files"));
         }
         if let (Some(repository), Some(tree)) = (repository, tree) {
             const NAME: &str = "generate_triton_config";
@@ -82,15 +82,13 @@ impl Script {
             .settings
             .iter()
             .any(|one| last.settings.iter().any(|other| is_same(one, other) && one.value != other.value));
-        let beside = |run: &RunLine| {
-            (
-                run.env.clone(),
-                run.scale.clone(),
-                run.slurm.clone(),
-                run.options.clone(),
-                run.copy_results_to.clone(),
-                run.system,
-            )
+        // All but what is joined.
+        let beside = |run: &RunLine| RunLine {
+            settings: Vec::new(),
+            tool_defaults: Vec::new(),
+            until: Vec::new(),
+            serves: false,
+            ..run.clone()
         };
         if contradicts || beside(&run) != beside(last) {
             return self.whole.runs.push(run);
@@ -226,6 +224,17 @@ pub(super) struct WrittenFile {
     content: String,
     /// Of the command that writes it.
     place: String,
+    /// `echo` writes logs, too, which need no word where no stage reads them.
+    is_printed: bool,
+}
+
+/// What `echo` prints with these arguments.
+pub(super) fn echoed(arguments: &[String]) -> String {
+    let is_option = |word: &&String| word.strip_prefix('-').is_some_and(|rest| rest.chars().all(|c| "neE".contains(c)));
+    let count = arguments.iter().take_while(is_option).count();
+    let (options, words) = (arguments[..count].concat(), arguments[count..].join(" "));
+    let text = if options.contains('e') { words.replace("\\n", "\n").replace("\\t", "\t") } else { words };
+    if options.contains('n') { text } else { text + "\n" }
 }
 
 /// A path without `./` in front.
@@ -234,12 +243,30 @@ pub(super) fn plain(path: &str) -> &str {
 }
 
 impl Script {
-    /// `cat > FILE << EOF`
-    pub(super) fn write(&mut self, place: &str, path: &str, content: String) {
+    /// `cat > FILE << EOF` and `echo … > FILE`.
+    pub(super) fn write(&mut self, place: &str, path: &str, content: String, command: &WrittenCommand) {
         let path = plain(path).to_owned();
+        let before = self.surroundings.written.get(&path).filter(|_| command.is_appended);
+        let content = before.map_or_else(String::new, Clone::clone) + &content;
         self.surroundings.written.insert(path.clone(), content.clone());
         self.files.retain(|file| file.path != path);
-        self.files.push(WrittenFile { path, content, place: place.to_owned() });
+        let is_printed = !command.has_here_document;
+        self.files.push(WrittenFile { path, content, place: place.to_owned(), is_printed });
+    }
+
+    /// Reads a measurement whose output a variable keeps: `RESULT=$(vllm bench serve …)`.
+    pub(super) fn kept_output(&mut self, command: &WrittenCommand, depth: usize) {
+        let Some((_, value)) = command.text.split_once('=') else { return };
+        let value = value.trim_matches('"');
+        let inner = value.strip_prefix("$(").and_then(|rest| rest.strip_suffix(')'));
+        let inner = inner.or_else(|| value.strip_prefix('`').and_then(|rest| rest.strip_suffix('`')));
+        for inner in inner.and_then(|text| split(text).ok()).unwrap_or_default() {
+            let words = shlex::split(&self.variables.expand(&inner.text)).unwrap_or_default();
+            let translation = translate(&words, &self.surroundings);
+            if translation.is_ok_and(|it| matches!(it.kind, TranslationKind::Bench(_))) {
+                self.command(&WrittenCommand { line: command.line, ..inner }, depth + 1);
+            }
+        }
     }
 
     /// A stage for each file that a stage reads; the others are named.
@@ -253,6 +280,9 @@ impl Script {
             read_outputs(stages.values_mut(), &[(file.path.clone(), expression)]);
             // A template's own braces would be read as the manifest's.
             let is_template = ["{{ ", "{%", "{#"].iter().any(|begin| file.content.contains(begin));
+            if stages == self.whole.stages && file.is_printed {
+                continue;
+            }
             if stages == self.whole.stages || is_template {
                 let path = as_written(&file.path, &self.variables.unknown);
                 let reason = format!("the text writes `{path}`, which Regatta does not: write the file before the run");

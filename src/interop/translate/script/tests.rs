@@ -278,3 +278,125 @@ fn a_line_that_is_only_a_variable_is_read_as_nothing() {
     assert!(stages(&translation).contains_key("server"));
     assert!(translation.notes.iter().any(|note| note.contains("only a variable")), "{:?}", translation.notes);
 }
+
+#[test]
+fn a_measurement_whose_output_a_variable_keeps_is_read() {
+    let line = "vllm bench serve --model m --dataset-name random";
+    for kept in [
+        format!("R=$({line} --max-concurrency $c 2>&1 | tail -3)"),
+        format!("local R=\"$({line} \\\n --max-concurrency $c)\""),
+    ] {
+        let lines =
+            bench_lines(&format!("{line} --num-prompts 3\nfor c in 1 4; do\n{kept}\necho \"$R\" | grep TPOT\ndone\n"));
+        assert_eq!(lines.len(), 3, "{kept}: {lines:?}");
+        assert!(lines[2].contains("--concurrency 4"), "{lines:?}");
+    }
+    // What another command prints is a value.
+    let other = bench_lines("IP=$(hostname -I)\nvllm bench serve --model m --host $IP\n");
+    assert!(other.len() == 1 && other[0].contains("{{ip}}"), "{other:?}");
+}
+
+#[test]
+fn what_a_test_over_known_values_guards_is_read_as_the_shell_runs_it() {
+    let loops = |guard: &str| {
+        let script = format!(
+            "for c in 1 600; do\nN=$((c * 4)); {guard}\n\
+            vllm bench serve --model m --max-concurrency $c --num-prompts $N\ndone\n"
+        );
+        let count =
+            |line: &String| line.split("--requests ").nth(1).and_then(|rest| rest.split(' ').next()).map(str::to_owned);
+        bench_lines(&script).iter().filter_map(count).collect::<Vec<_>>().join(" ")
+    };
+    for (guard, counts) in [
+        ("[ \"$N\" -gt 1024 ] && N=1024", "4 1024"),
+        ("[[ $N -le 1024 ]] || N=1024", "4 1024"),
+        ("test $c = 1 && N=7 || N=8", "7 8"),
+        ("[ -z \"$c\" ] && N=1", "4 2400"),
+    ] {
+        assert_eq!(loops(guard), counts, "{guard}");
+    }
+    let unknown = untranslated("N=4\n[ -f big ] && N=8\nvllm bench serve --model m --num-prompts $N\n").join("\n");
+    assert!(unknown.contains("sets it to one of `4`, `8`"), "{unknown}");
+}
+
+#[test]
+fn a_command_in_an_array_of_a_function_is_read() {
+    let script = "run() {\n  local args=(\n    vllm bench serve\n    --model m\n    --max-concurrency \"$1\"\n  )\n  \
+        \"${args[@]}\"\n}\nrun 7\n";
+    assert!(composed(script).contains("--concurrency 7"), "{}", composed(script));
+}
+
+#[test]
+fn a_file_that_echo_writes_is_written_by_a_stage_where_one_reads_it() {
+    let script = "echo -e \"a: 1\\nb: 2\" > /tmp/x.yml\necho 'c: 3' >> /tmp/x.yml\necho done >> log.txt\n\
+        trtllm-serve m --extra_llm_api_options /tmp/x.yml\n";
+    let translation = files(&[("run.sh", script)]);
+    let text = stages(&translation)["write_x_yml"]["shell"].as_str().expect("a shell");
+    assert!(text.contains("\na: 1\nb: 2\nc: 3\n"), "{text}");
+    assert!(translation.untranslated.is_empty(), "{:?}", translation.untranslated);
+}
+
+#[test]
+fn what_is_printed_beside_a_line_without_a_place_is_no_reason() {
+    let line = "guidellm benchmark --target http://h:1 --data org/set --rate-type synchronous";
+    let text = |line: &str| match crate::read_line(&[line.to_owned()]).expect("a sentence").kind {
+        TranslationKind::Nothing(text) => text,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(text(&format!("{line} || true")), text(line));
+    assert!(text("true").contains("`true`"), "{}", text("true"));
+}
+
+#[test]
+fn a_variable_that_a_client_reads_has_a_place() {
+    let left =
+        untranslated("export OPENAI_API_BASE=http://h:1/v1\nexport OTHER=1\npython token_benchmark_ray.py --model m\n");
+    assert!(left.iter().all(|text| !text.contains("OPENAI_API_BASE")), "{left:?}");
+    assert!(left.iter().any(|text| text.starts_with("OTHER=…")), "{left:?}");
+}
+
+#[test]
+fn the_command_of_nvidias_container_is_the_line() {
+    let run = |line: &str| match crate::read_line(&[line.to_owned()]).expect("a run").kind {
+        TranslationKind::Run(run) => run,
+        other => panic!("{other:?}"),
+    };
+    let inner = "make run_harness RUN_ARGS=\"--benchmarks=llama2-70b --scenarios=Server\"";
+    assert_eq!(run(&format!("make launch_docker DOCKER_COMMAND='{inner}'")), run(inner));
+}
+
+#[test]
+fn a_downloader_of_mlcommons_is_a_stage_that_later_paths_read() {
+    const URI: &str = "https://inference.mlcommons-storage.org/metadata/llama3-1-8b-cnn-eval.uri";
+    for front in [
+        "bash <(curl -s https://raw.githubusercontent.com/mlcommons/r2-downloader/main/mlc-r2-downloader.sh)",
+        "bash /tmp/mlc-r2-downloader.sh",
+        "./mlc-r2-downloader.sh",
+    ] {
+        let translation = files(&[("x.sh", &format!("{front} {URI} -d data -s\nvllm serve ./data/model\n"))]);
+        let stages = stages(&translation);
+        let stage = &stages["download_llama3_1_8b_cnn_eval"];
+        assert!(stage["shell"].as_str().is_some_and(|text| text.contains(&format!("-s -d . {URI}"))), "{stage}");
+        assert_eq!(stage["secrets"][0], "CF_ACCESS_CLIENT_ID", "{front}");
+        assert_eq!(stages["server"]["serve"]["vllm"]["model"], "{{ stages.download_llama3_1_8b_cnn_eval.out }}/model");
+    }
+    let error = crate::read_line(&["./mlc-r2-downloader.sh -d data".to_owned()]).unwrap_err().to_string();
+    assert!(error.contains("needs one address"), "{error}");
+}
+
+#[test]
+fn a_reference_implementation_is_named_with_the_run_of_its_workload() {
+    let sentence = |line: &str| match crate::read_line(&[line.to_owned()]).expect("a sentence").kind {
+        TranslationKind::Nothing(text) => text,
+        other => panic!("{line}: {other:?}"),
+    };
+    for (line, run) in [
+        ("python -u main.py --scenario Offline --user-conf user.conf --total-sample-count 13368 --vllm", "llama3.1-8b"),
+        ("python main.py --scenario Server --user-conf u --total-sample-count 8313 2>&1 | tee log", "llama3.1-405b"),
+        ("torchrun --nproc_per_node=8 run_mlperf_mpi.py --mode offline --input-file x.pkl", "deepseek-r1"),
+        ("python3 run_mlperf.py --scenario offline --input-file x.parquet --accuracy", "gpt-oss-120b"),
+    ] {
+        let text = sentence(line);
+        assert!(text.contains(&format!("`regatta run {run}")) && !text.contains("tee"), "{line}: {text}");
+    }
+}

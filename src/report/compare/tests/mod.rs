@@ -19,7 +19,7 @@ use super::*;
 use crate::test_runs;
 use base::event::Verdict;
 use harness::{SweepLevel, SweepPoint, SweepReport};
-use interop::{MeasuredResult, MeasuredRun, MetricMeaning};
+use interop::{ImportedCounts, ImportedResult, MeasuredResult, MeasuredRun, MetricMeaning};
 
 /// 400 requests; `by` maps the TTFT of each, in ms.
 fn measured_run(name: &str, digest: &str, by: impl Fn(u64) -> f64) -> MeasuredRun {
@@ -329,6 +329,25 @@ fn with_several_runs_a_gate_needs_the_difference_to_be_shown() {
     };
     let chance = compare(&two("a", [85.0, 115.0]), &two("b", [92.0, 122.0]));
     assert!(matches!(condition.outcome(&chance), Ok(FailConditionOutcome::Inconclusive(_))));
+}
+
+#[test]
+fn failed_requests_of_another_tools_run_are_named() {
+    let failed = |name: &str, failed: f64| {
+        let mut run = measured_run(name, "one", |_| 100.0);
+        run.result = MeasuredResult::Imported(Box::new(ImportedResult {
+            counts: ImportedCounts { ok: Some(100.0 - failed), failed: Some(failed) },
+            ..ImportedResult::default()
+        }));
+        RunSet::single(ComparedResult::new(&run))
+    };
+    let sets = [failed("a", 0.0), failed("b", 20.0)];
+    assert_eq!(document::doubts(&sets), ["B: 20 of 100 requests failed; its latencies are those of the others"]);
+    let json = json(&sets, &[]);
+    assert_eq!(
+        [&json["results"][0]["runs"][0]["failed"], &json["results"][1]["runs"][0]["failed"]],
+        [&json!(null), &json!(20.0)]
+    );
 }
 
 #[test]
