@@ -32,7 +32,7 @@ pub(super) fn check(global: &Global, request: &CheckRequest) -> Result<CliExit, 
                 if is_text {
                     print_error(&diagnostics.render(colored(global.color)));
                 }
-                problems.extend(CheckProblem::list(name, &diagnostics));
+                problems.extend(CheckProblem::list(Some(name), &diagnostics));
                 (is_good, None)
             }
             Err(other) => return Err(other),

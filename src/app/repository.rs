@@ -19,7 +19,7 @@ pub(super) fn perform(global: &Global, request: &RepositoryRequest) -> Result<Cl
             let checked = check(folder, engine.as_deref(), *gpus)?;
             let errors = checked.found.errors();
             if *json {
-                let problems = CheckProblem::list("", &checked.found);
+                let problems = CheckProblem::list(None, &checked.found);
                 let result =
                     serde_json::json!({ "models": checked.models.len(), "errors": errors, "problems": problems });
                 print(&format!("{result:#}\n"));

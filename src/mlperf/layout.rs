@@ -40,15 +40,18 @@ impl SubmissionLayout {
 
     /// The folder of one result's logs, below the submitter's.
     pub fn result(self, system: &str, benchmark: &str, scenario: &str) -> PathBuf {
-        Path::new("results").join(system).join(benchmark).join(scenario)
+        self.part("results", system, benchmark, scenario)
+    }
+
+    /// The folder of a part of a result, which has a folder of its own until v5.1.
+    fn part(self, split: &str, system: &str, benchmark: &str, scenario: &str) -> PathBuf {
+        let above = if self == Self::Split { split } else { "results" };
+        Path::new(above).join(system).join(benchmark).join(scenario)
     }
 
     /// The folder of user.conf, README.md and the measurements' JSON.
     pub fn measurements(self, system: &str, benchmark: &str, scenario: &str) -> PathBuf {
-        match self {
-            Self::Split => Path::new("measurements").join(system).join(benchmark).join(scenario),
-            Self::Single => self.result(system, benchmark, scenario),
-        }
+        self.part("measurements", system, benchmark, scenario)
     }
 
     /// The name of the measurements' JSON that Regatta writes.
@@ -61,11 +64,7 @@ impl SubmissionLayout {
 
     /// The folder of one audit test.
     pub fn audit(self, system: &str, benchmark: &str, scenario: &str, test: TestMode) -> PathBuf {
-        let above = match self {
-            Self::Split => Path::new("compliance").join(system).join(benchmark).join(scenario),
-            Self::Single => self.result(system, benchmark, scenario),
-        };
-        above.join(test_folder(test))
+        self.part("compliance", system, benchmark, scenario).join(test_folder(test))
     }
 }
 

@@ -57,6 +57,13 @@ pub struct Seeds {
     pub schedule: u64,
 }
 
+impl Seeds {
+    /// With LoadGen's names.
+    pub const fn named(&self) -> [(&'static str, u64); 3] {
+        [("qsl", self.qsl), ("sample_index", self.sample_index), ("schedule", self.schedule)]
+    }
+}
+
 /// A benchmark as one round defines it.
 #[base::omit_empty(except(required, accuracy, tests))]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

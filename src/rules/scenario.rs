@@ -36,6 +36,17 @@ impl MlperfScenario {
         }
     }
 
+    /// LoadGen's keys of the tokens and the samples a second. None: its result is a latency.
+    pub const fn rates(self) -> Option<[&'static str; 2]> {
+        match self {
+            Self::Offline => Some(["result_tokens_per_second", "result_samples_per_second"]),
+            Self::Server | Self::Interactive => {
+                Some(["result_completed_tokens_per_second", "result_completed_samples_per_sec"])
+            }
+            Self::SingleStream => None,
+        }
+    }
+
     /// LoadGen's name of it.
     pub const fn loadgen(self) -> &'static str {
         match self {

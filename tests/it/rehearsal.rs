@@ -135,9 +135,13 @@ fn a_data_set_is_fetched_from_its_uri_and_its_checksums_are_compared() {
             let mut head = String::new();
             BufReader::new(&stream).read_line(&mut head).unwrap();
             let (status, body) = match head.split(' ').nth(1).unwrap() {
-                "/metadata/right.uri" | "/metadata/wrong.uri" | "/metadata/outside.uri" | "/metadata/absolute.uri" => {
-                    ("200 OK", format!("{at}/data"))
-                }
+                // curl would ask for /left, and write what it got to the same place above the output.
+                "/metadata/pattern.uri" => ("200 OK", format!("{at}/{{../../../left}}?")),
+                "/metadata/pattern.md5" => ("200 OK", format!("{MD5}  #1\n")),
+                "/metadata/unchecked.md5" => ("200 OK", format!("{MD5}  ./eval/cnn_eval.json\neval/cnn_eval.json\n")),
+                "/metadata/endless.uri" => ("200 OK", "x".repeat(4 << 20)),
+                path if path.ends_with(".uri") && path != "/metadata/none.uri" => ("200 OK", format!("{at}/data")),
+                path if path.starts_with("/left?") => ("200 OK", "[{}]\n".to_owned()),
                 "/metadata/outside.md5" => ("200 OK", format!("{MD5}  ./eval/../../../cnn_eval.json\n")),
                 "/metadata/absolute.md5" => ("200 OK", format!("{MD5}  /tmp/cnn_eval.json\n")),
                 "/metadata/right.md5" => ("200 OK", format!("{MD5}  ./eval/cnn_eval.json\n")),
@@ -165,6 +169,9 @@ fn a_data_set_is_fetched_from_its_uri_and_its_checksums_are_compared() {
     assert_eq!(wrong.code, 1, "{wrong:?}");
     wrong.shows("./eval/cnn_eval.json: FAILED");
     fetch("none").shows("cannot fetch ");
+    fetch("pattern").shows("cannot fetch ");
+    fetch("endless").shows("cannot fetch ");
+    assert_eq!(fetch("unchecked").code, 1);
     // The server chooses the names of files, and none of them leads out of the stage's folder.
     for name in ["outside", "absolute"] {
         let outside = fetch(name);

@@ -18,9 +18,9 @@ pub struct CheckedManifest {
 /// One error or warning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckProblem {
-    /// Empty for a model repository, whose JSON has no such key.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub manifest: String,
+    /// None: it is of a model repository, whose JSON has no such key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<String>,
     /// `error` or `warning`.
     pub severity: &'static str,
     pub message: String,
@@ -43,10 +43,10 @@ pub struct ProblemPlace {
 }
 
 impl CheckProblem {
-    /// All of one manifest, in their order.
-    pub fn list(manifest: &str, found: &Diagnostics) -> Vec<Self> {
+    /// All of one manifest, or of a model repository, in their order.
+    pub fn list(manifest: Option<&str>, found: &Diagnostics) -> Vec<Self> {
         let problem = |one: &Diagnostic| Self {
-            manifest: manifest.to_owned(),
+            manifest: manifest.map(str::to_owned),
             severity: match one.severity {
                 Severity::Error => "error",
                 Severity::Warning => "warning",
@@ -101,7 +101,8 @@ pub fn check_github(problems: &[CheckProblem]) -> String {
                 if line == end_line { format!(",col={column},endColumn={end_column}") } else { String::new() };
             format!("file={},line={line},endLine={end_line}{columns},", property(file))
         });
-        let title = property(&format!("regatta check {}", one.manifest));
+        let checked = one.manifest.as_deref().unwrap_or("repository");
+        let title = property(&format!("regatta check {checked}"));
         out.push(format!("::{} {place}title={title}::{}\n", one.severity, escaped(&one.text())));
     }
     out.concat()
@@ -119,7 +120,7 @@ mod tests {
             Diagnostic::error("unknown key `stäges`").at(source.span(11..18), "here").hint("did you mean `stages`?"),
         );
         diagnostics.push(Diagnostic::error("a,b: 100 %\nof it"));
-        CheckProblem::list("a", &diagnostics)
+        CheckProblem::list(Some("a"), &diagnostics)
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! LoadGen's logs of a result that another harness made, as a part of a submission.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
@@ -46,9 +45,7 @@ pub(super) fn add(tree: &mut SubmissionTree, logs: &ForeignResult) -> Assembled 
     let performance = [logs.folder.join("performance/run_1"), logs.folder.join("performance")];
     let performance = performance.iter().find(|folder| folder.join(DETAIL_FILE).is_file()).unwrap_or(&performance[0]);
     let mut run = LockedRun::default();
-    for name in [SUMMARY_FILE, DETAIL_FILE] {
-        copied(tree, &mut run, performance.join(name), result.join("performance/run_1").join(name))?;
-    }
+    logs_copied(tree, &mut run, performance, &result.join("performance/run_1"))?;
     copied(tree, &mut run, logs.folder.join("user.conf"), measurements.join("user.conf"))?;
     runs.insert(TestMode::Performance, run);
     runs.insert(TestMode::Accuracy, accuracy(tree, &logs.folder.join("accuracy"), &result.join("accuracy"))?);
@@ -146,12 +143,15 @@ fn copied(tree: &mut SubmissionTree, run: &mut LockedRun, from: PathBuf, to: Pat
     tree.add(to, FileSource::Copy(from))
 }
 
+/// Adds LoadGen's two logs of a run.
+fn logs_copied(tree: &mut SubmissionTree, run: &mut LockedRun, from: &Path, to: &Path) -> Assembled {
+    [SUMMARY_FILE, DETAIL_FILE].into_iter().try_for_each(|name| copied(tree, run, from.join(name), to.join(name)))
+}
+
 /// The accuracy run: its log truncated, with the hash of the whole in the scores.
 fn accuracy(tree: &mut SubmissionTree, from: &Path, to: &Path) -> Assembled<LockedRun> {
     let mut run = LockedRun::default();
-    for name in [SUMMARY_FILE, DETAIL_FILE] {
-        copied(tree, &mut run, from.join(name), to.join(name))?;
-    }
+    logs_copied(tree, &mut run, from, to)?;
     let (log, scores) = (from.join(ACCURACY_FILE), from.join("accuracy.txt"));
     for path in [&log, &scores] {
         if !path.is_file() {
@@ -177,7 +177,7 @@ fn accuracy(tree: &mut SubmissionTree, from: &Path, to: &Path) -> Assembled<Lock
 
 /// An audit as the official verification leaves it: its outcome, and the log with the answers where there is one.
 fn audit(tree: &mut SubmissionTree, test: TestMode, from: &Path, to: &Path) -> Assembled<LockedRun> {
-    let mut run = LockedRun { files: BTreeMap::new(), ..LockedRun::default() };
+    let mut run = LockedRun::default();
     copied(tree, &mut run, from.join(verdict_file(test)), to.join(verdict_file(test)))?;
     let log = [from.join("accuracy").join(ACCURACY_FILE), from.join(ACCURACY_FILE)];
     if let Some(log) = log.into_iter().find(|path| path.is_file()) {
@@ -185,10 +185,7 @@ fn audit(tree: &mut SubmissionTree, test: TestMode, from: &Path, to: &Path) -> A
     }
     if test != TestMode::Test06 {
         copied(tree, &mut run, from.join("accuracy/accuracy.txt"), to.join("accuracy/accuracy.txt"))?;
-        for name in [SUMMARY_FILE, DETAIL_FILE] {
-            let inside = Path::new("performance/run_1").join(name);
-            copied(tree, &mut run, from.join(&inside), to.join(&inside))?;
-        }
+        logs_copied(tree, &mut run, &from.join("performance/run_1"), &to.join("performance/run_1"))?;
     }
     Ok(run)
 }

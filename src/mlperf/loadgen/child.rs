@@ -216,13 +216,9 @@ impl LibraryFacts {
             mismatches
                 .push(format!("the library is LoadGen {}, and round {} takes {accepted}", self.version, round.name));
         }
-        let seeds = [
-            ("qsl_rng_seed", self.seeds.qsl, pin.seeds.qsl),
-            ("sample_index_rng_seed", self.seeds.sample_index, pin.seeds.sample_index),
-            ("schedule_rng_seed", self.seeds.schedule, pin.seeds.schedule),
-        ];
-        for (name, is, should) in seeds.into_iter().filter(|(_, is, should)| is != should) {
-            mismatches.push(format!("the library's {name} is {is}, and round {} has {should}", round.name));
+        let seeds = self.seeds.named().into_iter().zip(pin.seeds.named());
+        for ((name, is), (_, should)) in seeds.filter(|(is, should)| is != should) {
+            mismatches.push(format!("the library's {name}_rng_seed is {is}, and round {} has {should}", round.name));
         }
         mismatches
     }
@@ -234,32 +230,29 @@ fn ignored_settings(
     test: &LoadgenTest,
     benchmark: &Benchmark,
 ) -> Result<Vec<String>, LoadgenError> {
+    let is_server = test.scenario.loadgen() == "Server";
+    let latency = benchmark.latency.get(&test.scenario).filter(|_| is_server);
+    let qps = |is_in_force: bool| test.target_qps.filter(|_| is_in_force);
+    let samples = test.rehearsal.unwrap_or(benchmark.performance_samples);
+    let duration = if test.rehearsal.is_some() { conf::REHEARSAL_DURATION_MS } else { conf::MIN_DURATION_MS };
     let mut ignored = Vec::new();
-    let mut hold = |keys: &[&str], key: &'static str, should: f64| {
+    // The key of user.conf that may set it, LoadGen's own name, and the table's value.
+    for (own, key, should) in [
+        ("use_token_latencies", "use_token_latencies", Some(1.0)),
+        ("ttft_latency", "server_ttft_latency", latency.map(|limits| limits.ttft_ms * 1e6)),
+        ("tpot_latency", "server_tpot_latency", latency.map(|limits| limits.tpot_ms * 1e6)),
+        ("", "server_target_qps", qps(is_server)),
+        ("", "offline_expected_qps", qps(test.scenario == MlperfScenario::Offline)),
+        ("performance_sample_count_override", "performance_sample_count_override", Some(samples as f64)),
+        ("min_duration", "min_duration_ms", Some(duration as f64)),
+    ] {
+        let Some(should) = should.filter(|_| test.user_keys.iter().all(|key| key != own)) else { continue };
         let is = settings.number(key)?;
-        let is_own = keys.iter().any(|key| test.user_keys.iter().any(|own| own == key));
-        if !is_own && (is - should).abs() > 1e-9 * should.abs() {
+        if (is - should).abs() > 1e-9 * should.abs() {
             let model = benchmark.loadgen_model(test.scenario);
             ignored.push(format!("for model {model} LoadGen has {key} {is}, but the round's table has {should}"));
         }
-        Ok::<_, LoadgenError>(())
-    };
-    hold(&["use_token_latencies"], "use_token_latencies", 1.0)?;
-    if let (MlperfScenario::Server | MlperfScenario::Interactive, Some(latency)) =
-        (test.scenario, benchmark.latency.get(&test.scenario))
-    {
-        hold(&["ttft_latency"], "server_ttft_latency", latency.ttft_ms * 1e6)?;
-        hold(&["tpot_latency"], "server_tpot_latency", latency.tpot_ms * 1e6)?;
     }
-    match (test.scenario, test.target_qps) {
-        (MlperfScenario::Server | MlperfScenario::Interactive, Some(qps)) => hold(&[], "server_target_qps", qps)?,
-        (MlperfScenario::Offline, Some(qps)) => hold(&[], "offline_expected_qps", qps)?,
-        _ => {}
-    }
-    let samples = test.rehearsal.unwrap_or(benchmark.performance_samples);
-    hold(&["performance_sample_count_override"], "performance_sample_count_override", samples as f64)?;
-    let duration = if test.rehearsal.is_some() { conf::REHEARSAL_DURATION_MS } else { conf::MIN_DURATION_MS };
-    hold(&["min_duration"], "min_duration_ms", duration as f64)?;
     Ok(ignored)
 }
 

@@ -171,20 +171,14 @@ pub fn compare_percentiles(
             comparisons.push(LoadgenComparison::new(key, unit, number * scale, value(&read), value(&harness_times)));
         }
     };
-    match scenario {
-        MlperfScenario::Offline => {
-            compare("result_samples_per_second", "1/s", 1.0, &|ours| ours.per_second(ours.count(), ours.last_end));
-            compare("result_tokens_per_second", "1/s", 1.0, &|ours| ours.per_second(ours.tokens, ours.last_end));
-        }
-        MlperfScenario::Server | MlperfScenario::Interactive => {
-            compare("result_completed_samples_per_sec", "1/s", 1.0, &|ours| {
-                ours.per_second(ours.count() - 1.0, ours.end_of_last)
-            });
-            compare("result_completed_tokens_per_second", "1/s", 1.0, &|ours| {
-                ours.per_second(ours.tokens, ours.end_of_last)
-            });
-        }
-        MlperfScenario::SingleStream => {}
+    if let Some([tokens, samples]) = scenario.rates() {
+        // Offline's samples are one query; else the first query begins the time.
+        let (first, end): (f64, fn(&HarnessTimes) -> u64) = match scenario {
+            MlperfScenario::Offline => (0.0, |ours| ours.last_end),
+            _ => (1.0, |ours| ours.end_of_last),
+        };
+        compare(samples, "1/s", 1.0, &|ours| ours.per_second(ours.count() - first, end(ours)));
+        compare(tokens, "1/s", 1.0, &|ours| ours.per_second(ours.tokens, end(ours)));
     }
     if scenario != MlperfScenario::Offline {
         for (name, p) in [("50.00", 0.5), ("99.00", 0.99)] {
@@ -273,20 +267,18 @@ fn mean(values: &[f64]) -> Option<f64> {
 pub fn headline(detail: &Detail, scenario: MlperfScenario) -> String {
     let per_second = |key: &str, what: &str| detail.number(key).map(|value| format!("{value:.2} {what}"));
     let ms = |key: &str, what: &str| detail.number(key).map(|ns| format!("{what} {:.2} ms", ns / 1e6));
-    let parts = match scenario {
-        MlperfScenario::Offline => {
-            vec![per_second("result_tokens_per_second", "tok/s"), per_second("result_samples_per_second", "samples/s")]
-        }
-        MlperfScenario::Server | MlperfScenario::Interactive => vec![
-            per_second("result_completed_tokens_per_second", "tok/s"),
-            per_second("result_completed_samples_per_sec", "samples/s"),
+    let rates =
+        scenario.rates().map(|[tokens, samples]| [per_second(tokens, "tok/s"), per_second(samples, "samples/s")]);
+    let latencies = match scenario {
+        MlperfScenario::Offline => [None, None],
+        MlperfScenario::Server | MlperfScenario::Interactive => [
             ms("result_first_token_99.00_percentile_latency_ns", "TTFT p99"),
             ms("result_time_per_output_token_99.00_percentile_ns", "TPOT p99"),
         ],
-        MlperfScenario::SingleStream => vec![
+        MlperfScenario::SingleStream => [
             ms("result_90.00_percentile_latency_ns", "latency p90"),
             ms("result_first_token_90.00_percentile_latency_ns", "TTFT p90"),
         ],
     };
-    parts.into_iter().flatten().collect::<Vec<_>>().join("  ")
+    rates.into_iter().flatten().chain(latencies).flatten().collect::<Vec<_>>().join("  ")
 }

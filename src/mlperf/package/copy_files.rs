@@ -49,6 +49,14 @@ impl SubmitterFolder {
         sha256_of_file(&path).map_err(|error| Unpacked::Io(path, error))
     }
 
+    /// Copies LoadGen's two logs, and locks them.
+    fn logs(&self, from: &Path, below: &Path, run: &mut LockedRun) -> Result<(), Unpacked> {
+        for name in [SUMMARY_FILE, DETAIL_FILE] {
+            run.files.insert(name.to_owned(), self.file(&from.join(name), &below.join(name))?);
+        }
+        Ok(())
+    }
+
     /// Copies a log without its middle; gives the SHA-256 of the whole.
     fn log(&self, from: &Path, below: &Path) -> Result<String, Unpacked> {
         let path = self.at(below)?;
@@ -192,9 +200,7 @@ fn performance(
 ) -> Result<LockedRun, Unpacked> {
     let mut run = LockedRun::default();
     let inside = folder.join("performance/run_1");
-    for name in [SUMMARY_FILE, DETAIL_FILE] {
-        run.files.insert(name.to_owned(), to.file(&entry.performance.join(name), &inside.join(name))?);
-    }
+    to.logs(&entry.performance, &inside, &mut run)?;
     let log = entry.performance.join(ACCURACY_FILE);
     if log.is_file() {
         run.files.insert(ACCURACY_FILE.to_owned(), to.log(&log, &inside.join(ACCURACY_FILE))?);
@@ -209,9 +215,7 @@ fn performance(
 fn accuracy(to: &SubmitterFolder, entry: &PackageEntry, folder: &Path) -> Result<LockedRun, Unpacked> {
     let mut run = LockedRun::default();
     let inside = folder.join("accuracy");
-    for name in [SUMMARY_FILE, DETAIL_FILE] {
-        run.files.insert(name.to_owned(), to.file(&entry.accuracy.join(name), &inside.join(name))?);
-    }
+    to.logs(&entry.accuracy, &inside, &mut run)?;
     let hash = to.log(&entry.accuracy.join(ACCURACY_FILE), &inside.join(ACCURACY_FILE))?;
     let from = entry.score.join("accuracy.txt");
     let mut text = read_text(&from).map_err(|error| Unpacked::Io(from.clone(), error))?;
@@ -241,9 +245,7 @@ fn audited(to: &SubmitterFolder, entry: &PackageEntry, folder: &Path, test: Test
     } else {
         let hash = to.log(&log, &inside.join(ACCURACY_FILE))?;
         to.text(&inside.join("accuracy.txt"), &format!("hash={hash}\n"))?;
-        for name in [SUMMARY_FILE, DETAIL_FILE] {
-            run.files.insert(name.to_owned(), to.file(&from.join(name), &folder.join("performance/run_1").join(name))?);
-        }
+        to.logs(from, &folder.join("performance/run_1"), &mut run)?;
         hash
     };
     run.files.insert(ACCURACY_FILE.to_owned(), hash);

@@ -11,7 +11,7 @@ use crate::LockedRun;
 use crate::truncate_accuracy_log::{self, LONGEST};
 use base::files::{Sha256Of, is_absence, read_text, sha256_of_file};
 use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail, SUMMARY_FILE};
-use rules::{Accuracy, Benchmark, needs_sentences, written_metric, written_name};
+use rules::{Accuracy, Benchmark, MlperfScenario, needs_sentences, written_metric, written_name};
 
 const SCORE: &str = "`mlperf: { score: … }` writes it from the accuracy run";
 /// Scores above the round's minimum by more than this factor are for review; the factor is ours.
@@ -40,6 +40,8 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, locked: Op
             detail.count("effective_accuracy_sample_count").or_else(|| detail.count("qsl_reported_total_count"));
         let issued = detail.count("generated_query_count").zip(detail.count("generated_samples_per_query"));
         let issued = issued.map(|(queries, samples)| queries.saturating_mul(samples));
+        // In Offline, LoadGen 4 logs there how many samples a performance run would have.
+        let is_planned = detail.is_of_version_4() && entry.titled == MlperfScenario::Offline;
         // The checkers until v5.1 say so, and take it.
         let newer = FindingWeight::of_newer_checker(entry.layout);
         let weight = if entry.is_closed() { Refused } else { newer };
@@ -51,7 +53,7 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, locked: Op
                 }),
                 "accuracy is that of the whole data set", "run with the whole data set";
             Review, Counts, &at,
-                issued.filter(|issued| count.is_some_and(|count| *issued != count))
+                issued.filter(|issued| !is_planned && count.is_some_and(|count| *issued != count))
                     .map(|issued| format!("LoadGen issued {issued} samples, the data set has {}", count.unwrap_or(0))),
                 "an accuracy run issues each sample once", REPACK;
             Review, LogsDisagree, &folder.join(SUMMARY_FILE),
@@ -142,14 +144,22 @@ fn plausibility(
                     .map(|min| format!("{name} is {value}, far above the reference's (at least {min})")), rule, fix;
         }
     }
-    // Several evaluators write how many answers they scored, and how many tokens these had.
-    let written = |name: &str| {
-        let (_, rest) = text.rsplit_once(&format!("'{name}':"))?;
-        rest.trim_start().split(|c: char| !c.is_ascii_digit() && c != '.').next()?.parse::<f64>().ok()
-    };
-    let is_of_one_task = metrics.contains_key("ROUGE1") && !metrics.contains_key("gsm8k_accuracy");
-    let scored = written("gen_num").filter(|_| is_of_one_task);
+    // Several evaluators write how many answers they scored, and how many tokens these had. That of llama3.1-405b
+    // counts the answers of one task of three.
+    let written = |name: &str| numbers(text, &format!("'{name}':")).pop();
+    let scored = written("gen_num").filter(|_| metrics.contains_key("ROUGE1"));
+    let evaluated = scored.or_else(|| numbers(text, "Total samples evaluated:").pop());
     let samples = benchmark.accuracy_samples.unwrap_or(benchmark.dataset_samples) as f64;
+    // gpt-oss-120b's evaluator prints how it comes to the score: `Score:   = 196/8 + 750/5 + 2691/3`.
+    let sum = |name: &str| {
+        let terms = text.rsplit_once(name)?.1.lines().next()?.split('+');
+        terms.map(|term| Some(numbers(term, "").first()? / numbers(term, "/").first()?)).sum::<Option<f64>>()
+    };
+    let by_sum = sum("Score:   =").zip(sum("Max:     =")).map(|(score, most)| score / most * 100.0);
+    let mut printed = [numbers(text, "FINAL SCORE:").pop(), by_sum].into_iter().flatten();
+    let exact = metrics
+        .get("exact_match")
+        .and_then(|exact| Some((exact, printed.find(|share| (share - exact).abs() > 0.011)?)));
     let mean = scored.and_then(|scored| Some((written("gen_tok_len")? / scored, written("tokens_per_sample")?)));
     let rouge = [("rougeL", "rouge1"), ("rouge2", "rouge1"), ("rougeL", "rougeLsum")]
         .map(|(part, whole)| Some(((part, written(part)?), (whole, written(whole)?))));
@@ -170,12 +180,25 @@ fn plausibility(
             characters.filter(|characters| *characters < 30.0)
                 .map(|characters| format!("its texts have {characters:.2} characters each")), rule, fix;
         Review, Plausibility, at,
-            scored.filter(|scored| (*scored - samples).abs() > 0.5)
+            evaluated.filter(|scored| (*scored - samples).abs() > 0.5)
                 .map(|scored| format!("it covers {scored} answers, but the accuracy run has {samples}")), rule, fix;
         Review, Plausibility, at,
             mean.filter(|(mean, written)| (mean - written).abs() > 0.06)
                 .map(|(mean, written)| format!("its tokens by its answers are {mean:.1}, it has {written}")), rule, fix;
+        Review, Plausibility, at,
+            exact.map(|(exact, share)| format!("exact_match is {exact}, and its calculation gives {share:.3}")),
+            rule, fix;
     }
+}
+
+/// The numbers that follow a name.
+pub(super) fn numbers(text: &str, name: &str) -> Vec<f64> {
+    let after = text.match_indices(name).map(|(at, _)| text[at + name.len()..].trim_start());
+    let digits = |rest: &str| {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        rest[..end].parse().ok()
+    };
+    after.filter_map(digits).collect()
 }
 
 /// Metric → its values, line by line, until all that must be there and the hash were read: the official checker stops
@@ -247,6 +270,11 @@ fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<
     }
 }
 
+const ONE_SYSTEM: &str = "performance and accuracy are measured with the same system";
+const RUN_AGAIN: &str = "run the older one of the two again";
+/// Between the runs of one result; published ones are 12 days apart at most.
+const MOST_DAYS: f64 = 60.0;
+
 /// Both runs are of one system under one LoadGen.
 pub(super) fn same_system(to: &mut SubmissionFindings, entry: &ResultEntry, performance: &Detail, accuracy: &Detail) {
     let at = entry.accuracy().join(DETAIL_FILE);
@@ -254,8 +282,14 @@ pub(super) fn same_system(to: &mut SubmissionFindings, entry: &ResultEntry, perf
         let (a, b) = (performance.text(key).unwrap_or("not logged"), accuracy.text(key).unwrap_or("not logged"));
         findings! { to;
             Review, TwoSystems, &at, (a != b).then(|| format!("{name} is {b:?} here and {a:?} in the performance run")),
-                "performance and accuracy are measured with the same system", "run the older one of the two again";
+                ONE_SYSTEM, RUN_AGAIN;
         }
+    }
+    let [a, b] = [performance, accuracy].map(|detail| detail.text("power_begin").and_then(witness::seconds));
+    let days = a.zip(b).map(|(a, b)| ((b - a) / 86_400.0).abs()).filter(|days| *days > MOST_DAYS);
+    findings! { to;
+        Review, TwoSystems, &at, days.map(|days| format!("it was made {days:.0} days from the performance run")),
+            ONE_SYSTEM, RUN_AGAIN;
     }
     witness::same_files(to, &at, accuracy, performance);
 }

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use super::accuracy::numbers;
 use super::answers;
 use super::checks::{Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
+use super::consistency::mean_tokens;
 use super::tree::{ResultEntry, Submitter, SystemEntry, folders};
 use crate::audit::{AuditOutputs, NOT_JUDGED};
 use crate::layout::{test_folder, verdict_file};
@@ -38,8 +40,11 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry) {
         }
         verdict(to, &folder, *test, scenario);
         if let Some(audit) = benchmark.audits.get(test) {
-            values(to, &folder, *test, audit);
-            settings(to, &folder, *test, audit);
+            let run = Detail::read_folder(&folder.join("performance/run_1")).ok();
+            values(to, &folder, *test, audit, run.as_ref().and_then(|run| mean_tokens(run, scenario)));
+            if let Some(run) = &run {
+                settings(to, &folder, *test, audit, run);
+            }
         }
         let log = folder.join("accuracy/mlperf_log_accuracy.json");
         let size = std::fs::metadata(&log).map_or(0, |meta| meta.len());
@@ -63,8 +68,9 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry) {
     }
 }
 
-/// The numbers in the verification of TEST07 and TEST09, against their bounds: `TEST PASS` is only a line below them.
-fn values(to: &mut SubmissionFindings, folder: &Path, test: TestMode, audit: &Audit) {
+/// The numbers in the verification of TEST07 and TEST09, against their bounds and each other: `TEST PASS` is only a line
+/// below them. `mean`: tokens of an answer by the log of the test's run.
+fn values(to: &mut SubmissionFindings, folder: &Path, test: TestMode, audit: &Audit, mean: Option<f64>) {
     let at = folder.join(verdict_file(test));
     let Ok(text) = read_text(&at) else { return };
     if !text.lines().any(|line| line.trim() == "TEST PASS") {
@@ -75,36 +81,47 @@ fn values(to: &mut SubmissionFindings, folder: &Path, test: TestMode, audit: &Au
         _ => (&["Mean output tokens:"], "a mean length", audit.output_tokens),
     };
     let bounds = bounds.unwrap_or_default();
-    let printed = names.iter().flat_map(|name| numbers(&text, name));
-    let outside = printed.into_iter().find_map(|value| Some((value, bounds.broken_by(value)?)));
-    let total = numbers(&text, "Total samples:").into_iter().next().filter(|total| *total < audit.samples as f64);
+    let printed: Vec<f64> = names.iter().flat_map(|name| numbers(&text, name)).collect();
+    let outside = printed.iter().find_map(|value| Some((value, bounds.broken_by(*value)?)));
+    let first = |name: &str| numbers(&text, name).first().copied();
+    let threshold =
+        [("Accuracy threshold:", bounds.min), ("Min threshold:", bounds.min), ("Max threshold:", bounds.max)]
+            .into_iter()
+            .find_map(|(name, bound)| Some((name, first(name)?, bound?)).filter(|(_, a, b)| (a - b).abs() > 0.006));
+    // Both are printed of one score.
+    let scores = printed.iter().zip(printed.iter().skip(1)).find(|(one, other)| (*one - *other).abs() > 0.011);
+    let lengths = [first("Min output tokens:"), printed.first().copied(), first("Max output tokens:")];
+    let lengths: Vec<f64> = lengths.into_iter().flatten().collect();
+    // Published ones agree within 0.02 %.
+    let mean = mean.filter(|_| test == TestMode::Test09).zip(printed.first());
+    let mean = mean.filter(|(logged, printed)| (logged / *printed - 1.0).abs() > 0.002);
+    let total = first("Total samples:").filter(|total| *total < audit.samples as f64);
+    let (rule, fix) = ("the script of the test writes it from the test's answers", "run the test and verify it again");
     findings! { to;
         Refused, TestFailed, &at,
             outside.map(|(value, bound)| format!("it has TEST PASS and {finding} of {value}; {bound}")),
-            "the bound decides whether the test passes", "run the test and verify it again";
+            "the bound decides whether the test passes", fix;
         Review, AuditLog, &at,
             total.map(|total| format!("it covers {total} samples, but the test has {}", audit.samples)),
             "a part of the answers shows less than all of them",
             "run the test with its own audit.config and data set, and verify it again";
+        Review, AuditLog, &at,
+            threshold.map(|(name, printed, bound)| format!("`{name}` is {printed}, the round has {bound}")), rule, fix;
+        Review, AuditLog, &at, scores.map(|(one, other)| format!("its scores are {one} and {other}")), rule, fix;
+        Review, AuditLog, &at,
+            lengths.windows(2).find(|pair| pair[0] > pair[1])
+                .map(|_| format!("its least, mean and longest length are {lengths:?} tokens")), rule, fix;
+        Review, AuditLog, &at,
+            mean.map(|(logged, printed)| {
+                format!("its mean is {printed} tokens, the rates of the test's run give {logged:.2}")
+            }), rule, fix;
     }
-}
-
-/// The numbers that follow a name.
-fn numbers(text: &str, name: &str) -> Vec<f64> {
-    let after = text.match_indices(name).map(|(at, _)| text[at + name.len()..].trim_start());
-    let digits = |rest: &str| {
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        rest[..end].parse().ok()
-    };
-    after.filter_map(digits).collect()
 }
 
 /// Whether LoadGen worked with the audit.config of this test. A published result has those of TEST07 and TEST09
 /// exchanged.
-fn settings(to: &mut SubmissionFindings, folder: &Path, test: TestMode, audit: &Audit) {
-    let run = folder.join("performance/run_1");
-    let Ok(detail) = Detail::read_folder(&run) else { return };
-    let (at, name) = (run.join(DETAIL_FILE), test_folder(test));
+fn settings(to: &mut SubmissionFindings, folder: &Path, test: TestMode, audit: &Audit, detail: &Detail) {
+    let (at, name) = (folder.join("performance/run_1").join(DETAIL_FILE), test_folder(test));
     let other = |key: &str, value: u64| {
         let logged = detail.count(key).filter(|logged| *logged != value)?;
         Some(format!("`{key}` is {logged}, and {name} has {value}"))

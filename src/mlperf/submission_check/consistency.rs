@@ -8,6 +8,7 @@ use indexmap::IndexMap;
 
 use super::checks::{FindingWeight, REPACK, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::tree::ResultEntry;
+use crate::layout::verdict_file;
 use crate::truncate_accuracy_log;
 use base::files::{read_text, sha256_of_file};
 use base::spec::TestMode;
@@ -19,19 +20,19 @@ const WHY: &str = "both must come from one run; submit logs as LoadGen wrote the
 /// difference is for review, and one of more than 10 % is refused.
 const LENGTH_TOLERANCES: [(f64, FindingWeight); 2] = [(0.1, Refused), (0.024, Review)];
 
+/// Tokens of an answer in a performance run, by its rates.
+pub(super) fn mean_tokens(detail: &Detail, scenario: MlperfScenario) -> Option<f64> {
+    let [tokens, samples] = scenario.rates()?.map(|key| detail.number(key).filter(|rate| *rate > 0.0));
+    Some(tokens? / samples?)
+}
+
 /// Checks the lengths of answers: those of the accuracy run, and no more tokens than the benchmark allows.
 pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, detail: &Detail, scores: &IndexMap<String, f64>) {
     let benchmark = entry.table;
-    let keys = match entry.scenario_of_run(detail) {
-        MlperfScenario::Offline => ["result_tokens_per_second", "result_samples_per_second"],
-        MlperfScenario::Server | MlperfScenario::Interactive => {
-            ["result_completed_tokens_per_second", "result_completed_samples_per_sec"]
-        }
-        MlperfScenario::SingleStream => return,
-    };
+    let scenario = entry.scenario_of_run(detail);
+    let Some(keys) = scenario.rates() else { return };
     let at = entry.performance().join(DETAIL_FILE);
-    let [tokens, samples] = keys.map(|key| detail.number(key).filter(|rate| *rate > 0.0));
-    let mean = tokens.zip(samples).map(|(tokens, samples)| tokens / samples);
+    let mean = mean_tokens(detail, scenario);
     // Some servers count the end of an answer, too.
     let most = f64::from(benchmark.max_output_tokens) * 1.02;
     // A benchmark whose accuracy run has another data set has other lengths there.
@@ -64,6 +65,8 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, detail: &D
 /// A shorter accuracy log has no answer in it.
 const SHORTEST_ANSWERS: u64 = 16;
 const SCORES: &str = "accuracy.txt";
+/// What an evaluator or the script of a test wrote, without the hash of the answers.
+const EVALUATION: &str = "evaluation";
 
 /// What a log was packed as.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,7 +122,7 @@ pub(super) struct PackedLogs {
 
 impl PackedLogs {
     /// Takes in the logs of a result.
-    pub(super) fn add(&mut self, entry: &ResultEntry, inferred: bool) {
+    pub(super) fn add(&mut self, entry: &ResultEntry, inferred: bool, is_locked: bool) {
         let audits = entry.table.tests.iter().map(|test| {
             let folder = entry.audit(*test);
             (*test, folder.join("performance/run_1"), folder.join("accuracy"))
@@ -137,16 +140,30 @@ impl PackedLogs {
                 inferred,
             };
             // A truncated log is known by the hash of the whole.
-            if mode == TestMode::Accuracy {
-                let path = answers.join(SCORES);
-                let text = read_text(&path).unwrap_or_default();
-                let digest = truncate_accuracy_log::hashes(&text).last().map(|hash| (*hash).to_owned());
-                let log = PackedLog { path, run: run.clone(), digest };
-                self.by_size.entry((SCORES, 0)).or_default().extend(Some(log).filter(|log| log.digest.is_some()));
+            let scores = answers.join(SCORES);
+            let text = read_text(&scores).unwrap_or_default();
+            if let Some(hash) = truncate_accuracy_log::hashes(&text).last() {
+                self.put_digest(SCORES, &scores, &run, (*hash).to_owned());
+            }
+            let evaluation = match mode {
+                TestMode::Accuracy => scores,
+                TestMode::Test07 | TestMode::Test09 => entry.audit(mode).join(verdict_file(mode)),
+                // That of TEST06 has no number.
+                TestMode::Performance | TestMode::Test06 => PathBuf::new(),
+            };
+            // A lock knows what each file was made from.
+            if let Some(text) = read_text(&evaluation).ok().filter(|_| !is_locked) {
+                let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("hash=")).collect();
+                self.put_digest(EVALUATION, &evaluation, &run, [run.workload(), &lines.concat()].concat());
             }
             self.put(DETAIL_FILE, 1, &detail, &run);
             self.put(ACCURACY_FILE, SHORTEST_ANSWERS, &answers, &run);
         }
+    }
+
+    fn put_digest(&mut self, name: &'static str, path: &Path, run: &PackedRun, digest: String) {
+        let log = PackedLog { path: path.to_owned(), run: run.clone(), digest: Some(digest) };
+        self.by_size.entry((name, 0)).or_default().push(log);
     }
 
     fn put(&mut self, name: &'static str, shortest: u64, folder: &Path, run: &PackedRun) {
@@ -167,7 +184,12 @@ impl PackedLogs {
                 let before = by_digest.entry(digest).or_default();
                 // The copy was already reported for the other result of the same run.
                 let is_found = before.iter().any(|first| log.run.may_be_run_of(&first.run));
-                let is_allowed = |first: &PackedLog| *name != DETAIL_FILE && log.run.may_answer_like(&first.run);
+                let is_allowed = |first: &PackedLog| match *name {
+                    DETAIL_FILE => false,
+                    // Another system may give the same answers, which have the same scores.
+                    EVALUATION => log.run.system != first.run.system || log.run.scenario == first.run.scenario,
+                    _ => log.run.may_answer_like(&first.run),
+                };
                 if let Some(first) = before.iter().find(|first| !is_found && !is_allowed(first)) {
                     reused(to, root, name, &first.path, &log.path);
                 }
@@ -179,7 +201,11 @@ impl PackedLogs {
 
 fn reused(to: &mut SubmissionFindings, root: &Path, name: &str, first: &Path, log: &Path) {
     let first = first.strip_prefix(root).unwrap_or(first);
-    let same = if name == SCORES { "its hash is that of" } else { "it is, byte for byte," };
+    let same = match name {
+        SCORES => "its hash is that of",
+        EVALUATION => "but for a hash, it is the text of",
+        _ => "it is, byte for byte,",
+    };
     finding!(to; Review, ReusedLog, log, format!("{same} {}", first.display()),
         if name == DETAIL_FILE {
             "a run is that of one system, scenario and test; its log has its process and its times, which no other run \

@@ -9,8 +9,8 @@ use super::tree::{ResultEntry, files};
 use super::witness;
 use crate::SIMULATED_SUT;
 use base::units::counted;
+use rules::Round;
 use rules::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
-use rules::{Round, Seeds};
 
 const FILES: [&str; 2] = [SUMMARY_FILE, DETAIL_FILE];
 const RERUN_HINT: &str = "run the test again and pack its logs as LoadGen wrote them";
@@ -144,18 +144,11 @@ fn version(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Ro
     }
 }
 
-type SeedOf = fn(&Seeds) -> u64;
-
-/// LoadGen's names of its seeds.
-const SEEDS: [(&str, SeedOf); 3] =
-    [("qsl", |seeds| seeds.qsl), ("sample_index", |seeds| seeds.sample_index), ("schedule", |seeds| seeds.schedule)];
-
 fn seeds(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Round, kind: &RunKind) {
-    for (name, seed_of) in SEEDS {
-        let expected = seed_of(&round.loadgen.seeds);
+    for (name, expected) in round.loadgen.seeds.named() {
         let logged = detail.count(&format!("effective_{name}_rng_seed"));
         if logged != Some(expected) {
-            let other = logged.and_then(|seed| round_with_seed(seed_of, seed));
+            let other = logged.and_then(|seed| round_with_seed((name, seed)));
             let origin = other.map(|other| format!(" (that is {other}'s)")).unwrap_or_default();
             let logged = logged.map_or("not logged".to_owned(), |seed| seed.to_string());
             let finding = format!("{name}_rng_seed is {logged}{origin}, {} has {expected}", round.name);
@@ -168,12 +161,12 @@ fn seeds(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Roun
 
 /// The round that the seeds of a log belong to.
 pub(super) fn other_round(detail: &Detail) -> Option<&'static str> {
-    round_with_seed(|seeds| seeds.qsl, detail.count("effective_qsl_rng_seed")?)
+    round_with_seed(("qsl", detail.count("effective_qsl_rng_seed")?))
 }
 
 /// The round that has this value of one of its seeds.
-fn round_with_seed(seed_of: SeedOf, seed: u64) -> Option<&'static str> {
-    let has_seed = |round: Round| seed_of(&round.loadgen.seeds) == seed;
+fn round_with_seed(seed: (&str, u64)) -> Option<&'static str> {
+    let has_seed = |round: Round| round.loadgen.seeds.named().contains(&seed);
     Round::NAMES.into_iter().find(|name| Round::named(name).is_some_and(has_seed))
 }
 

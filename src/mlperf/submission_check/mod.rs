@@ -253,7 +253,7 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
                     layout,
                 };
                 let examined = result(&mut to, &entry, lock);
-                logs.add(&entry, examined.judged.inferred);
+                logs.add(&entry, examined.judged.inferred, lock.is_some());
                 results.push(examined);
                 entries.push(entry);
             }

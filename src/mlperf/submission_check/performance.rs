@@ -234,15 +234,12 @@ pub(super) fn value(detail: &Detail, benchmark: &str, scenario: MlperfScenario) 
     let ms = |key: &str| detail.number(key).map(|ns| ns / 1e6);
     let inferred = scenario == MlperfScenario::Offline
         && detail.text("effective_scenario") == Some(MlperfScenario::SingleStream.loadgen());
-    let (value, unit) = match scenario {
-        MlperfScenario::Offline if inferred => (detail.number("result_qps_without_loadgen_overhead"), "samples/s"),
-        MlperfScenario::Offline => (detail.number("result_tokens_per_second"), "tok/s"),
-        MlperfScenario::Server | MlperfScenario::Interactive => {
-            (detail.number("result_completed_tokens_per_second"), "tok/s")
-        }
+    let (value, unit) = match scenario.rates() {
+        Some(_) if inferred => (detail.number("result_qps_without_loadgen_overhead"), "samples/s"),
+        Some([tokens, _]) => (detail.number(tokens), "tok/s"),
         // Its latency is LoadGen's 90th percentile. That of others is what early stopping estimates.
-        MlperfScenario::SingleStream if benchmark == ON_THE_EDGE => (ms("result_90.00_percentile_latency_ns"), "ms"),
-        MlperfScenario::SingleStream => (ms("early_stopping_latency_ss"), "ms"),
+        None if benchmark == ON_THE_EDGE => (ms("result_90.00_percentile_latency_ns"), "ms"),
+        None => (ms("early_stopping_latency_ss"), "ms"),
     };
     JudgedRun {
         value,

@@ -74,26 +74,20 @@ pub(super) fn check(
     exactly(to, &run, &RUN_FILES, &RUN_EXTRA);
     check_sessions(to, &above);
     descriptions(to, entry);
-    let testing = average(to, &run, performance?, Meter::Measures)?;
+    let PowerAverage { watts, joules, seconds, samples, .. } = average(to, &run, performance?, Meter::Measures)?;
     if let Ok(detail) = Detail::read_folder(&above.join("ranging"))
         && let Some(ranging) = average(to, &above.join("ranging"), &detail, Meter::FindsItsRange)
     {
-        let below = (1.0 - testing.1.watts / ranging.1.watts) * 100.0;
-        if below >= BELOW_RANGING {
-            let (testing, ranging) = (testing.1.watts, ranging.1.watts);
-            finding!(to; Refused, Power, &run.join(SAMPLES),
-                format!("testing draws {testing:.2} W, ranging {ranging:.2} W: {below:.2} % less"),
-                "the ranges of the meter are those that ranging found; 5 % less at most", "measure both again");
+        let below = (1.0 - watts / ranging.watts) * 100.0;
+        findings! { to;
+            Refused, Power, &run.join(SAMPLES),
+                (below >= BELOW_RANGING).then(|| {
+                    format!("testing draws {watts:.2} W, ranging {:.2} W: {below:.2} % less", ranging.watts)
+                }),
+                "the ranges of the meter are those that ranging found; 5 % less at most", "measure both again";
         }
     }
-    let (window, average) = testing;
-    Some(MeasuredPower {
-        watts: average.watts,
-        joules: average.joules,
-        seconds: window.seconds(),
-        samples: average.samples,
-        per_watt: value.map(|value| value / average.watts),
-    })
+    Some(MeasuredPower { watts, joules, seconds, samples, per_watt: value.map(|value| value / watts) })
 }
 
 /// What the meter does while it samples.
@@ -105,17 +99,11 @@ enum Meter {
 }
 
 /// The power while the run lasted. `None`: the log has no samples of that time, which is reported.
-fn average(
-    to: &mut SubmissionFindings,
-    run: &Path,
-    detail: &Detail,
-    meter: Meter,
-) -> Option<(PowerWindow, PowerAverage)> {
+fn average(to: &mut SubmissionFindings, run: &Path, detail: &Detail, meter: Meter) -> Option<PowerAverage> {
     let at = run.join(SAMPLES);
     let text = read_text(&at).ok()?;
     let rule = "power is measured while LoadGen runs";
-    let times = detail.text("power_begin").zip(detail.text("power_end"));
-    let Some(window) = times.and_then(|(begin, end)| PowerWindow::parse(begin, end)) else {
+    let Some(window) = PowerWindow::of_run(detail) else {
         finding!(to; Refused, Power, &at, "the run's log has no power_begin and power_end after it",
             rule, "pack the logs of the run again");
         return None;
@@ -157,10 +145,7 @@ fn average(
             }),
             "the meter computes one from the others", "measure again";
     }
-    if !is_there {
-        return None;
-    }
-    Some((window, average))
+    is_there.then_some(average)
 }
 
 /// Until v5.1 the meter and its settings are described beside user.conf, or in a folder above.
@@ -282,10 +267,8 @@ fn phases(to: &mut SubmissionFindings, above: &Path, mode: &str, run: &str, [cli
         finding!(to; Refused, Power, &at,
             format!("phases of {mode} begin up to {apart:.1} s apart in it and in client.json"), SAME, REPACK_HINT);
     }
-    let times = Detail::read_folder(&above.join(run)).ok().and_then(|detail| {
-        PowerWindow::parse(detail.text("power_begin")?, detail.text("power_end")?).and_then(PowerWindow::since_epoch)
-    });
-    let (Some((begin, end)), [_, from, until, ..]) = (times, &client[..]) else { return };
+    let window = Detail::read_folder(&above.join(run)).ok().and_then(|detail| PowerWindow::of_run(&detail));
+    let (Some(PowerWindow { begin, end }), [_, from, until, ..]) = (window, &client[..]) else { return };
     let is_within = |time: f64| [0.0, SUMMER_TIME].iter().any(|off| (*from..*until).contains(&(time - off)));
     if !is_within(begin) || !is_within(end) {
         finding!(to; Refused, Power, &at,
@@ -299,29 +282,22 @@ fn phases(to: &mut SubmissionFindings, above: &Path, mode: &str, run: &str, [cli
 /// How LoadGen and the power meter's log write a time.
 const TIME: &str = "%m-%d-%Y %H:%M:%S%.f";
 
-/// Between which times of its log a run is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Between which times of its log a run is measured: seconds since 1970, as if they were of UTC.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct PowerWindow {
-    pub begin: DateTime,
-    pub end: DateTime,
+    begin: f64,
+    end: f64,
 }
 
 impl PowerWindow {
     /// `None`: one of the texts is not a time.
-    pub(super) fn parse(begin: &str, end: &str) -> Option<Self> {
+    fn parse(begin: &str, end: &str) -> Option<Self> {
         let window = Self { begin: time(begin)?, end: time(end)? };
         (window.begin < window.end).then_some(window)
     }
 
-    /// Begin and end in seconds since 1970, where they are of UTC.
-    pub(super) fn since_epoch(self) -> Option<(f64, f64)> {
-        let seconds =
-            |time: DateTime| Some(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_duration().as_secs_f64());
-        Some((seconds(self.begin)?, seconds(self.end)?))
-    }
-
-    pub(super) fn seconds(self) -> f64 {
-        seconds_between(self.begin, self.end)
+    fn of_run(detail: &Detail) -> Option<Self> {
+        Self::parse(detail.text("power_begin")?, detail.text("power_end")?)
     }
 }
 
@@ -330,7 +306,7 @@ impl PowerWindow {
 /// and amperes are means.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct PowerSample {
-    at: DateTime,
+    at: f64,
     watts: f64,
     /// Volts × amperes × power factor, where the line has them all.
     product: Option<f64>,
@@ -347,6 +323,8 @@ pub(super) struct PowerAverage {
     pub impossible: Option<String>,
     /// The mean of the samples that count.
     pub watts: f64,
+    /// Of the window.
+    pub seconds: f64,
     /// Mean × window, as the official checker computes energy.
     pub joules: f64,
     /// The same, each sample for the time until the next one.
@@ -360,9 +338,11 @@ pub(super) struct PowerAverage {
 impl PowerAverage {
     /// Of a whole spl.txt. Err: a line that the official checker cannot read.
     pub(super) fn parse(text: &str, window: PowerWindow) -> Result<Self, UnreadableText> {
-        let mut average = Self::default();
+        // To the microsecond: seconds since 1970 are no more exact.
+        let seconds = ((window.end - window.begin) * 1e6).round() / 1e6;
+        let mut average = Self { seconds, ..Self::default() };
         let mut sum = 0.0;
-        let mut last: Option<(DateTime, f64)> = None;
+        let mut last: Option<(f64, f64)> = None;
         for (index, line) in text.lines().enumerate() {
             if !line.starts_with("Time") {
                 continue;
@@ -375,8 +355,7 @@ impl PowerAverage {
             if !sample.watts.is_finite() || sample.watts < 0.0 {
                 average.impossible.get_or_insert(format!("line {}: {} W", index + 1, sample.watts));
             }
-            let since = last.map_or(window.begin, |(at, _)| at);
-            let passed = seconds_between(since, sample.at);
+            let passed = sample.at - last.map_or(window.begin, |(at, _)| at);
             average.longest_gap = average.longest_gap.max(passed);
             // Until the second sample, the power is that of the first.
             average.integrated_joules += last.map_or(sample.watts, |(_, watts)| watts) * passed;
@@ -393,13 +372,13 @@ impl PowerAverage {
             }
         }
         if let Some((at, watts)) = last {
-            let rest = seconds_between(at, window.end);
+            let rest = window.end - at;
             average.longest_gap = average.longest_gap.max(rest);
             average.integrated_joules += watts * rest;
         }
         if average.samples > 0 {
             average.watts = sum / average.samples as f64;
-            average.joules = average.watts * window.seconds();
+            average.joules = average.watts * average.seconds;
         }
         Ok(average)
     }
@@ -429,12 +408,9 @@ impl PowerSample {
     }
 }
 
-fn time(text: &str) -> Option<DateTime> {
-    DateTime::strptime(TIME, text.trim()).ok()
-}
-
-fn seconds_between(from: DateTime, to: DateTime) -> f64 {
-    to.duration_since(from).as_secs_f64()
+fn time(text: &str) -> Option<f64> {
+    let time = DateTime::strptime(TIME, text.trim()).ok()?;
+    Some(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_duration().as_secs_f64())
 }
 
 #[cfg(test)]

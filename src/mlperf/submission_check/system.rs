@@ -1,8 +1,10 @@
 //! `systems/<name>.json`: every field there, and saying something.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::LazyLock;
 
+use regex::Regex;
 use serde_json::{Map, Value};
 
 use super::checks::{FindingWeight, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
@@ -146,6 +148,7 @@ fn check_description(
                 "both names must be identical", "take the folder's name");
         }
     }
+    accelerators(to, at, &fields);
     let is_network = network(to, at, &fields, layout);
     let is_elsewhere = is_network != (submitter.division == "network") && submitter.division != "open";
     findings! { to;
@@ -155,6 +158,45 @@ fn check_description(
     }
     let system_type = fields.get("system_type").and_then(Value::as_str).unwrap_or_default().to_owned();
     Some(SystemTraits { system_type, is_network })
+}
+
+/// In names: an accelerator, as `H100` and `MI355X`; the memory of each, and how many there are, as `80GBx8`.
+static NAMED: LazyLock<[Regex; 3]> = LazyLock::new(|| {
+    [r"\b((?:GB|GH|MI|A|B|H|L)\d{1,3}[A-Z]?)\b", r"(\d+) ?GB(?:x|\b)", r"GBx(\d+)\b"]
+        .map(|pattern| Regex::new(pattern).expect("a pattern that compiles"))
+});
+
+/// Reports accelerators other than those that the system is named after; no published system has such.
+fn accelerators(to: &mut SubmissionFindings, at: &Path, fields: &Map<String, Value>) {
+    let text = |name: &str| match fields.get(name) {
+        Some(Value::String(text)) => text.replace(['_', '-'], " "),
+        value => value.map(Value::to_string).unwrap_or_default(),
+    };
+    let file = at.file_stem().unwrap_or_default().to_string_lossy().replace(['_', '-'], " ");
+    let name = format!("{} {file}", text("system_name"));
+    let parts = |pattern: &Regex, text: &str| -> BTreeSet<String> {
+        pattern.captures_iter(text).map(|part| part[1].to_owned()).collect()
+    };
+    let [model, memory, count] = &*NAMED;
+    let count_of = |name: &str| text(name).parse::<u64>().ok();
+    let per_node = count_of("accelerators_per_node");
+    let total = per_node.zip(count_of("number_of_nodes")).map(|(count, nodes)| count.saturating_mul(nodes));
+    let counts = per_node.into_iter().chain(total).map(|count| count.to_string()).collect();
+    for (pattern, field, given) in [
+        (model, "accelerator_model_name", parts(model, &text("accelerator_model_name"))),
+        (memory, "accelerator_memory_capacity", parts(memory, &text("accelerator_memory_capacity"))),
+        (count, "accelerators_per_node", counts),
+    ] {
+        let named = parts(pattern, &name);
+        findings! { to;
+            Review, TwoSystems, at,
+                (!named.is_empty() && !given.is_empty() && named.is_disjoint(&given)).then(|| {
+                    let named = named.into_iter().collect::<Vec<_>>().join(", ");
+                    format!("`{field}` is {}, and the system is named after {named}", text(field))
+                }),
+                "the name and the description are of one system", "correct the one that is wrong";
+        }
+    }
 }
 
 /// Whether the system is behind a network; reports what its description lacks then. Since v6.0 the official checker

@@ -401,7 +401,7 @@ impl Engine<'_> {
 }
 
 /// Seconds since 1970 of a time that LoadGen logged. A time without a zone, as LoadGen writes most, counts as UTC.
-fn seconds(text: &str) -> Option<f64> {
+pub(super) fn seconds(text: &str) -> Option<f64> {
     let text = text.trim();
     let local = || {
         let formats = ["%Y-%m-%dT%H:%M:%S%.f", "%m-%d-%Y %H:%M:%S%.f"];

@@ -9,7 +9,6 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::Seeds;
 use super::DETAIL_FILE;
 use base::files::open_regular;
 
@@ -218,15 +217,6 @@ impl Detail {
     /// `6.0.17`, without the revision behind it.
     pub fn loadgen_version(&self) -> Option<&str> {
         self.text("loadgen_version")?.split_whitespace().next()
-    }
-
-    /// The seeds that were in force.
-    pub fn seeds(&self) -> Option<Seeds> {
-        Some(Seeds {
-            qsl: self.count("effective_qsl_rng_seed")?,
-            sample_index: self.count("effective_sample_index_rng_seed")?,
-            schedule: self.count("effective_schedule_rng_seed")?,
-        })
     }
 }
 

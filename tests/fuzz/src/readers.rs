@@ -229,7 +229,7 @@ pub fn loadgen_log(data: &[u8]) {
         let _ = answer.first_tokens();
     }
     if let Ok(detail) = log::Detail::read(data) {
-        let _ = (detail.invalid_reasons(), detail.result(), detail.seeds(), detail.all_errors());
+        let _ = (detail.invalid_reasons(), detail.result(), detail.all_errors());
         let _ = detail.settings().count();
     }
     let Ok(text) = std::str::from_utf8(data) else { return };

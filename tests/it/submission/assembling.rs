@@ -170,7 +170,7 @@ fn logs_of_another_harness_are_packed() {
         run(&folder.join("performance"), scenario, "performance");
         run(&folder.join("accuracy"), scenario, "accuracy");
         write(folder.join("accuracy/mlperf_log_accuracy.json"), long_log(scenario));
-        write(folder.join("accuracy/accuracy.txt"), SCORES);
+        write(folder.join("accuracy/accuracy.txt"), format!("{scenario}\n{SCORES}"));
         write(folder.join("TEST06/verify_accuracy.txt"), VERIFIED);
         write(folder.join("TEST06/accuracy/mlperf_log_accuracy.json"), audit_log(scenario));
         write(folder.join("user.conf"), user_conf(scenario));
@@ -226,7 +226,7 @@ fn logs_of_another_harness_need_no_more_of_an_audit_than_the_checkers_ask_for() 
             run(&folder.join("performance/run_1"), scenario, "performance");
             run(&folder.join("accuracy"), scenario, "accuracy");
             write(folder.join("accuracy/mlperf_log_accuracy.json"), long_log(scenario));
-            write(folder.join("accuracy/accuracy.txt"), SCORES);
+            write(folder.join("accuracy/accuracy.txt"), format!("{scenario}\n{SCORES}"));
             if division == "closed" {
                 write(folder.join("TEST06/verify_accuracy.txt"), VERIFIED);
             }

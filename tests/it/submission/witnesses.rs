@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::fs;
 
 use pretty_assertions::assert_eq;
-use regatta::mlperf::{self, FindingGrade, SubmissionCheck};
+use regatta::mlperf::{self, FindingGrade, FindingWeight, SubmissionCheck};
 use regatta::rules::Round;
 use serde_json::json;
 
@@ -377,6 +377,25 @@ const MUTATIONS: &[Mutation] = &[
     }),
     ("retraining in Closed, in words", Contradiction, |s| s.field(&s.of("Server/measurements.json"), "retraining", Some(json!("LoRA")))),
     // Style.
+    ("the scores of Offline in Server", FraudLike, |s| {
+        let [server, offline] = ["Server", "Offline"].map(|scenario| s.of(&format!("{scenario}/accuracy/accuracy.txt")));
+        let [own, copied] = [&server, &offline].map(|path| fs::read_to_string(path).unwrap());
+        let hash = |text: &str| text.rsplit_once("hash=").unwrap().1.trim().to_owned();
+        write(&server, copied.replace(&hash(&copied), &hash(&own)));
+    }),
+    ("an accuracy run of the year before", Contradiction, |s| s.set("Server/accuracy", "power_begin", &json!("11-21-2025 19:35:47.856"))),
+    ("accelerators of another name", Contradiction, |s| {
+        s.field(&s.system(), "system_name", Some(json!("Box (8x H200-SXM-141GB, TensorRT)")));
+        s.field(&s.system(), "accelerator_model_name", Some(json!("NVIDIA B200-SXM")));
+    }),
+    ("accelerators with other memory", Contradiction, |s| {
+        s.field(&s.system(), "system_name", Some(json!("BOX_H200-SXM-141GBx8")));
+        s.field(&s.system(), "accelerator_memory_capacity", Some(json!("1410 GB")));
+    }),
+    ("more accelerators than in the name", Contradiction, |s| {
+        s.field(&s.system(), "system_name", Some(json!("BOX_H200-SXM-141GBx4")));
+        s.field(&s.system(), "accelerator_memory_capacity", Some(json!("141 GB")));
+    }),
     ("a name with a space", Style, |s| write(s.at("documentation/cali bration.md"), "x\n")),
     ("cooling to be done", Style, |s| s.field(&s.system(), "cooling", Some(json!("TODO")))),
     ("no README", Style, |s| fs::remove_file(s.of("Server/README.md")).unwrap()),
@@ -458,6 +477,49 @@ fn a_test_of_an_invalid_run_is_for_review() {
         let is_it = |place: &str| place.contains(&format!("Server/{test}/"));
         let mut found = examined.findings.iter().filter(|finding| is_it(&finding.place));
         assert!(found.any(|finding| finding.check == SubmissionCheck::NotValid), "{:#?}", examined.findings);
+    }
+}
+
+/// What evaluators and scripts of tests print of gpt-oss-120b: each number changed where another place has it.
+#[test]
+fn texts_of_a_reasoning_model_agree_with_their_logs_and_with_themselves() {
+    let (scores, test07, test09) =
+        ("accuracy/accuracy.txt", "TEST07/verify_accuracy.txt", "TEST09/verify_output_len.txt");
+    for (file, from, to, check) in [
+        (scores, "", "", None),
+        (scores, "'exact_match': 83.130", "'exact_match': 84.900", Some(SubmissionCheck::Plausibility)),
+        (scores, "= 240/8", "= 120/8", Some(SubmissionCheck::Plausibility)),
+        (scores, "FINAL SCORE: 83.13%", "FINAL SCORE: 85.13%", Some(SubmissionCheck::Plausibility)),
+        (scores, "evaluated: 4395", "evaluated: 1000", Some(SubmissionCheck::Plausibility)),
+        (test07, "threshold: 60.698", "threshold: 55.000", Some(SubmissionCheck::AuditLog)),
+        (test07, "score: 62.15", "score: 72.15", Some(SubmissionCheck::AuditLog)),
+        (test09, "Max threshold: 1406.02", "Max threshold: 2000.00", Some(SubmissionCheck::AuditLog)),
+        (test09, "Max output tokens: 2914", "Max output tokens: 1200", Some(SubmissionCheck::AuditLog)),
+        (test09, "Mean output tokens: 1278.20", "Mean output tokens: 1250.00", Some(SubmissionCheck::AuditLog)),
+        (test09, "Server\n", "Offline\n", Some(SubmissionCheck::ReusedLog)),
+    ] {
+        let (folder, round) = (tempfile::tempdir().unwrap(), Round::named("v6.1").unwrap());
+        let submission = good_of(&round, folder.path());
+        submission.with_reasoning_model();
+        submission.replace(&submission.of_reasoning(&format!("Server/{file}")), from, to);
+        let examined = mlperf::examine(&submission.0, &round);
+        let found: Vec<_> = examined.findings.iter().map(|finding| (finding.weight, finding.check)).collect();
+        let expected: Vec<_> = check.map(|check| (FindingWeight::Review, check)).into_iter().collect();
+        assert_eq!(found, expected, "{to}: {:#?}", examined.findings);
+    }
+}
+
+/// LoadGen 4 logs how many samples Offline would have in a performance run: 91 published results of v4.1.
+#[test]
+fn accuracy_runs_of_loadgen_4_do_not_count_as_a_part() {
+    for (version, counted) in [("6.0.17", 1), ("4.1", 0)] {
+        let (folder, round) = (tempfile::tempdir().unwrap(), Round::named("v6.1").unwrap());
+        let submission = good_of(&round, folder.path());
+        submission.set("Offline/accuracy", "generated_samples_per_query", &json!(39_600));
+        submission.set("Offline/accuracy", "loadgen_version", &json!(version));
+        let examined = mlperf::examine(&submission.0, &round);
+        let counts = examined.findings.iter().filter(|finding| finding.check == SubmissionCheck::Counts).count();
+        assert_eq!(counts, counted, "{version}: {:#?}", examined.findings);
     }
 }
 
