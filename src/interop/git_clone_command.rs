@@ -2,12 +2,13 @@
 //! a stage that runs it.
 
 use crate::command_line::{
-    Opt, Translation, TranslationBuilder, TranslationError, TranslationKind, flag, manifest, one, read, tool_table,
+    Opt, Translation, TranslationBuilder, TranslationError, TranslationKind, flag, one, read, tool_table,
 };
 use base::units::shell_word;
 use serde_json::{Map, json};
 
 tool_table!(TABLE, ["git-clone"], []);
+
 /// `mlc-r2-downloader.sh [-d FOLDER] URI`, into the stage's own folder.
 pub(crate) fn r2_downloader(
     arguments: &[String],
@@ -42,7 +43,7 @@ pub(crate) fn r2_downloader(
     if line.has("-s") {
         stage["secrets"] = json!(["CF_ACCESS_CLIENT_ID", "CF_ACCESS_CLIENT_SECRET"]);
     }
-    builder.finish(PROGRAM, manifest("download", PROGRAM, Map::from_iter([(name, stage)])))
+    builder.finish_manifest(PROGRAM, "download", [(&name, stage)])
 }
 
 /// `git clone URL [FOLDER]` is a stage; a checkpoint of the Hugging Face hub is a `weights` stage.

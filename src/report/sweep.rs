@@ -391,7 +391,9 @@ fn front(sweeps: &[NamedSweep<'_>]) -> Option<String> {
         let front = if point.on_front { ", on the front" } else { "" };
         Some((x, y, None, format!("{} tok/s/user, {} {unit}{front}", number(x), number(y))))
     });
-    series.iter_mut().for_each(|curve| curve.is_front = true);
+    for curve in &mut series {
+        curve.is_front = true;
+    }
     let throughput = if is_per_gpu { "Throughput per GPU" } else { "Throughput" };
     let title = format!("{throughput} over interactivity (line: Pareto front)");
     Chart {
@@ -439,7 +441,9 @@ fn latencies(sweeps: &[NamedSweep<'_>], is_load: bool) -> Vec<Option<String>> {
                 let mut points = chart_points(sweep.report, drawn(stat));
                 // One label for each level is enough.
                 if place > 0 {
-                    points.iter_mut().for_each(|point| point.label.clear());
+                    for point in &mut points {
+                        point.label.clear();
+                    }
                 }
                 ChartSeries { place, name: stat.0.to_owned(), points, is_front: false }
             });

@@ -343,10 +343,10 @@ impl Script {
         if let Some(file) = written_to.as_deref().filter(|file| !file.starts_with("/dev/")) {
             if name == "cat" && command.has_here_document {
                 let content = self.here_document(command);
-                return self.write(place, file, content, command);
+                return self.write(place, file, &content, command);
             }
             if name == "echo" {
-                return self.write(place, file, echoed(&arguments), command);
+                return self.write(place, file, &echoed(&arguments), command);
             }
         }
         // `bash << EOF`: the text is its script.

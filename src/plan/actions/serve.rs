@@ -374,17 +374,14 @@ impl StageChecker<'_> {
 
     fn triton(&mut self, server: &TritonServer) {
         if server.triton_skip_server_spawn {
-            match &server.triton_grpc_ports {
-                Some(text) => {
-                    if let Err((_, why)) = Endpoints::Text(text.clone()).read() {
-                        self.push_servers_error(&["serve", "triton", "triton_grpc_ports"], &why);
-                    }
+            if let Some(text) = &server.triton_grpc_ports {
+                if let Err((_, why)) = Endpoints::Text(text.clone()).read() {
+                    self.push_servers_error(&["serve", "triton", "triton_grpc_ports"], &why);
                 }
-                None => {
-                    let label = "the servers are there already, but where?";
-                    self.triton_fault("triton_skip_server_spawn", "needs `triton_grpc_ports`", label)
-                        .hint("add `triton_grpc_ports: \"localhost:8001\"`");
-                }
+            } else {
+                let label = "the servers are there already, but where?";
+                self.triton_fault("triton_skip_server_spawn", "needs `triton_grpc_ports`", label)
+                    .hint("add `triton_grpc_ports: \"localhost:8001\"`");
             }
             return;
         }

@@ -300,7 +300,7 @@ pub async fn run(
     let answer = context.lease.log.with_extension("lines");
     let mut lines = FollowedLog::new(&answer, 0);
     let mut failed = None;
-    let mut hand_on = |lines: &mut FollowedLog| {
+    let mut hand_on = || {
         // Not there yet is nothing new.
         let _ = lines.read_lines(b"\n", |line| {
             let Ok(message) = serde_json::from_str(line) else { return Ok(()) };

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use strum::{Display, EnumDiscriminants, EnumString, IntoStaticStr, VariantArray};
 
 use crate::proto::inference::infer_parameter::ParameterChoice;
-use crate::proto::inference::model_infer_request::InferInputTensor;
+use crate::proto::inference::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use crate::proto::inference::{InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse};
 
 impl DataType {
@@ -287,6 +287,13 @@ impl InferRequest {
             shape: tensor.shape,
             ..InferInputTensor::default()
         });
+        self
+    }
+
+    /// Only named outputs come back; without any, all do.
+    #[must_use]
+    pub fn output(mut self, name: impl Into<String>) -> Self {
+        self.0.outputs.push(InferRequestedOutputTensor { name: name.into(), ..InferRequestedOutputTensor::default() });
         self
     }
 

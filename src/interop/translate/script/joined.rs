@@ -244,10 +244,10 @@ pub(super) fn plain(path: &str) -> &str {
 
 impl Script {
     /// `cat > FILE << EOF` and `echo … > FILE`.
-    pub(super) fn write(&mut self, place: &str, path: &str, content: String, command: &WrittenCommand) {
+    pub(super) fn write(&mut self, place: &str, path: &str, content: &str, command: &WrittenCommand) {
         let path = plain(path).to_owned();
         let before = self.surroundings.written.get(&path).filter(|_| command.is_appended);
-        let content = before.map_or_else(String::new, Clone::clone) + &content;
+        let content = before.map_or_else(String::new, Clone::clone) + content;
         self.surroundings.written.insert(path.clone(), content.clone());
         self.files.retain(|file| file.path != path);
         let is_printed = !command.has_here_document;
