@@ -140,7 +140,9 @@ fn a_data_set_is_fetched_from_its_uri_and_its_checksums_are_compared() {
                 "/metadata/pattern.md5" => ("200 OK", format!("{MD5}  #1\n")),
                 "/metadata/unchecked.md5" => ("200 OK", format!("{MD5}  ./eval/cnn_eval.json\neval/cnn_eval.json\n")),
                 "/metadata/endless.uri" => ("200 OK", "x".repeat(4 << 20)),
-                path if path.ends_with(".uri") && path != "/metadata/none.uri" => ("200 OK", format!("{at}/data")),
+                path if path.rsplit_once('.').is_some_and(|(name, kind)| kind == "uri" && name != "/metadata/none") => {
+                    ("200 OK", format!("{at}/data"))
+                }
                 path if path.starts_with("/left?") => ("200 OK", "[{}]\n".to_owned()),
                 "/metadata/outside.md5" => ("200 OK", format!("{MD5}  ./eval/../../../cnn_eval.json\n")),
                 "/metadata/absolute.md5" => ("200 OK", format!("{MD5}  /tmp/cnn_eval.json\n")),

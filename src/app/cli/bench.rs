@@ -440,7 +440,7 @@ fn notices(args: &BenchArgs, load: &BenchLoad, data: Option<&str>) -> Vec<String
     let has_duration = args.duration.is_some() || args.measurement_interval.is_some();
     note(
         has_data && (args.input_tokens.is_some() || is_spread(&args.input_tokens_stddev)),
-        "--input-tokens and its deviation have no effect: prompts come from --data and keep their lengths",
+        "--input-tokens and its deviation are not used: prompts come from --data and keep their lengths",
     );
     note(
         has_data && args.output_tokens.is_none() && is_spread(&args.output_tokens_stddev),

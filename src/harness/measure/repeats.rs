@@ -313,6 +313,6 @@ mod repeats_result_tests {
         let pooled = result_of_repeats(&std::iter::once(run).chain([other]).collect::<Vec<_>>()).unwrap();
         assert_eq!(pooled.verdict(), Verdict::InvalidServer);
         let text = &pooled.reasons()[0].text;
-        assert!(text.starts_with("run 2 measured another server than run 1"), "{text}");
+        assert!(text.starts_with("run 2 measured a different server than run 1"), "{text}");
     }
 }

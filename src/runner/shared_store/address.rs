@@ -128,7 +128,7 @@ mod tests {
     fn an_invalid_address_is_reported_without_its_secret() {
         for (text, why) in [
             ("", "empty name"),
-            ("http://host/x", "`http://` is not a store"),
+            ("http://host/x", "`http://` is not a supported store"),
             ("file://host/x", "names a host"),
             ("s3:///x", "names no bucket"),
             ("s3://KEY:SECRET@bucket/x", "credentials belong in the environment"),

@@ -459,7 +459,7 @@ fn a_written_plan_is_sent_again_exactly_and_a_changed_one_is_refused() {
     fs::write(&file, bytes.replacen(line, &longer, 1)).unwrap();
     assert!(plan(&replay).unwrap_err().to_string().contains("tokens: the maximum is 16777216"));
     fs::write(&file, bytes.replacen("pcg64", "pcg32", 1)).unwrap();
-    assert!(plan(&replay).unwrap_err().to_string().contains("drawn by pcg32"));
+    assert!(plan(&replay).unwrap_err().to_string().contains("generator pcg32"));
     fs::write(&file, &bytes).unwrap();
     replay.scenario = LoadPattern::Concurrency { users: 2.0.into() };
     assert!(plan(&replay).unwrap_err().to_string().contains("another scenario"));

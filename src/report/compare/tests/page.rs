@@ -80,7 +80,7 @@ fn a_difference_beyond_its_bar_is_an_arrow() {
     let text = page("beyond.html", &[a, b]);
     assert!(text.contains("class=\"beyond none\"") && text.contains("Bars are cut at ± 100 %"), "{text}");
     assert!(
-        text.replace("&#x2f;", "/").contains("Difference: (other − A) / A, of the means. Of several"),
+        text.replace("&#x2f;", "/").contains("Difference: (other − A) / A, of the means. With several runs"),
         "one run on each side is not a pair"
     );
 }
