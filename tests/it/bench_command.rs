@@ -153,7 +153,7 @@ fn genai_perfs_words_mean_what_they_mean_there() {
     let result = json(&ended);
     assert_eq!((&result["counts"]["ok"], &result["requested"]["seed"]), (&12.into(), &123.into()));
     assert_eq!(result["requested"]["protocol"]["http"]["extra"]["ignore_eos"], true);
-    ended.shows("--tokenizer gpt2 is not a file here and nothing is downloaded, so it is not used");
+    ended.shows("--tokenizer gpt2 is not a file on this machine and has no effect");
     assert_eq!(world.read("my_export.json").lines().count(), 12);
     for name in ["result.json", "requests.jsonl", "report.html", "manifest.yaml"] {
         assert!(world.path("kept").join(name).exists(), "{name}");
@@ -208,7 +208,7 @@ fn the_key_is_sent_and_shown_nowhere() {
     let ended = world.regatta(&["bench", &target, "-m", "m", "--offline", "-n", "1", "--api-key-env", "NO_SUCH_KEY"]);
     assert_eq!(ended.code, 2);
     ended.shows("`--api-key-env NO_SUCH_KEY`: the environment variable is not set");
-    for (key, fault) in [(" \n", "is empty"), ("a\nb", "has a line break")] {
+    for (key, fault) in [(" \n", "is empty"), ("a\nb", "contains a line break")] {
         let mut world = World::new();
         world.env("BAD_KEY", key);
         let ended = world.regatta(&["bench", "openai://h:1", "-m", "m", "-n", "1", "--api-key-env", "BAD_KEY"]);

@@ -192,7 +192,7 @@ fn the_language_and_the_zone_of_the_session_reach_no_stage() {
 fn a_pointer_of_git_lfs_as_an_input_fails_its_stage_with_a_cure() {
     let world = World::with("stages:\n  a: { inputs: { w: w.bin }, shell: 'cp {{ inputs.w }} out' }\n");
     world.file("w.bin", "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n");
-    world.regatta(&["run", "m"]).shows("w.bin is a pointer of Git LFS").shows("git lfs pull");
+    world.regatta(&["run", "m"]).shows("w.bin is a Git LFS pointer").shows("git lfs pull");
 }
 
 #[test]

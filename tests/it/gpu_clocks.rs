@@ -80,7 +80,7 @@ fn a_refusal_is_an_error_before_the_stage_starts() {
     world.env("LOCK_EXIT", "4");
     let ended = world.regatta(&RUN);
     assert_eq!(ended.code, 1);
-    ended.shows("cannot be locked").shows("only root may lock clocks: `gpu_clocks.sudo: true`");
+    ended.shows("cannot lock the GPUs' clocks").shows("only root may lock clocks: `gpu_clocks.sudo: true`");
     assert!(!record(&world).contains(&"stage".to_owned()));
     for (clocks, gpus, text) in [
         ("{ graphics: [1500, 1410] }", 2, "must be the least and the greatest clock"),

@@ -323,12 +323,7 @@ fn ssh_is_called_with_these_words_and_a_secret_is_none_of_them() {
         let text = text.replace(folder.trim_end_matches('/'), "PROJECT").replace(program, "PROGRAM");
         text.replace(&lab.host(1), "HOST")
     };
-    insta::assert_snapshot!(plain(guard), @r#"-o Compression=yes -T -o BatchMode=yes -o ConnectTimeout=10 -o \
-                                              ServerAliveInterval=2 -o ServerAliveCountMax=3 -o ControlMaster=no -o \
-                                              ControlPath=none -o ClearAllForwardings=yes -o ForwardAgent=no -o \
-                                              LogLevel=INFO -p 22 -- HOST exec /bin/sh -c 'd=PROJECT p=PROGRAM; [ -d \
-                                              "$d" ] || { echo "there is no folder $d" >&2; exit 125; }; [ -x "$p" ] \
-                                              || { echo "there is no program $p" >&2; exit 127; }; exec "$p" __host'"#);
+    insta::assert_snapshot!(plain(guard), @r#"-o Compression=yes -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=2 -o ServerAliveCountMax=3 -o ControlMaster=no -o ControlPath=none -o ClearAllForwardings=yes -o ForwardAgent=no -o LogLevel=INFO -p 22 -- HOST exec /bin/sh -c 'd=PROJECT p=PROGRAM; [ -d "$d" ] || { echo "there is no folder $d" >&2; exit 125; }; [ -x "$p" ] || { echo "there is no program $p" >&2; exit 127; }; exec "$p" __host'"#);
     insta::assert_snapshot!(plain(config), @"-G -o Compression=yes -p 22 -- HOST");
     assert!(!format!("{ended:?}").contains("s3cret"));
     no_process_left(&world);

@@ -248,6 +248,6 @@ fn an_accuracy_run_of_loadgen_is_passed_over_beside_a_performance_run_and_alone_
     fs::remove_file(world.path("Server/accuracy/mlperf_log_detail.txt")).unwrap();
     let summary = world.regatta(&["import", "Server/accuracy", "--out", "alone"]);
     summary
-        .shows("mlperf_log_summary.txt is of an accuracy run")
+        .shows("mlperf_log_summary.txt belongs to an accuracy run")
         .shows("hint: import the folder of the performance run");
 }

@@ -235,7 +235,11 @@ fn a_plan_reports_what_the_description_of_the_system_lacks() {
     planned
         .shows("package: the submitter is `Example`, a stand-in: `submitter` is your organization, as registered for the round")
         .shows("package: `system_json.coolin` is packed as it is: did you mean `cooling`?");
-    let missing = planned.stdout.lines().find(|line| line.contains(" values are neither given nor detected")).unwrap();
+    let missing = planned
+        .stdout
+        .lines()
+        .find(|line| line.contains(" required values of the package are neither given nor detected"))
+        .unwrap();
     for field in ["cooling", "host_networking", "accelerator_interconnect"] {
         assert!(missing.contains(&format!(" {field}")), "{field}: {missing}");
     }

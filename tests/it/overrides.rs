@@ -179,7 +179,7 @@ fn a_word_that_changes_nothing_is_a_mistake_and_one_that_changes_nothing_here_is
     let ended = world.good(&["run", "m", "requests=5", "tuning.kv_fraction=0.5", "--only", "a"]);
     ended.shows("requests=5 has no effect: only b would use it, and is skipped or not selected");
     assert_eq!(world.read("latest/a/out"), "0.5\n");
-    world.good(&["plan", "m", "requests=5", "--only", "a"]).shows("requests=5 changes nothing here");
+    world.good(&["plan", "m", "requests=5", "--only", "a"]).shows("requests=5 has no effect");
     // What makes a stage skipped changes something.
     world.manifest("n", "params: { xs: { list: [a, b], default: [a] }, on: { switch: {}, default: true } }\nstages:\n  a: { foreach: { x: '{{ xs }}' }, shell: 'echo {{ x }}' }\n  b: { when: '{{ on }}', shell: 'echo b' }\n");
     let skipping = world.good(&["plan", "n", "xs=", "on=false"]);

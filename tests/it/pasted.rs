@@ -307,7 +307,7 @@ pub fn run(world: &World, printed: &str, place: &Place) -> String {
         // Four requests are no measurement: what counts is that they were sent and answered. These simulators run faster than
         // the clock, which makes their results INVALID(server).
         let shown = format!("{}{}", ended.stdout, ended.stderr);
-        let is_of_speed = shown.contains("its time does not run with the clock") && !shown.contains("requests failed");
+        let is_of_speed = shown.contains("its time does not follow the clock") && !shown.contains("requests failed");
         let is_answered = [0, 3, 4].contains(&ended.code) || ended.code == 5 && is_of_speed;
         return if is_answered { "4 requests".to_owned() } else { outcome(&ended) };
     }

@@ -151,7 +151,7 @@ fn what_words_say_is_not_said_again_beside_them() {
 #[test]
 fn requests_of_curl_have_the_lines_own_body() {
     let world = World::new();
-    let line = r#"curl localhost:8000/v1/chat/completions -d '{"model": "m", "messages": [{"role": "system", \
+    let line = r#"curl localhost:8000/v1/chat/completions -d '{"model": "m", "messages": [{"role": "system",
         "content": "Be brief."}, {"role": "user", "content": "test"}], "max_tokens": 5, "top_p": 0.5}'"#;
     let bench = manifest(&import(&world, line).stdout)["stages"]["bench"]["bench"].clone();
     assert_eq!(bench["extra"]["messages"][0]["content"], Value::from("Be brief."));

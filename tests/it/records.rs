@@ -329,7 +329,7 @@ fn values_of_records_are_checked_like_the_benchmarks_and_all_at_once() {
         "line 1: `top_p` must be from 0 to 1",
         "line 2: `top_k` invalid type",
         "line 2: `headers.api-key` holds a key",
-        "line 3: `headers` reads the environment",
+        "line 3: `headers` may contain secrets from the environment",
         "line 3: `min_tokens` differs from another key of the same meaning",
     ] {
         assert!(why.contains(part), "`{part}` is missing in:\n{why}");

@@ -55,7 +55,7 @@ fn text_is_counted_with_the_tokenizer_and_chunks_are_not() {
     }
     let result = &measured.result;
     assert_eq!((result.tokens.output, result.tokens.mean_first_chunk), (15, Some(2.0)));
-    assert!(result.headline().contains(&format!("tokens from {RETOKENIZED}")), "{}", result.headline());
+    assert!(result.headline().contains(&format!("tokens: {RETOKENIZED}")), "{}", result.headline());
     // Four were asked for: that is said, and who counted.
     let lengths = result.reasons().iter().find(|reason| reason.check == VerdictCheck::Lengths).expect("a reason");
     assert!(

@@ -141,7 +141,11 @@ fn a_stage_without_its_secret_runs_and_a_notice_says_why_there_is_none() {
     world.env("EMPTY_TOKEN", "").env("BLANK_TOKEN", " \n");
     world.manifest("m", "stages:\n  a: { secrets: [UNSET_TOKEN, EMPTY_TOKEN, BLANK_TOKEN], shell: 'echo x > out' }\n");
     let ended = world.good(&["run", "m"]);
-    for notice in ["UNSET_TOKEN is not set, and", "EMPTY_TOKEN is empty, and", "BLANK_TOKEN is only white space, and"] {
+    for notice in [
+        "UNSET_TOKEN is not set; the stage lists it",
+        "EMPTY_TOKEN is empty; the",
+        "BLANK_TOKEN is only white space; the",
+    ] {
         ended.shows(notice);
     }
 }

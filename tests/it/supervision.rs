@@ -273,7 +273,7 @@ fn the_real_servers_stub_killed_mid_run_is_noticed_although_the_server_says_read
     ended
         .code(1)
         .shows(&format!("its Python model tensorrt_llm ({stub}) has exited, but the server still reports ready"));
-    kept_as_invalid(&world, "the process of its Python model tensorrt_llm");
+    kept_as_invalid(&world, "its Python model tensorrt_llm");
     no_process_left(&world);
     assert_eq!(regions(&world), [""; 0]);
 }

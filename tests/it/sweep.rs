@@ -208,7 +208,7 @@ fn two_sweeps_are_compared_level_by_level_and_not_judged() {
     bench(&world, &["-c", "1,2,4", "-n", "10", "--out", "a"]);
     bench(&world, &["-c", "2,4,8", "-n", "10", "--out", "b"]);
     let ended = world.good(&["compare", "a", "b/sweep.json", "--html", "both.html"]);
-    ended.shows("1 user").shows("8 users").shows("B − A").shows("points of one run are not judged");
+    ended.shows("1 user").shows("8 users").shows("B − A").shows("points with one run are not judged");
     let page = world.read("both.html");
     assert!(page.contains("curve c1") && page.contains("Level by level"), "{page}");
     let json: Value = serde_json::from_str(&world.good(&["compare", "a", "b", "--json"]).stdout).unwrap();

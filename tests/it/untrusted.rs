@@ -101,7 +101,7 @@ fn a_manifest_and_an_include_that_are_no_files_are_errors_that_say_what_they_are
     pipe(&world.path("manifests/pipe.yaml"));
     world.file("manifests/folder.yaml/x", "");
     let pipe = "it is a pipe, a socket or a device, not a file";
-    for (name, kind) in [("pipe", pipe), ("folder", "it is a folder"), ("absent", "there is no such file")] {
+    for (name, kind) in [("pipe", pipe), ("folder", "it is a folder"), ("absent", "no such file")] {
         world.manifest("m", &format!("include: [{name}.yaml]\nstages:\n  a: {{ shell: 'true' }}\n"));
         let ended = world.regatta(&["run", "m"]);
         assert_eq!(ended.code, 2, "{ended:?}");
@@ -544,7 +544,7 @@ fn hostile_files_are_refused_by_name_at_once() {
     for (command, name, reason) in [
         ("lock show deep.yaml", "deep.yaml", "is not a lock file"),
         ("lock show deep.json", "deep.json", "is not a lock file"),
-        ("import deep.yaml", "deep.yaml", "not a result that is known"),
+        ("import deep.yaml", "deep.yaml", "is not in a known result format"),
         ("bulk deep.yaml", "deep.yaml", "nested too deeply"),
         ("repository fill t --values deep.yaml --out o", "deep.yaml", "nested too deeply"),
         (large.as_str(), "large/m/config.pbtxt", "becomes larger than 16"),

@@ -325,9 +325,9 @@ pub fn command() -> clap::Command {
 
 /// The text that a shell reads at its start to complete commands, options and files. Hidden commands are left out.
 pub fn completion_script(shell: Shell) -> String {
-    let all = command();
-    let visible = all.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()).cloned();
-    let mut offered = clap::Command::new("regatta").args(all.get_arguments()).subcommands(visible);
+    let commands = command();
+    let visible = commands.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()).cloned();
+    let mut offered = clap::Command::new("regatta").args(commands.get_arguments()).subcommands(visible);
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut offered, "regatta", &mut script);
     String::from_utf8_lossy(&script).into_owned()

@@ -344,8 +344,8 @@ fn requests_that_vanish_are_noticed() {
 fn the_headline_says_what_it_counts() {
     insta::assert_snapshot!(
         late_by(0, |_| {}).headline(),
-        @"VALID  96 tok/s  TTFT p99 100 ms  TPOT p99 n/a (200 requests; TTFT p99 needs 2,000 requests, or 30,000 and more \
-            where they queue up, for an interval; latency from schedule; tokens: output_ids)"
+        @"VALID  96 tok/s  TTFT p99 100 ms  TPOT p99 n/a (200 requests; TTFT p99 needs 2,000 requests, or 30,000 and \
+            more where they queue up, for an interval; latency from schedule; tokens: output_ids)"
     );
 }
 

@@ -68,8 +68,8 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry) {
     }
 }
 
-/// The numbers in the verification of TEST07 and TEST09, against their bounds and each other: `TEST PASS` is only a line
-/// below them. `mean`: tokens of an answer by the log of the test's run.
+/// The numbers in the verification of TEST07 and TEST09, against their bounds and each other: `TEST PASS` is only a
+/// line below them. `mean`: tokens of an answer by the log of the test's run.
 fn values(to: &mut SubmissionFindings, folder: &Path, test: TestMode, audit: &Audit, mean: Option<f64>) {
     let at = folder.join(verdict_file(test));
     let Ok(text) = read_text(&at) else { return };

@@ -133,9 +133,9 @@ fn section(comparison: &Comparison, n: usize) -> Section {
     let scale = bar_scale(comparison);
     let mut reasons = Vec::new();
     let shown = table(comparison, n, scale, &mut reasons, |delta| SHOWN.contains(&delta.stat));
-    let all = table(comparison, n, scale, &mut reasons, |_| true);
+    let percentiles = table(comparison, n, scale, &mut reasons, |_| true);
     let has_more = comparison.deltas.iter().any(|delta| !SHOWN.contains(&delta.stat));
-    let all = has_more.then(|| Block::table(all).folded("Also p90 and p95", false).on_page());
+    let percentiles = has_more.then(|| Block::table(percentiles).folded("Also p90 and p95", false).on_page());
     let differences = comparison.identity.iter().map(|difference| Item {
         role: TextRole::Quiet,
         text: format!("differs: {}", difference.describe()),
@@ -152,7 +152,7 @@ fn section(comparison: &Comparison, n: usize) -> Section {
             .map(|(n, text)| Item { mark: format!("≠{}", n + 1), text, ..Item::default() });
     let notes = method(comparison).into_iter().chain(comparison.notes.clone());
     section
-        .with([Block::table(shown)].into_iter().chain(all))
+        .with([Block::table(shown)].into_iter().chain(percentiles))
         .with(beyond_note(comparison, scale))
         .with(Block::notes(notes))
         .with(differences)

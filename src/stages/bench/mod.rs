@@ -54,6 +54,9 @@ impl Run for Bench {
             harness::Transport::Kserve => check_servers(context, bench, &spec).await?,
             harness::Transport::Http(_) => require_http_port(context, &spec)?,
         }
+        if let Some(notice) = spec.endpoints.first().and_then(|endpoint| unused_proxy(&endpoint.host)) {
+            context.lease.notice(notice);
+        }
         if let Some(loadgen) = &bench.loadgen {
             let stage = LoadgenStage { context, bench, loadgen, program };
             return Box::pin(stage.perform(spec)).await;
@@ -123,8 +126,9 @@ async fn check_servers(context: &TaskContext, bench: &Bench, spec: &BenchSpec) -
     };
     // Ours were started from a known configuration; others are described for the user.
     if context.lease.assignment.endpoints.is_empty() {
-        let proxy = spec.endpoints.first().and_then(|endpoint| unused_proxy(&endpoint.host));
-        notices.into_iter().chain(proxy).for_each(|notice| context.lease.notice(notice));
+        for notice in notices {
+            context.lease.notice(notice);
+        }
     }
     Ok(())
 }

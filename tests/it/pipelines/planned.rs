@@ -311,7 +311,7 @@ fn a_package_of_servers_elsewhere_detects_nothing_of_this_host() {
         world.good(&[&words[..], &["scenarios=offline", endpoints]].concat()).stdout
     };
     let elsewhere = notes("endpoints=gpu-node:8001");
-    assert!(elsewhere.contains("package: gpu-node:8001: servers of another machine"), "{elsewhere}");
+    assert!(elsewhere.contains("package: gpu-node:8001: these servers run on another machine"), "{elsewhere}");
     assert!(elsewhere.contains("host_processor_model_name") && elsewhere.contains("operating_system"), "{elsewhere}");
     for own in ["endpoints=127.0.0.1:8001", "endpoints=0.0.0.0:8001"] {
         let here = notes(own);

@@ -119,7 +119,7 @@ fn parts_that_disagree_are_all_named_and_nothing_is_written() {
     assert_eq!(world.read("whole/closed/Example/documentation/calibration.md"), "one text\n");
     let none = world.regatta(&["mlperf", "assemble", "--out", "x", "texts"]);
     assert_eq!(none.code, 2);
-    none.shows("no latest/package");
+    none.shows("nor latest/package");
 }
 
 /// Packages that Regatta made keep their provenance, each system its own.

@@ -44,8 +44,8 @@ fn a_reason_that_is_not_known_is_kept_as_it_is_written() {
         let seen = openai(text.as_bytes()).unwrap();
         (seen.finish, seen.other_finish.map(|reason| String::from_utf8(reason.to_vec()).unwrap()))
     };
-    let own = "repetition_truncation";
-    assert_eq!(finish(&format!("\"{own}\"")), (Some(FinishReason::Other), Some(own.to_owned())));
+    let reason = "repetition_truncation";
+    assert_eq!(finish(&format!("\"{reason}\"")), (Some(FinishReason::Other), Some(reason.to_owned())));
     for (reason, known) in [("model_length", FinishReason::Length), ("COMPLETE", FinishReason::Stop)] {
         assert_eq!(finish(&format!("\"{reason}\"")), (Some(known), None));
     }
