@@ -102,7 +102,10 @@ const TERMS: [(&str, &str); 21] = [
     ("cannot tell", "neither a difference nor equivalence is shown: the runs of a side differ too much"),
     ("primary", "TTFT mean and p99, TPOT mean, output tokens and requests per second: decide by these rows"),
     ("exploratory", "not one of the primary rows: a difference there is a reason to measure again"),
-    ("detectable", "the smallest change that runs like these show in nine of ten comparisons"),
+    (
+        "detectable",
+        "the smallest change that runs like these show in nine of ten comparisons; N runs each would find 5 %",
+    ),
     ("paired", "tested by the ratios of runs with the same arrivals and prompts, not by the means"),
     ("difference", "(B − A) / A of the means; where `paired` the geometric mean of the pairs' ratios, less 1"),
     ("interval", "contains the true difference in 95 of 100 cases; of one row alone, not of all together"),

@@ -27,7 +27,7 @@ pub(super) fn history(global: &Global, request: &HistoryRequest) -> Result<CliEx
     if points.is_empty() {
         let (message, hint) = if sweeps.is_empty() {
             let hint = "`regatta runs` lists the runs; `regatta gc` keeps what a tagged run measured";
-            ("the results of all benchmarks have been removed".to_owned(), hint)
+            ("no benchmark has a result".to_owned(), hint)
         } else {
             (format!("there are sweeps only ({sweeps}), and a history has no sweeps"), COMPARE_SWEEPS)
         };

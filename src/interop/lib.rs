@@ -31,6 +31,7 @@ mod metrics;
 mod nvidia_harness;
 mod nvidia_smi;
 mod perf_analyzer;
+mod r2_downloader;
 mod sglang;
 mod slurm;
 mod tensorrt_llm;

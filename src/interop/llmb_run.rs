@@ -43,7 +43,7 @@ pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
         return builder.finish(TOOL, TranslationKind::Commands(vec![bulk]));
     }
     for word in plain {
-        builder.push_error(format!("`{word}`: {command} accepts options only"));
+        builder.push_error(format!("`{word}`: {command} takes options only"));
     }
     let workload = line.value("--workload").unwrap_or_default();
     if let Some((_, what)) = NO_INFERENCE.iter().find(|(begins, _)| workload.starts_with(begins)) {

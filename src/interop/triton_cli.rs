@@ -17,7 +17,7 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
     let mut builder = TranslationBuilder::default();
     let line = TABLE.read_words(rest, &mut builder);
     for word in line.plain.iter().chain(&line.behind) {
-        builder.push_error(format!("`{word}`: triton {command} accepts options only"));
+        builder.push_error(format!("`{word}`: triton {command} takes options only"));
     }
     let triton_command = |what: &str| {
         let port = line.value("--port").unwrap_or("8001");

@@ -303,8 +303,8 @@ impl AttemptInputs {
 fn lfs_notice(input: &str, pointers: &[&Path]) -> Option<String> {
     let first = pointers.first()?.display();
     let files = match pointers.len() {
-        1 => format!("{first} is a pointer of Git LFS, and the file itself is not here"),
-        count => format!("{count} files, {first} the first, are pointers of Git LFS, and the files are not here"),
+        1 => format!("{first} is a Git LFS pointer, and the file itself has not been fetched"),
+        count => format!("{count} files, the first is {first}, are Git LFS pointers and have not been fetched"),
     };
     Some(format!("input {input}: {files}; if the stage reads it, run `git lfs pull` in its repository"))
 }
@@ -347,9 +347,9 @@ mod tests {
         let (one, other) = (Path::new("w/a.safetensors"), Path::new("w/b.safetensors"));
         assert_eq!(lfs_notice("model", &[]), None);
         let text = lfs_notice("model", &[one]).unwrap();
-        assert!(text.starts_with("input model: w/a.safetensors is a pointer of Git LFS"), "{text}");
+        assert!(text.starts_with("input model: w/a.safetensors is a Git LFS pointer"), "{text}");
         let text = lfs_notice("model", &[one, other]).unwrap();
-        assert!(text.starts_with("input model: 2 files, w/a.safetensors the first, are pointers"), "{text}");
+        assert!(text.starts_with("input model: 2 files, the first is w/a.safetensors, are Git LFS pointers"), "{text}");
     }
 
     #[test]

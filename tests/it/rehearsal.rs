@@ -178,6 +178,6 @@ fn a_data_set_is_fetched_from_its_uri_and_its_checksums_are_compared() {
     for name in ["outside", "absolute"] {
         let outside = fetch(name);
         assert_eq!(outside.code, 1, "{outside:?}");
-        outside.shows("which is outside of the output");
+        outside.shows("which is not a path below the output");
     }
 }

@@ -340,7 +340,7 @@ pub enum TupleLineError {
     #[error("write ('fp8', [128, 256], 1), or with True at the end to profile")]
     Tuple,
     #[error(
-        "this is neither `workload_size:` nor `('dtype', [scales], repeats)`; a list of Regatta's begins with `runs:`"
+        "this is neither `workload_size:` nor `('dtype', [scales], repeats)`; Regatta's own list begins with `runs:`"
     )]
     Unknown,
 }

@@ -194,7 +194,7 @@ fn url(text: &str, usual: u16) -> Result<TritonUrl, ErrorText> {
         Some(("grpc", rest)) => (TritonProtocol::Grpc, rest, usual),
         Some(("http", rest)) => (TritonProtocol::Http, rest, if usual == 8001 { 8000 } else { usual }),
         Some(("https" | "grpcs", _)) => return Err(invalid("TLS is not supported here")),
-        Some((other, _)) => return Err(invalid(&format!("unknown `{other}`"))),
+        Some((other, _)) => return Err(invalid(&format!("unknown scheme `{other}`"))),
     };
     let rest = rest.split('/').next().unwrap_or_default();
     if rest.contains('@') {

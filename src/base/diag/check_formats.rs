@@ -18,7 +18,7 @@ pub struct CheckedManifest {
 /// One error or warning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckProblem {
-    /// None: it is of a model repository, whose JSON has no such key.
+    /// `None` for a model repository, whose JSON has no such key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manifest: Option<String>,
     /// `error` or `warning`.

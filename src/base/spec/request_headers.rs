@@ -26,7 +26,7 @@ pub enum HeaderFault {
     /// By HTTP or gRPC, or by the harness.
     #[error("is set by Regatta itself: remove it")]
     Reserved,
-    #[error("contains a line break or another control characters value")]
+    #[error("contains a line break or another control character in its value")]
     ControlCharacter,
     #[error("has a `${{` without the name of a variable and `}}` after it")]
     OpenVariable,

@@ -41,9 +41,9 @@ const WIDENING: f64 = 1.0;
 const WIDENING_IF_INDEPENDENT: f64 = 0.25;
 /// By how much that of a percentile is wider, of one over the effective values beyond it.
 const WIDENING_BEYOND: f64 = 4.0;
-/// A run shows only a part of the dependence of its values: of runs of M/M/4, M/G/4 and of bursts at 50 to 90 % that
-/// are as long as one of 10,000 requests would ask for, at most three in ten have an interval of p99, and of those this
-/// many times as long most.
+/// A run shows only a part of the dependence of its values. Of M/M/4, M/G/4 and bursts at 50 to 90 %, runs as long as a
+/// run of 10,000 requests asks for have an interval of p99 in at most three cases of ten; those this many times as long
+/// mostly have one.
 const SEEN_TOO_LITTLE: f64 = 3.0;
 const TAIL: f64 = 0.025;
 const NORMAL_975: f64 = 1.959_963_985;

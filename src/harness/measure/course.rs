@@ -25,7 +25,7 @@ pub(crate) const LEAST_SLOW: usize = 3;
 /// Unless each took this many times the longest of all later ones: then one is enough, in a run of at least
 /// [`LEAST_OF_RUN`] requests. Users who all send at once make a beginning as many times as slow as they are.
 pub(crate) const FAR_SLOWER: f64 = 3.0;
-const LEAST_OF_RUN: usize = 20;
+pub(crate) const LEAST_OF_RUN: usize = 20;
 /// In a closed loop, whose users all send at once at the beginning, unless more of them are slow than there are users.
 const LEAST_SLOW_OF_USERS: usize = 10;
 /// Of the beginning, that must be slower than 95 % of the second half.

@@ -162,9 +162,9 @@ impl RunResult {
         let needed = match p99_interval_requests {
             Some(requests) => format!("about {} requests", grouped(requests, 0)),
             // So short a run does not show whether its requests queue up.
-            None => format!("{least} requests, or {in_queue} and more where they queue up,"),
+            None => format!("{least} requests, or at least {in_queue} if they queue"),
         };
-        let text = || format!("; TTFT p99 needs {needed} for an interval");
+        let text = || format!("; an interval of TTFT p99 needs {needed}");
         (n > 0 && is_shown && p99_interval.is_none() && self.verdict != Verdict::Overloaded).then(text)
     }
 

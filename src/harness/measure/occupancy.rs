@@ -120,7 +120,7 @@ impl Sustained {
 
     pub(super) fn text(&self) -> String {
         format!(
-            "{:.0} tok/s includes filling and draining the server once; the middle half of the tokens came at {:.0} \
+            "{:.0} tok/s include filling and draining the server once; the middle half of the tokens came at {:.0} \
              tok/s. Neither is the sustained rate; {}",
             self.full,
             self.middle,

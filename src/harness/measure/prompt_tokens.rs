@@ -44,7 +44,7 @@ fn sums(counts: impl Iterator<Item = (u64, u64)>) -> Option<(u64, u64, u64)> {
 /// adds, such as a template or special tokens, only raises its count.
 pub(crate) const OF_TOKENS: f64 = 0.95;
 /// The same share of the words sent. A word has at least one token, except with tokenizers that merge words.
-const OF_WORDS: f64 = 0.5;
+pub(crate) const OF_WORDS: f64 = 0.5;
 /// Tolerance for tokens at the start and the end of a text, where tokenizers differ.
 const SLACK: f64 = 4.0;
 

@@ -7,10 +7,11 @@ use schemars::JsonSchema;
 use serde::de::IntoDeserializer as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::measure::course::{FAR_SLOWER, LEAST_SLOW, MEAN_ABOVE, P99_ABOVE, STALL_MS};
+use crate::measure::course::{FAR_SLOWER, LEAST_OF_RUN, LEAST_SLOW, MEAN_ABOVE, P99_ABOVE, STALL_MS};
 use crate::measure::freeze::{LEAST_HELD_UP, LEAST_S, SEVERAL, SINGLE_S, TIMES_GAP};
 use crate::measure::latency::{COALESCED, NEGLIGIBLE};
 use crate::measure::occupancy::{BUSY, FULL_SHARE};
+use crate::measure::prompt_tokens::{OF_TOKENS, OF_WORDS};
 use crate::measure::subsets::{LEAST_OF_SERVER, SLOWER, SLOWER_ERRORS};
 use crate::verdict::lateness::{LAG, LAG_HARD, LATE_SHARE};
 use crate::verdict::servers::{COUNTED, OF_A_TEMPLATE, OF_A_WORD};
@@ -205,7 +206,8 @@ verdict_reasons! {
     ColdStart "cold_start":
         "the beginning was slower than the rest, and headline numbers include it";
         (
-            "{LEAST_SLOW} requests; {} of the mean, {} of p99; or one {FAR_SLOWER} times as long as any later one",
+            "{LEAST_SLOW} requests; {} of the mean, {} of p99; or one {FAR_SLOWER} times as long as any later one, of \
+             at least {LEAST_OF_RUN}",
             percent(MEAN_ABOVE - 1.0),
             percent(P99_ABOVE - 1.0)
         );
@@ -274,9 +276,13 @@ verdict_reasons! {
         [Warning];
         "send more different prompts; give each run another `seed`, or start the server anew".
     CutPrompts "cut_prompts":
-        "`usage.prompt_tokens` is far below what was sent (0.95 of the tokens with a tokenizer, else half of the \
-         words): the server cuts prompts, or uses another tokenizer";
-        ("{} of the answers", percent(NEGLIGIBLE));
+        "`usage.prompt_tokens` is far below what was sent: the server cuts prompts, or uses another tokenizer";
+        (
+            "{} of the answers; {} of the tokens with a tokenizer, else {} of the words",
+            percent(NEGLIGIBLE),
+            percent(OF_TOKENS),
+            percent(OF_WORDS)
+        );
         [Warning];
         "raise the server's context length, send shorter prompts, or give the tokenizer of the server's model".
     Loadgen "loadgen":

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::io::{BufRead as _, BufReader, BufWriter, Read as _, Write};
+use std::io::{BufReader, BufWriter, Write};
 use std::path::Path;
 
 use schemars::generate::SchemaSettings;
@@ -25,9 +25,6 @@ const SERVER_METRICS: &str = "server-metrics.jsonl";
 pub const GPU_READINGS: &str = "gpu.jsonl";
 /// What a run leaves beside its result; the last two only where they were read.
 pub const RUN_FILES: [&str; 4] = [REQUESTS, PLAN, SERVER_METRICS, GPU_READINGS];
-
-/// The first requests of a run have no more bytes.
-const MOST_OF_FIRST: u64 = 256 << 20;
 
 /// Writes them into `dir`, which exists: the servers' metrics and their GPUs' where there are any, the result last.
 /// Requests are one JSON object a line, by index, stamps in ns from the start.
@@ -114,8 +111,8 @@ pub fn read_records<T: DeserializeOwned>(path: &Path, mut take: impl FnMut(T)) -
 /// The first `count` request records beside a result; none where they cannot be read.
 pub fn first_requests(folder: &Path, count: usize) -> Vec<RequestRecord> {
     let Ok((file, _)) = open_regular(&folder.join(REQUESTS)) else { return Vec::new() };
-    let lines = BufReader::new(file.take(MOST_OF_FIRST)).lines();
-    lines.take(count).map_while(|line| serde_json::from_str(&line.ok()?).ok()).collect()
+    let mut lines = RecordLines::new(BufReader::new(file));
+    std::iter::from_fn(|| serde_json::from_slice(lines.next_line().ok()??.1).ok()).take(count).collect()
 }
 
 /// The JSON Schema of `result.json` as this version writes it; it reads less, for results of other versions.

@@ -152,7 +152,7 @@ impl SlowServer {
 
     pub(super) fn text(&self) -> String {
         format!(
-            "{} was {:.1} times slower than the other servers: {} median {:.1} ms, the others {:.1} ms; the results \
+            "{} took {:.1} times as long as the other servers: {} median {:.1} ms, the others {:.1} ms; the results \
              mix both: {}",
             self.server,
             self.factor(),

@@ -134,7 +134,7 @@ impl FinishReason {
     /// From the value as written in JSON, without its quotes.
     pub(crate) fn from_wire(raw: &[u8]) -> Self {
         match raw {
-            b"eos_token" | b"eos" | b"stop_sequence" | b"end_turn" | b"COMPLETE" => Self::Stop,
+            b"eos_token" | b"eos" | b"stop_sequence" | b"STOP_SEQUENCE" | b"end_turn" | b"COMPLETE" => Self::Stop,
             b"max_tokens" | b"MAX_TOKENS" | b"model_length" => Self::Length,
             b"canceled" => Self::Cancelled,
             _ => Self::ALL.iter().copied().find(|reason| reason.as_str().as_bytes() == raw).unwrap_or(Self::Other),

@@ -344,8 +344,8 @@ fn requests_that_vanish_are_noticed() {
 fn the_headline_says_what_it_counts() {
     insta::assert_snapshot!(
         late_by(0, |_| {}).headline(),
-        @"VALID  96 tok/s  TTFT p99 100 ms  TPOT p99 n/a (200 requests; TTFT p99 needs 2,000 requests, or 30,000 and \
-            more where they queue up, for an interval; latency from schedule; tokens: output_ids)"
+        @"VALID  96 tok/s  TTFT p99 100 ms  TPOT p99 n/a (200 requests; an interval of TTFT p99 needs 2,000 requests, \
+            or at least 30,000 if they queue; latency from schedule; tokens: output_ids)"
     );
 }
 
@@ -355,8 +355,8 @@ fn the_headline_reports_slo_attainment() {
     insta::assert_snapshot!(
         with_slo.headline(),
         @"VALID  96 tok/s  TTFT p99 100 ms  TPOT p99 n/a  goodput 95.7 req/s, 100 % met TTFT ≤ 450 ms, E2E ≤ 9,000 ms \
-            (200 requests; TTFT p99 needs 2,000 requests, or 30,000 and more where they queue up, for an interval; \
-            latency from schedule; tokens: output_ids)"
+            (200 requests; an interval of TTFT p99 needs 2,000 requests, or at least 30,000 if they queue; latency \
+            from schedule; tokens: output_ids)"
     );
     // The verdict's limits are beside it already.
     let limit = |spec: &mut BenchSpec| spec.limits.ttft_p99 = Some(std::time::Duration::from_millis(900).into());

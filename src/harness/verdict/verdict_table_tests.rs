@@ -516,7 +516,8 @@ fn pauses_are_found_whatever_the_longest_of_them_shows() {
 /// The p99 of an overloaded run grows with its length: no number of requests gives it an interval.
 #[test]
 fn an_overloaded_run_asks_for_no_interval() {
-    let asks = |load: f64| queue("", &M_D_8.run(load, 1_000, 4)).result.headline().contains("TTFT p99 needs");
+    let asks =
+        |load: f64| queue("", &M_D_8.run(load, 1_000, 4)).result.headline().contains("interval of TTFT p99 needs");
     assert_eq!((asks(0.7), asks(1.3)), (true, false));
 }
 

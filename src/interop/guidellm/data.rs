@@ -128,7 +128,7 @@ impl GuideLlmData {
             }
             Self::Trace(all) => trace(all, "jsonl", load).map(|()| None),
             Self::Other(text) => Err(format!(
-                "cannot translate the line: Regatta does not download the data `{text}`; save the \
+                "cannot translate the line: Regatta neither reads nor downloads the data `{text}`; save the \
                     prompts as JSON lines, `{{\"prompt\": …}}`, and give them with --data FILE.jsonl"
             )
             .into()),

@@ -107,7 +107,7 @@ impl HarnessFields {
                 const SHORTEST_MS: u64 = 600_000;
                 if value.parse::<u64>().is_ok_and(|milliseconds| milliseconds < SHORTEST_MS) {
                     self.set_once(RunSetting::new("rehearse", "true", &word));
-                    builder.note("a run that is submitted lasts ten minutes; a shorter --min_duration is a rehearsal");
+                    builder.note("a submitted run lasts at least ten minutes; a shorter --min_duration is a rehearsal");
                 }
                 self.row(name, value, word, builder);
             }

@@ -17,12 +17,9 @@ use crate::tensorrt_llm::{convert_checkpoint, prepare_dataset, trtllm_build};
 use crate::triton_backend::{benchmarks, fill_template, tritonserver};
 use crate::{
     aiperf, chat_benchmarks, command_server, curl, docker, genai_perf, git_clone_command, guidellm, inference_perf,
-    llmb_run, nvidia_smi, perf_analyzer, sglang, slurm, triton_cli, trtllm_bench, trtllm_serve, vllm,
+    llmb_run, nvidia_smi, perf_analyzer, r2_downloader, sglang, slurm, triton_cli, trtllm_bench, trtllm_serve, vllm,
 };
 use base::files::{open_text, read_text_up_to};
-
-/// MLCommons' program that downloads models and data sets.
-const R2_DOWNLOADER: &str = "mlc-r2-downloader.sh";
 
 /// Why a variable in front of a client has no place.
 pub(super) const NOT_RUN: &str = "the tool that reads it does not run; set it in the `env` of a stage";
@@ -176,10 +173,10 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
         ("docker" | "podman" | "nerdctl", _) => docker::translate(name, arguments, &inner)?,
         ("srun", _) => slurm::srun(&surroundings.job, arguments, &ranks)?,
         ("sbatch" | "salloc", _) => slurm::sbatch(name, arguments, &inner)?,
-        ("bash" | "sh", Some(script)) if script.contains(R2_DOWNLOADER) => {
-            git_clone_command::r2_downloader(&arguments[1..], &|path| surroundings.path(path))?
+        ("bash" | "sh", Some(script)) if script.contains(r2_downloader::PROGRAM) => {
+            r2_downloader::translate(&arguments[1..], &|path| surroundings.path(path))?
         }
-        (R2_DOWNLOADER, _) => git_clone_command::r2_downloader(arguments, &|path| surroundings.path(path))?,
+        (r2_downloader::PROGRAM, _) => r2_downloader::translate(arguments, &|path| surroundings.path(path))?,
         ("git", _) => git_clone_command::translate(arguments, &|path| surroundings.path(path))?,
         ("llmb-run", _) => llmb_run::translate(env, arguments)?,
         ("inference-perf", _) => {

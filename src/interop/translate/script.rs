@@ -176,7 +176,9 @@ impl Script {
             at += 1;
             // `[ … ] && COMMAND`: what the shell would run is read.
             if let Some(mut holds) = test(&text)
-                && !commands.get(at).is_some_and(|next| next.text.starts_with('{'))
+                && !commands.get(at).is_some_and(|next| {
+                    ["{", "if ", "for ", "while ", "case "].iter().any(|begin| next.text.starts_with(begin))
+                })
             {
                 while let Some(next) = commands.get(at).filter(|next| !next.behind.is_empty()) {
                     if holds == (next.behind == "&&") {

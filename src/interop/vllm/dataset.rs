@@ -76,7 +76,7 @@ pub(super) fn put(line: &ParsedLine, range_ratio: RangeRatio, load: &mut Transla
         set @ ("hf" | "spec_bench" | "speed_bench" | "burstgpt" | "txt-slices" | "trtllm_custom") => {
             let name = file.map_or_else(|| set.to_owned(), |file| format!("{set} {file}"));
             return Err(format!(
-                "cannot translate the line: Regatta does not download the data set `{name}`; save its \
+                "cannot translate the line: Regatta neither reads nor downloads the data set `{name}`; save its \
                     prompts as JSON lines, `{{\"prompt\": …}}`, and give them with --dataset-name custom \
                     --dataset-path FILE"
             )

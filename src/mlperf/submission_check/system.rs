@@ -105,7 +105,7 @@ pub(super) fn read_fields(to: &mut SubmissionFindings, at: &Path, rule: &str) ->
             Some(fields)
         }
         Err(error) => {
-            finding!(to; Refused, UnreadableJSON, at, error, rule, "it must be a JSON object");
+            finding!(to; Refused, UnreadableJSON, at, error, rule, "make it a JSON object");
             None
         }
     }
@@ -162,7 +162,7 @@ fn check_description(
 
 /// In names: an accelerator, as `H100` and `MI355X`; the memory of each, and how many there are, as `80GBx8`.
 static NAMED: LazyLock<[Regex; 3]> = LazyLock::new(|| {
-    [r"\b((?:GB|GH|MI|A|B|H|L)\d{1,3}[A-Z]?)\b", r"(\d+) ?GB(?:x|\b)", r"GBx(\d+)\b"]
+    [r"\b((?:GB|GH|MI|A|B|H|L)\d{2,3}[A-Z]?|L4)\b", r"(?:^|[^.\d])(\d+) ?GB(?:x|\b)", r"GBx(\d+)\b"]
         .map(|pattern| Regex::new(pattern).expect("a pattern that compiles"))
 });
 
@@ -194,7 +194,7 @@ fn accelerators(to: &mut SubmissionFindings, at: &Path, fields: &Map<String, Val
                     let named = named.into_iter().collect::<Vec<_>>().join(", ");
                     format!("`{field}` is {}, and the system is named after {named}", text(field))
                 }),
-                "the name and the description are of one system", "correct the one that is wrong";
+                "the name and the description must be of the same system", "correct the one that is wrong";
         }
     }
 }

@@ -209,7 +209,7 @@ fn has_yaml_suffix(what: &str) -> bool {
     Path::new(what).extension().is_some_and(|ext| ext.eq_ignore_ascii_case("yaml") || ext.eq_ignore_ascii_case("yml"))
 }
 
-/// A file that cannot be looked at counts, and a pipe in its place: reading it reports why.
+/// Everything but a folder counts, such as a pipe or a file that cannot be looked at: reading it reports why.
 fn exists(file: &FileId) -> bool {
     let metadata = metadata_if_there(&file.root.join(&file.rel));
     metadata.map_or(true, |metadata| metadata.is_some_and(|metadata| !metadata.is_dir()))

@@ -83,7 +83,9 @@ fn failed_runs(set: &RunSet) -> Vec<String> {
     let failed = |run: &ComparedResult| {
         let [failed, all] = run.failures?;
         let which = if set.runs().len() > 1 { format!(" in {}", clean(&run.name)) } else { String::new() };
-        Some(format!("{failed} of {all} requests failed{which}; its latencies are those of the others"))
+        // A file may count the failed ones alone.
+        let total = if all > failed { format!(" of {all}") } else { String::new() };
+        Some(format!("{failed}{total} requests failed{which}; its latencies are those of the others"))
     };
     set.runs().iter().filter_map(failed).collect()
 }

@@ -196,7 +196,7 @@ fn identity_of_sweeps(sweeps: &[ComparedSweep]) -> Vec<String> {
     let line = |(n, other): (usize, &ComparedSweep)| {
         let differences = match (&first.report.identity, &other.report.identity) {
             (Some(a), Some(b)) => identity_differences(a, b),
-            _ => return format!("{}: both files do not say what was measured", letter(n)),
+            _ => return format!("{}: at least one of the two files does not say what was measured", letter(n)),
         };
         let texts: Vec<String> = differences.iter().map(IdentityDifference::describe).collect();
         if texts.is_empty() {

@@ -38,8 +38,8 @@ pub(super) fn record(name: &Digest) -> String {
     record_of_version(name, VERSION)
 }
 
-/// Each version of records but the first has names of its own. What a program reads and writes long after each other
-/// cannot be made one step in every store; so an older program has no name in common with a newer one.
+/// Each version of records after the first has names of its own. Not every store can read and replace an object
+/// atomically, so an older program must share no name with a newer one.
 pub(super) fn record_of_version(name: &Digest, version: u32) -> String {
     let hex = name.to_string();
     let suffix = if version > 1 { format!(".v{version}") } else { String::new() };

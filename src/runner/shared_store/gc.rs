@@ -120,7 +120,7 @@ pub(super) async fn collect_from(
     Ok(removed)
 }
 
-/// `None`: it is damaged. A damaged one of a newer program is also not known here.
+/// `None`: it is damaged. A damaged one of a newer program is left alone, too.
 fn read(object: &str, bytes: &[u8]) -> Result<Option<SharedOutput>, SharedStoreError> {
     match SharedOutput::open(bytes, None) {
         Ok(shared) => Ok(Some(shared)),

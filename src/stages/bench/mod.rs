@@ -52,10 +52,12 @@ impl Run for Bench {
         }
         match spec.protocol {
             harness::Transport::Kserve => check_servers(context, bench, &spec).await?,
-            harness::Transport::Http(_) => require_http_port(context, &spec)?,
-        }
-        if let Some(notice) = spec.endpoints.first().and_then(|endpoint| unused_proxy(&endpoint.host)) {
-            context.lease.notice(notice);
+            harness::Transport::Http(_) => {
+                require_http_port(context, &spec)?;
+                if let Some(notice) = spec.endpoints.first().and_then(|endpoint| unused_proxy(&endpoint.host)) {
+                    context.lease.notice(notice);
+                }
+            }
         }
         if let Some(loadgen) = &bench.loadgen {
             let stage = LoadgenStage { context, bench, loadgen, program };

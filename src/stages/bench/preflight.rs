@@ -67,7 +67,7 @@ enum NoPreflight {
     Harness(#[from] HarnessError),
     #[error(transparent)]
     Result(#[from] NoPreflightResult),
-    #[error("cannot parse the output of the null server: {0}")]
+    #[error("cannot read the output of the null server: {0}")]
     Output(#[source] std::io::Error),
     #[error("stopped")]
     Stopped,

@@ -96,7 +96,7 @@ impl TelemetrySampler {
         let (trace, malformed) = match self.sampler.written() {
             Ok(text) => self.read(&text, measured.zero()),
             Err(error) => {
-                self.notes.push(format!("cannot parse the output of nvidia-smi: {error}"));
+                self.notes.push(format!("cannot read the output of nvidia-smi: {error}"));
                 (GpuTrace { gpus: self.gpus.clone(), readings: Vec::new() }, Vec::new())
             }
         };
@@ -203,7 +203,7 @@ enum NoTelemetry {
     Refused(String),
     #[error("nvidia-smi did not answer within {0:?}")]
     Late(Duration),
-    #[error("cannot parse the output of nvidia-smi: {0}")]
+    #[error("cannot read the output of nvidia-smi: {0}")]
     Output(#[source] std::io::Error),
     #[error("stopped")]
     Stopped,

@@ -173,7 +173,7 @@ async fn compiler(context: &TaskContext, cxx: &str) -> Result<String, Failure> {
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
-/// Compiles LoadGen and the shim in two halves, then links the library. Object files are deleted.
+/// Compiles LoadGen and the shim in two halves at the same time, then links the library. Object files are deleted.
 async fn compile(context: &TaskContext, cxx: &str, sources: &Path) -> Result<(), Failure> {
     const BY_LINK: &str = "loadgen";
     let objects = context.lease.out.join("objects");

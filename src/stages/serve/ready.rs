@@ -42,7 +42,7 @@ enum Step {
     /// It reports ready; some models are not.
     Ready(Endpoint, String),
     Up,
-    /// Waiting for it makes no sense any more: why.
+    /// It will never be ready: why. Ends the wait, and is never on a board.
     Hopeless(String),
 }
 

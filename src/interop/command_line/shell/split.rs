@@ -253,7 +253,7 @@ impl Splitter {
             && self.peek(1) != Some('&')
             && !self.chars[..self.at].ends_with(&['2'])
             && !self.chars[..self.at].ends_with(&['&']);
-        self.current.is_appended = is_output && self.peek(1) == Some('>');
+        let is_appended = self.peek(1) == Some('>');
         let is_here = self.peek(0) == Some('<') && self.peek(1) == Some('<') && self.peek(2) != Some('<');
         while matches!(self.peek(0), Some('<' | '>' | '&' | '-')) {
             self.at += 1;
@@ -271,6 +271,7 @@ impl Splitter {
         if is_output && begun < self.at {
             let word: String = self.chars[begun..self.at].iter().filter(|c| !"'\"".contains(**c)).collect();
             self.current.written_to = Some(word);
+            self.current.is_appended = is_appended;
         }
         if is_here {
             let word: String = self.chars[begun..self.at].iter().filter(|c| !"'\"\\".contains(**c)).collect();

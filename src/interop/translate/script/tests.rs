@@ -328,11 +328,12 @@ fn a_command_in_an_array_of_a_function_is_read() {
 
 #[test]
 fn a_file_that_echo_writes_is_written_by_a_stage_where_one_reads_it() {
-    let script = "echo -e \"a: 1\\nb: 2\" > /tmp/x.yml\necho 'c: 3' >> /tmp/x.yml\necho done >> log.txt\n\
+    let script = "echo -e \"a: 1\\nb: 2\" > /tmp/x.yml\necho 'c: 3' >> /tmp/x.yml\n\
+        cat >> /tmp/x.yml << EOF\nd: 4\nEOF\necho 'e: 5' >> /tmp/x.yml 2>&1\necho done >> log.txt\n\
         trtllm-serve m --extra_llm_api_options /tmp/x.yml\n";
     let translation = files(&[("run.sh", script)]);
     let text = stages(&translation)["write_x_yml"]["shell"].as_str().expect("a shell");
-    assert!(text.contains("\na: 1\nb: 2\nc: 3\n"), "{text}");
+    assert!(text.contains("\na: 1\nb: 2\nc: 3\nd: 4\ne: 5\n"), "{text}");
     assert!(translation.untranslated.is_empty(), "{:?}", translation.untranslated);
 }
 

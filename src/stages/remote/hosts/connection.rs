@@ -29,9 +29,9 @@ const LAST_WORDS: usize = 20;
 
 /// What a host's connection reports to the coordinator.
 pub enum HostEvent {
-    /// No beat. The last is that all has finished there, …
+    /// Any message but a beat. `Ended` is the last one.
     Message(AgentMessage),
-    /// … or this: the state of the host is unknown.
+    /// The last, without `Ended`: the state of the host is unknown.
     Lost(HostLost),
 }
 

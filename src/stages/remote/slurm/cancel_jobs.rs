@@ -13,8 +13,7 @@ use super::commands::{
 };
 use super::job_files::{JobEnd, JobSpec};
 use super::run_attempt::JobAttempt;
-use super::submission::SUBMISSION_DELAY;
-use super::submission::SlurmContext;
+use super::submission::{SUBMISSION_DELAY, SlurmContext};
 use base::units::shell_word;
 use runner::store::JobFolder;
 

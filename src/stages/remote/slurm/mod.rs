@@ -17,7 +17,6 @@
 //! - The run may die: the next one finds the folder and goes on with the job.
 
 mod allocation;
-
 mod batch_script;
 mod cancel_jobs;
 pub mod commands;

@@ -2,7 +2,7 @@
 //! older state, a network filesystem that shows files late, a second run that takes the job over. A seed decides all of
 //! it, so a failure is repeated by its seed.
 //!
-//! `REGATTA_SEEDS=N` tries N seeds in place of [`USUAL_SEEDS`], and [`KEPT_SEEDS`].
+//! `REGATTA_SEEDS=N` tries N seeds in place of [`USUAL_SEEDS`]; [`KEPT_SEEDS`] are always tried.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -25,9 +25,9 @@ use runner::BatchSlot;
 use runner::store::{JobFolder, PathError, WithPath as _};
 
 /// From one try to the next, while the controller takes nothing; doubled each time.
-pub const FIRST_RETRY_DELAY: Duration = Duration::from_secs(2);
+const FIRST_RETRY_DELAY: Duration = Duration::from_secs(2);
 
-pub const LONGEST_RETRY_DELAY: Duration = Duration::from_mins(1);
+const LONGEST_RETRY_DELAY: Duration = Duration::from_mins(1);
 
 /// A submission without an answer may still be on its way into the queue when the queue is searched for it.
 pub const SUBMISSION_DELAY: Duration = Duration::from_secs(3);
@@ -66,7 +66,7 @@ pub async fn until_submitted(
         enqueued = receiver => {
             enqueued.unwrap_or_else(|_| Err(Failure::new(FailureKind::System, "its submission was given up")))
         }
-        // A hurried stop does not wait for a submission that is under way.
+        // A hard stop does not wait: a submission may be under way.
         () = attempt.lease.stop.hard_requested() => Ok(Enqueued::UnderWay),
     };
     if matches!(enqueued, Err(_) | Ok(Enqueued::Stopped)) {
@@ -134,8 +134,13 @@ impl PendingSubmission {
         loop {
             if std::mem::take(&mut perhaps) {
                 self.find_in_queue().await;
+                // A stop of the first one cuts the search short for all.
+                perhaps = self.pending_members.first().is_some_and(|first| first.stop.is_requested());
             }
             self.drop_stopped();
+            if perhaps {
+                continue;
+            }
             let n = self.pending_members.len().min(self.piece);
             if n == 0 {
                 return;
@@ -231,7 +236,7 @@ impl PendingSubmission {
         }
     }
 
-    /// Removes the elements that are no longer needed.
+    /// Removes the jobs that are no longer needed.
     fn drop_stopped(&mut self) {
         for member in self.pending_members.extract_if(.., |member| member.stop.is_requested()) {
             let enqueued = Enqueued::of_stop(member.known);
@@ -270,10 +275,14 @@ impl PendingSubmission {
         })
     }
 
-    /// Looks for them by name until the queue has answered: an element must be missing twice, some time apart.
+    /// Looks for them by name until the queue has answered: a job must be missing twice, some time apart.
     async fn find_in_queue(&mut self) {
         for last in [false, true] {
             self.drop_stopped();
+            // A job that has begun is there, whatever the queue answers.
+            for member in self.pending_members.extract_if(.., |member| member.folder.is_claimed()) {
+                member.reply(Ok(Enqueued::InQueue));
+            }
             let Some(first) = self.pending_members.first() else { return };
             let (mut view, stop) = (first.view.clone(), first.stop.clone());
             let after = Instant::now();
@@ -319,7 +328,7 @@ impl PendingSubmission {
 /// The result for one job.
 type EnqueueResult = Result<Enqueued, Failure>;
 
-/// A job, or an element of an array, to be.
+/// A job, or an element of an array, that is to be submitted.
 pub struct PendingJob {
     job: SlurmJob,
     task: TaskId,
@@ -342,7 +351,7 @@ pub struct PendingMembers(Arc<Mutex<BTreeMap<String, Vec<PendingJob>>>>);
 
 impl std::fmt::Debug for PendingMembers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Gathering")
+        f.write_str("PendingMembers")
     }
 }
 
@@ -357,10 +366,8 @@ impl PendingMembers {
     }
 }
 
-// What all jobs of a run share.
-
 /// How many submissions go on at once: a controller is busy enough.
-pub(super) const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 4;
 
 /// What all jobs of a run share.
 #[derive(Clone, Debug)]
