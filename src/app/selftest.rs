@@ -164,11 +164,7 @@ async fn measure(effort: &SelftestPlan, print_progress: impl Fn(&str)) -> Result
         }
     }
     reasons.sort_by_key(|reason| reason.severity);
-    let verdict = match reasons.first().map(|reason| reason.severity) {
-        None => Verdict::Valid,
-        Some(ReasonSeverity::Warning) => Verdict::ValidWithWarnings,
-        Some(_) => Verdict::InvalidClient,
-    };
+    let verdict = reasons.first().map_or(Verdict::Valid, |reason| reason.severity.verdict());
     let cores = cores() as u64;
     let is_debug = cfg!(debug_assertions);
     Ok(SelftestReport { cores, load_average, is_debug, verdict, reasons, scripted, ceilings })

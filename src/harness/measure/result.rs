@@ -222,6 +222,13 @@ pub struct Counts {
     pub conserved: bool,
 }
 
+impl Counts {
+    /// What a budget of failures is for: of the issued requests, those that failed or whose answer broke off.
+    pub(crate) fn failed_share(&self) -> f64 {
+        (self.failed + self.broken_off) as f64 / self.issued.max(1) as f64
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FailureCounts {
     pub class: FailureClass,

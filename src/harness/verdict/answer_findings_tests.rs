@@ -48,6 +48,21 @@ fn answers_without_a_finish_reason_broke_off_where_the_others_have_one() {
     assert_eq!(counted(TokenSource::Chunks, true, broken, None).counts.broken_off, 20);
 }
 
+#[test]
+fn requests_that_failed_and_answers_that_broke_off_share_a_budget() {
+    let severities = |budget: &str| {
+        let limits = Limits { failures: Some(budget.parse().unwrap()), ..Limits::default() };
+        let spec = BenchSpec { limits, ..spec(200) };
+        let mut result = summarized(&spec, answered_after(200, |_| 30)).result;
+        (result.counts.failed, result.counts.broken_off) = (12, 12);
+        let result = UnjudgedRun::elsewhere(spec, result, std::time::Instant::now()).judge().result;
+        let failures = result.reasons().iter().filter(|reason| reason.check == VerdictCheck::Failures);
+        failures.map(|reason| reason.severity).collect::<Vec<_>>()
+    };
+    assert_eq!(severities("10%"), [ReasonSeverity::InvalidServer; 2]);
+    assert_eq!(severities("12%"), [ReasonSeverity::Warning; 2]);
+}
+
 /// As of a server that names a reason only where the model stopped, or behind whose address another one names none.
 #[test]
 fn a_server_that_often_names_no_finish_reason_has_that_habit() {

@@ -30,8 +30,7 @@ pub(super) fn broken_off(spec: &BenchSpec, result: &RunResult, found: &mut Verdi
     if counts.broken_off == 0 {
         return;
     }
-    let share = (counts.failed + counts.broken_off) as f64 / counts.issued.max(1) as f64;
-    let is_within = spec.limits.failure_budget().is_some_and(|budget| share <= budget);
+    let is_within = spec.limits.failure_budget().is_some_and(|budget| counts.failed_share() <= budget);
     let text = format!(
         "{} of {} answers broke off: they are shorter than requested, without a finish_reason and without usage, and \
          others of the same server have a finish_reason; they are in the latencies and rates",

@@ -56,34 +56,23 @@ impl LateRequests {
     pub(crate) fn count(records: &RequestRecords, ttft_p50: f64) -> Self {
         let beyond = |limit: &LagLimit| {
             let bound_ns = limit.request.at(ttft_p50) * 1e6;
-            let is_late =
-                |record: &crate::RequestRecord| record.t_issue.saturating_sub(record.t_sched) as f64 > bound_ns;
-            records.borrowed().filter(|record| is_late(record)).count() as u64
+            let lateness = records.borrowed().map(|record| record.t_issue.saturating_sub(record.t_sched) as f64);
+            lateness.filter(|ns| *ns > bound_ns).count() as u64
         };
         Self { late: beyond(&LAG), very_late: beyond(&LAG_HARD) }
     }
 }
 
-/// What is wrong with the schedule that was kept.
-pub(super) struct LagFinding {
-    /// Beyond the second limit.
-    pub is_hard: bool,
-    pub text: String,
-}
-
-impl LagFinding {
-    /// The worst that can be said of a whole run.
-    pub fn of_run(result: &RunResult) -> Option<Self> {
-        let latency = &result.latency;
-        let (requests, ttft_p50) = (latency.queue_client.n, latency.ttft.p50.unwrap_or(0.0));
-        let late = result.client.late;
-        [(true, &LAG_HARD, late.very_late), (false, &LAG, late.late)].into_iter().find_map(|(is_hard, limit, late)| {
-            let by_count = count_text(late, requests, limit.request.at(ttft_p50));
-            let by_share = || share_text(&latency.ttft, &latency.ttft_sent, limit);
-            let text = by_count.or_else(by_share)?;
-            Some(Self { is_hard, text })
-        })
-    }
+/// The worst that can be said of how a run kept its schedule, and whether it is beyond the second limit.
+pub(super) fn lag(result: &RunResult) -> Option<(bool, String)> {
+    let latency = &result.latency;
+    let (requests, ttft_p50) = (latency.queue_client.n, latency.ttft.p50.unwrap_or(0.0));
+    let late = result.client.late;
+    [(true, &LAG_HARD, late.very_late), (false, &LAG, late.late)].into_iter().find_map(|(is_hard, limit, late)| {
+        let by_count = count_text(late, requests, limit.request.at(ttft_p50));
+        let by_share = || share_text(&latency.ttft, &latency.ttft_sent, limit);
+        Some((is_hard, by_count.or_else(by_share)?))
+    })
 }
 
 /// How many requests were late, if they are too many.

@@ -18,9 +18,9 @@ mod unjudged_run;
 #[cfg(test)]
 mod answer_findings_tests;
 #[cfg(test)]
-mod metric_vector_tests;
+pub(crate) mod metric_vector_tests;
 #[cfg(test)]
-mod verdict_table_tests;
+pub(crate) mod verdict_table_tests;
 
 pub use answers::failure_cure;
 pub use unjudged_run::UnjudgedRun;
@@ -29,7 +29,6 @@ use crate::measure::metric::is_maximum;
 use crate::measure::reasons::VerdictReasons;
 use crate::measure::result::PreflightResult;
 use crate::verdict::answers::{answers, broken_off, violations};
-use crate::verdict::lateness::LagFinding;
 use crate::verdict::unjudged_run::Evidence;
 use crate::{BenchSpec, FailureClass, LoadgenResult, Metric, Mismatch, ReasonSeverity, RunResult, VerdictCheck};
 use base::spec::{Arrivals, GoodputLimit};
@@ -78,8 +77,7 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons)
         let first = counts.failures.first().map_or("", |failed| failed.why.as_str());
         let cure = counts.failures.iter().find_map(|failed| failure_cure(&failed.why));
         let cure = cure.map_or_else(String::new, |cure| format!("; {cure}"));
-        let share = counts.failed as f64 / counts.issued.max(1) as f64;
-        let budget = spec.limits.failure_budget();
+        let (share, budget) = (counts.failed_share(), spec.limits.failure_budget());
         let is_within = budget.is_some_and(|budget| share <= budget);
         let of_budget = budget.map_or_else(String::new, |budget| {
             let how = if is_within { "within" } else { "beyond" };
@@ -223,9 +221,8 @@ fn client(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     let busy = unless(loadgen.is_some_and(|loadgen| !loadgen.is_over_latency_limit()));
     // Arrivals that are delayed by `max_in_flight` are late on purpose, and their wait is in their latency.
     let is_held = spec.pace.max_in_flight.is_some();
-    if let (true, Some(lag)) = (is_server && !is_held, LagFinding::of_run(result)) {
-        let severity = if lag.is_hard { late } else { ReasonSeverity::Warning };
-        found.add(VerdictCheck::Lag, severity, lag.text);
+    if let (true, Some((is_hard, text))) = (is_server && !is_held, lateness::lag(result)) {
+        found.add(VerdictCheck::Lag, if is_hard { late } else { ReasonSeverity::Warning }, text);
     }
     if result.client.cpu_share_max > CPU {
         let severity = if is_server { busy } else { ReasonSeverity::Warning };

@@ -138,14 +138,13 @@ impl PreflightTrial {
         if result.counts.ok == 0 {
             return Err(NoPreflightResult::NoAnswer);
         }
-        let mut preflight_result = self.measured_values(measured);
+        let preflight_result = self.measured_values(measured);
         let outcome = match preflight_result.reasons().iter().map(|reason| reason.severity).min() {
             None => "good",
             Some(ReasonSeverity::InvalidClient) => "invalid_client",
             Some(_) => "warning",
         };
-        outcome.clone_into(&mut preflight_result.outcome);
-        Ok(preflight_result)
+        Ok(PreflightResult { outcome: outcome.to_owned(), ..preflight_result })
     }
 
     fn measured_values(&self, measured: &Measured) -> PreflightResult {
@@ -158,6 +157,11 @@ impl PreflightTrial {
             .zip(client.cpu_ms_per_1000_chunks)
             // One chunk is one token at the null server.
             .map(|(tokens, ms)| tokens / 1e3 * ms / 1e3 / client.workers.max(1) as f64);
+        let (rate, users) = match &self.spec.scenario {
+            LoadPattern::Server { rate } => (Some(rate.highest()), None),
+            LoadPattern::Concurrency { users } => (None, Some(users.highest())),
+            _ => (None, None),
+        };
         PreflightResult {
             server: "a server that does no work, in a process of its own on this machine, over KServe's gRPC"
                 .to_owned(),
@@ -165,14 +169,8 @@ impl PreflightTrial {
             tries: 1,
             seconds: result.rates.window_s,
             requests: result.counts.issued,
-            rate: match &self.spec.scenario {
-                LoadPattern::Server { rate } => Some(rate.highest()),
-                _ => None,
-            },
-            users: match &self.spec.scenario {
-                LoadPattern::Concurrency { users } => Some(users.highest()),
-                _ => None,
-            },
+            rate,
+            users,
             connections: self.connections as u64,
             tokens_per_answer: match self.spec.output_len {
                 Length::Fixed(tokens) => tokens,
@@ -239,10 +237,8 @@ impl PreflightResult {
             (ReasonSeverity::InvalidClient, self.late.very_late, self.lag_hard_bound_ms),
             (ReasonSeverity::Warning, self.late.late, self.lag_bound_ms),
         ];
-        let late = late
-            .into_iter()
-            .find_map(|(severity, late, bound)| Some((severity, count_text(late, self.requests, bound)?)));
-        if let Some((severity, text)) = late {
+        let text = |(severity, late, bound)| Some((severity, count_text(late, self.requests, bound)?));
+        if let Some((severity, text)) = late.into_iter().find_map(text) {
             add(severity, format!("{before} {text}"));
         }
         if self.cpu_share_max > CPU {

@@ -13,7 +13,7 @@ use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind, Verdict};
 use base::files::read_bytes;
 use base::spec::TestMode;
-use harness::{BenchSpec, Reason, RunResult, ServerIdentity, Slo, UnjudgedRun, VerdictCheck};
+use harness::{BenchSpec, RunResult, ServerIdentity, Slo, UnjudgedRun, is_of_busy_machine};
 use mlperf::loadgen::{ChildMessage, ChildOrders, LoadgenTest, MonotonicTime};
 use mlperf::{DatasetRecord, SIMULATED_SUT, explain};
 use plan::loadgen::test_request;
@@ -207,11 +207,9 @@ struct ChildRunOutcome {
 fn hint(result: &RunResult, out: &Path) -> Option<String> {
     const MORE_CORES: &str =
         "the client's own delay is in these latencies: give it more cores or connections before you lower `target_qps`";
-    let is_late = |reason: &&Reason| matches!(reason.check, VerdictCheck::Lag | VerdictCheck::Cpu | VerdictCheck::Rate);
     match result.verdict() {
         Verdict::Overloaded | Verdict::LimitMissed => next_rate(out),
-        Verdict::InvalidClient => result.reasons().first().filter(is_late).map(|_| MORE_CORES.to_owned()),
-        _ => None,
+        verdict => is_of_busy_machine(verdict, result.reasons()).then(|| MORE_CORES.to_owned()),
     }
 }
 
