@@ -139,7 +139,7 @@ impl SearchedSystem {
         let margin = |waits: &mut [f64]| (p99(waits) / self.allowed).max(f64::MIN_POSITIVE).ln().clamp(-3.0, 3.0);
         let first_half = margin(&mut waits[..requests / 2].to_vec());
         let times: Vec<(f64, f64)> = visits.iter().map(|visit| (visit.arrival, visit.end)).collect();
-        let growth = in_order(&times, Growth::estimate);
+        let growth = in_order(&times, |visits| Growth::estimate(visits, rate));
         let whole = margin(&mut waits);
         let least = if growth.is_some_and(|growth| growth.is_certain()) { OVERLOAD } else { f64::NEG_INFINITY };
         let overload = growth.filter(|growth| growth.departures_per_s < 0.95 * growth.arrivals_per_s);

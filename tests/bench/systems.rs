@@ -15,6 +15,8 @@ pub enum Kind {
     Batches,
     /// Poisson arrivals, four servers; one service in ten takes nine times as long on average as the others, which are exponential.
     TwoKinds,
+    /// The same with one server.
+    TwoKindsAtOnce,
     /// Poisson arrivals; 16 slots that advance in common steps, longer with each slot in use: an engine that batches in flight.
     Steps,
     /// Four servers with exponential services; arrivals come at 1.5 and at 0.5 times their mean rate, ten service times each on average.
@@ -42,6 +44,7 @@ impl Kind {
             Self::Lognormal => "M/G/4",
             Self::Batches => "batches",
             Self::TwoKinds => "M/H2/4",
+            Self::TwoKindsAtOnce => "M/H2/1",
             Self::Steps => "steps",
             Self::Bursts => "bursts",
         }
@@ -59,8 +62,9 @@ impl System {
                 let arrivals = self.arrivals(all, BATCH, &mut random);
                 steps(&arrivals, || 1 + (exponential(&mut random) * (MEAN_STEPS - 0.5)) as u32, || 1.0)
             }
-            Kind::Lognormal | Kind::TwoKinds | Kind::Bursts => {
-                self.servers(&self.arrivals(all, SERVERS, &mut random), &mut random)
+            Kind::Lognormal | Kind::TwoKinds | Kind::TwoKindsAtOnce | Kind::Bursts => {
+                let servers = if self.kind == Kind::TwoKindsAtOnce { 1 } else { SERVERS };
+                self.served(servers, &self.arrivals(all, servers, &mut random), &mut random)
             }
         };
         visits.split_off(settling)
@@ -92,13 +96,15 @@ impl System {
         (0..requests).map(|_| next()).collect()
     }
 
-    fn servers(&self, arrivals: &[f64], random: &mut Pcg64) -> Vec<Visit> {
-        let mut pool = ServerPool::new(SERVERS);
+    fn served(&self, servers: usize, arrivals: &[f64], random: &mut Pcg64) -> Vec<Visit> {
+        let mut pool = ServerPool::new(servers);
         let mut serve = |arrival: f64| {
             let service = match self.kind {
                 Kind::Lognormal => lognormal(random),
                 // With mean 1.
-                Kind::TwoKinds => exponential(random) * if random.random::<f64>() < 0.9 { 5.0 / 9.0 } else { 5.0 },
+                Kind::TwoKinds | Kind::TwoKindsAtOnce => {
+                    exponential(random) * if random.random::<f64>() < 0.9 { 5.0 / 9.0 } else { 5.0 }
+                }
                 _ => exponential(random),
             };
             pool.serve(arrival, service)

@@ -86,7 +86,7 @@ fn courses(runs: u64) {
                 for seed in 0..runs {
                     let visits = course(load, requests, seed);
                     let ends: Vec<(f64, f64)> = visits.iter().map(|visit| (visit.arrival, visit.end)).collect();
-                    let growth = in_order(&ends, Growth::estimate);
+                    let growth = in_order(&ends, |visits| Growth::estimate(visits, load * capacity as f64));
                     let trend = growth.is_none().then(|| in_order(&ends, LatencyTrend::estimate)).flatten();
                     seen.extend(growth.map(|growth| growth.least_overload_seen));
                     let is_overload =

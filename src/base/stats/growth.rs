@@ -1,10 +1,13 @@
 //! Whether a queue grows because more arrives than is served. Pure.
 //!
 //! A trend test on waiting times has too many false alarms: near saturation a stationary queue wanders as slowly as a
-//! run is long. This test compares two rates of the same run instead. While many requests are in flight the server is
-//! busy, and the rate of departures then is its capacity. A stationary queue leaves a high level as often as it reaches
-//! it, so that this rate is above the arrival rate by the headroom: ln(arrivals / capacity) is about ln ρ. With
-//! overload it is above 0.
+//! run is long. This test compares two rates instead. While many requests are in flight the server is busy, and the
+//! rate of departures then is its capacity. A stationary queue leaves a high level as often as it reaches it, so that
+//! this rate is above the arrival rate by the headroom: ln(arrivals / capacity) is about ln ρ. With overload it is
+//! above 0.
+//!
+//! The rate of arrivals is the scheduled one, which is known: of a few bursts more may arrive in one run than in the
+//! long run, and then its queue grows although the server holds the rate. Where fewer arrived, it is theirs.
 //!
 //! A queue grows if ln(arrivals / capacity) is above a bound that widens with its standard error, and more requests are
 //! in flight late in the window: more than early, or, with stronger evidence from the rates, more than a server without
@@ -29,8 +32,8 @@ const CERTAIN: (f64, f64) = (-0.02, 1.5);
 const RISE: f64 = 1.75;
 /// How many times the level without a queue the late level must be.
 const BACKLOG: f64 = 2.0;
-/// Parts whose counts say how much more or less evenly than at random arrivals and departures come, and whose mean
-/// times in the system say how short it is without a queue.
+/// Parts whose counts say how much more or less evenly than at random departures come, and whose mean times in the
+/// system say how short it is without a queue.
 const PARTS: usize = 10;
 /// The least dispersion that is believed of so few parts.
 const LEAST_DISPERSION: f64 = 0.3;
@@ -43,9 +46,9 @@ const DEPARTURES_FOR_MORE: f64 = 12.0;
 /// Standard errors that an overload must be above the bound, to be seen in nine of ten runs: a little more than the
 /// quantile of the normal law, because the level must show it, too.
 const SEEN: f64 = 1.65;
-/// Standard errors that the level must be above its bound: about half of the arrivals and departures
-/// that make up the standard error move.
-const SEEN_IN_LEVEL: f64 = 0.9;
+/// Standard errors that the level must be above its bound: about half of the arrivals and departures that make up the
+/// standard error move.
+const SEEN_IN_LEVEL: f64 = 1.1;
 /// Of the window, before the middle of its last quarter.
 const BEFORE_LATE: f64 = 0.875;
 /// Fewer arrivals show nothing.
@@ -58,9 +61,10 @@ pub struct Growth {
     pub departures_per_s: f64,
     /// Departures per second while the number in the system was at its median or above.
     pub capacity_per_s: f64,
-    /// ln(arrivals / capacity): about ln ρ of a stationary queue, above 0 with overload.
+    /// ln(arrivals / capacity), of scheduled arrivals unless fewer came: about ln ρ of a stationary queue, above 0 with
+    /// overload.
     pub log_ratio: f64,
-    /// Of `log_ratio`, from how evenly arrivals and departures came.
+    /// Of `log_ratio`, from how evenly departures came.
     pub standard_error: f64,
     /// By how many standard errors requests of the last third of the arrivals took longer than those of the first, from
     /// their ranks.
@@ -77,43 +81,43 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// `None`: too few, or over before the server can have filled.
-    pub fn estimate<'v>(visits: &'v VisitsInOrder<'v>) -> Option<Self> {
+    /// `scheduled_per_s`: the rate at which they were to arrive. `None`: too few, or over before the server can have
+    /// filled.
+    pub fn estimate<'v>(visits: &'v VisitsInOrder<'v>, scheduled_per_s: f64) -> Option<Self> {
         let VisitsInOrder { count, visits: all, ends } = visits;
-        let (from, to) = (all().next()?.0, all().last()?.0);
+        let (from, to) = visits.window(LEAST_ARRIVALS)?;
         // Of the first quarter of the arrivals, before a queue has grown long.
         let usual_time = mean_time(all().take(count / 4));
-        if *count < LEAST_ARRIVALS || to - from < TIMES_IN_SYSTEM * usual_time || to <= from {
+        if to - from < TIMES_IN_SYSTEM * usual_time {
             return None;
         }
         let course = OccupancySteps { visits, from, to };
         let median = course.median().max(1);
-        let (busy_time, busy_departures) = course.at_or_above(median);
-        let departures = ends().take_while(|end| *end <= to).count();
+        let busy = || course.at_or_above(median);
+        let (busy_time, busy_departures) = (busy().last()?.0, busy().filter(|(_, is_left)| *is_left).count());
         if busy_departures == 0 || busy_time <= 0.0 {
             return None;
         }
+        let departures = ends().take_while(|end| *end <= to).count();
         let arrivals = (count - 1) as f64 / (to - from);
         let capacity = busy_departures as f64 / busy_time;
         let quarter = |number: f64| from + (to - from) * number / 4.0;
-        let of_arrivals = dispersion(all().map(|(arrival, _)| (arrival - from) / (to - from))) / *count as f64;
         let believed = busy_departures as f64 / (PARTS as f64 * DEPARTURES_FOR_MORE);
         let without_wait = time_without_wait(visits);
         // Neighbors wait in the same queue: their times differ as their services do.
         let times = || all().map(|(arrival, end)| end - arrival);
         let of_neighbors: f64 = times().zip(times().skip(1)).map(|(one, next)| (one - next).powi(2)).sum();
         let of_services = of_neighbors / (2.0 * *count as f64 * without_wait.powi(2)).max(f64::MIN_POSITIVE);
-        let of_departures = dispersion(course.departures_at_or_above(median, busy_time))
-            .min(believed.max(MOST_OF_DEPARTURES).max(of_services))
-            / busy_departures as f64;
-        let standard_error = (of_arrivals + of_departures).sqrt();
+        let of_departures = dispersion(busy().filter_map(|(at, is_left)| is_left.then_some(at / busy_time)))
+            .min(believed.max(MOST_OF_DEPARTURES).max(of_services));
+        let standard_error = (of_departures / busy_departures as f64).sqrt();
         let without_queue = arrivals * without_wait;
         let last_third_longer = LatencyTrend::estimate(visits)?.standard_errors;
         Some(Self {
             arrivals_per_s: arrivals,
             departures_per_s: departures as f64 / (to - from),
             capacity_per_s: capacity,
-            log_ratio: (arrivals / capacity).ln(),
+            log_ratio: (arrivals.min(scheduled_per_s) / capacity).ln(),
             standard_error,
             last_third_longer,
             without_queue,
@@ -123,21 +127,18 @@ impl Growth {
         })
     }
 
-    /// Of 400 stationary queues at ρ = 0.9 with 300, 1,000 and 3,000 Poisson arrivals at most 0.2 % of M/M/4, 1.2 % of
-    /// lognormal services (M/G/4), and none of M/D/8 and of batches of 16 say so, at most 2.5 % where one service in
-    /// ten is nine times as long (M/H2/4), and 5.8 % of arrivals in bursts. This or a shift of the latency is said of
-    /// at most 4.5 % of M/H2/4, 1.8 % of all others, and 7.2 % of bursts with 300 arrivals, which no `rate` makes: the
-    /// run has eight of them, and in most of the 7.2 % more arrives than can be served. Of runs whose own requests the
-    /// servers can do while they arrive at most 2 % say so. At ρ = 1.05 with 3,000 arrivals it is said of 87 % of
-    /// M/M/4, 98 % of M/D/8, 80 % of M/G/4, 53 % of M/H2/4, and 42 % of bursts. `tests/bench/verdicts.rs` prints this.
+    /// Of 200 stationary queues at ρ = 0.9 with 300, 1,000 and 3,000 arrivals none of M/M/1, M/M/4, M/D/1, M/D/8 and of
+    /// arrivals in bursts say so, at most 0.5 % of batches of 16, 1 % of lognormal services (M/G/4), and 2.5 % where one
+    /// service in ten is nine times as long (M/H2/4). At ρ = 1.05 with 3,000 arrivals it is said of 90 % of M/M/4, 99 %
+    /// of M/D/8, 85 % of M/G/4, 60 % of M/H2/4, and 78 % of bursts. The ignored test `table_of_false_alarms` of the
+    /// harness prints this, with the other checks.
     pub fn is_likely(&self) -> bool {
         let has_backlog = self.late > BACKLOG * self.without_queue.max(1.0);
         self.last_third_longer > NOT_BY_CHANCE
             && ((self.is_above(LIKELY) && self.has_risen()) || (self.is_above(LIKELY_BACKLOG) && has_backlog))
     }
 
-    /// Of the same stationary queues at most 0.2 % of M/M/4 and none of M/D/8 did, 2.5 % of M/H2/4, and 5.8 % of
-    /// bursts.
+    /// Said of a part of these.
     pub fn is_certain(&self) -> bool {
         self.is_likely() && self.is_above(CERTAIN) && self.has_risen()
     }
@@ -155,8 +156,10 @@ impl Growth {
 /// The larger of two: what the rates show, and what a backlog shows, which grows with arrivals − departures.
 fn least_overload_seen(arrivals: f64, standard_error: f64, without_queue: f64) -> f64 {
     let (bound, errors) = LIKELY_BACKLOG;
-    let by_rates = (bound + (errors + SEEN) * standard_error).exp();
-    let backlog = (BACKLOG - 1.0) * without_queue + SEEN_IN_LEVEL * standard_error * arrivals;
+    // Arrivals vary, too: as those at random do.
+    let of_both = (standard_error.powi(2) + 1.0 / arrivals).sqrt();
+    let by_rates = (bound + errors * standard_error + SEEN * of_both).exp();
+    let backlog = (BACKLOG - 1.0) * without_queue + SEEN_IN_LEVEL * of_both * arrivals;
     // Above 1 there would be no overload large enough.
     let not_served = (backlog / (BEFORE_LATE * arrivals)).min(0.9);
     by_rates.max(1.0 / (1.0 - not_served)).max(1.0)
@@ -232,27 +235,19 @@ impl OccupancySteps<'_> {
         }
         let half = seconds_at.iter().sum::<f64>() / 2.0;
         let mut sum = 0.0;
-        for (number, seconds) in seconds_at.iter().enumerate().filter(|(_, seconds)| **seconds > 0.0) {
+        let is_median = |seconds: &f64| {
             sum += seconds;
-            if sum >= half {
-                return number;
-            }
-        }
-        0
+            *seconds > 0.0 && sum >= half
+        };
+        seconds_at.iter().position(is_median).unwrap_or(0)
     }
 
-    /// Seconds with this many or more in the system, and the departures in them.
-    fn at_or_above(&self, number: usize) -> (f64, usize) {
-        let busy = self.levels().filter(|level| level.number >= number);
-        busy.fold((0.0, 0), |(seconds, left), level| (seconds + level.seconds, left + usize::from(level.is_left)))
-    }
-
-    /// When in the `total` seconds with this many or more in the system the departures were, as shares of it.
-    fn departures_at_or_above(&self, number: usize, total: f64) -> impl Iterator<Item = f64> {
-        let mut passed = 0.0;
-        self.levels().filter(move |level| level.number >= number).filter_map(move |level| {
-            passed += level.seconds;
-            level.is_left.then_some(passed / total)
+    /// The end of each level with this many or more in the system, in seconds with as many; and whether it ended with a
+    /// departure.
+    fn at_or_above(&self, number: usize) -> impl Iterator<Item = (f64, bool)> {
+        self.levels().filter(move |level| level.number >= number).scan(0.0, |passed, level| {
+            *passed += level.seconds;
+            Some((*passed, level.is_left))
         })
     }
 
@@ -269,8 +264,8 @@ impl OccupancySteps<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::systems::{Kind, System};
-    use crate::stats::{LatencyShift, Observation};
+    use crate::stats::latency_trend::tests::in_order;
+    use crate::stats::systems::{Kind, SERVERS, System};
 
     /// One server, equal gaps of 1 s, and this much service for each.
     fn visits(service: f64) -> Vec<(f64, f64)> {
@@ -285,13 +280,7 @@ mod tests {
     }
 
     fn growth(visits: &[(f64, f64)]) -> Option<Growth> {
-        let mut ends: Vec<f64> = visits.iter().map(|(_, end)| *end).collect();
-        ends.sort_unstable_by(f64::total_cmp);
-        Growth::estimate(&VisitsInOrder {
-            count: visits.len(),
-            visits: &|| Box::new(visits.iter().copied()),
-            ends: &|| Box::new(ends.iter().copied()),
-        })
+        in_order(visits, |visits| Growth::estimate(visits, f64::INFINITY))
     }
 
     #[test]
@@ -309,24 +298,21 @@ mod tests {
         assert!((grown.late - 0.2308 * 875.0).abs() < 5.0, "{grown:?}");
     }
 
-    /// One answer in ten is nine times as long as the others: what its servers do in a window says less about what they
-    /// can do, and the bound is 5 % for both tests together.
+    /// A run of 300 requests has about eight bursts. In 35 of 100 of them more arrives than can be served meanwhile, so
+    /// that its queue grows: chance, and no overload at the scheduled rate, which the servers hold.
     #[test]
-    fn answers_that_differ_tenfold_seldom_look_like_an_overload_or_a_drift() {
-        let alarms = (0..400).filter(|seed| {
-            let visits = System { kind: Kind::TwoKinds, load: 0.9 }.run(300, 0, *seed);
-            let visits: Vec<(f64, f64)> = visits.iter().map(|visit| (visit.arrival, visit.end)).collect();
-            let mut ends: Vec<f64> = visits.iter().map(|(_, end)| *end).collect();
-            ends.sort_unstable_by(f64::total_cmp);
-            let observed = |(before, (arrival, end)): (usize, &(f64, f64))| Observation {
-                value: end - arrival,
-                load: before.saturating_sub(ends.partition_point(|other| other <= arrival)) as u64,
+    fn more_arrivals_by_chance_than_were_scheduled_are_no_overload() {
+        let alarms = |scheduled_per_s: f64| {
+            let is_likely = |seed: &u64| {
+                let visits = System { kind: Kind::Bursts, load: 0.9 }.run(300, 0, *seed);
+                let visits: Vec<(f64, f64)> = visits.iter().map(|visit| (visit.arrival, visit.end)).collect();
+                in_order(&visits, |visits| Growth::estimate(visits, scheduled_per_s))
+                    .is_some_and(|growth| growth.is_likely())
             };
-            let series: Vec<Observation> = visits.iter().enumerate().map(observed).collect();
-            growth(&visits).is_some_and(|growth| growth.is_likely()) || LatencyShift::find(&series, true).is_some()
-        });
-        let alarms = alarms.count();
-        assert!(alarms <= 20, "{alarms} of 400");
+            (0..400).filter(is_likely).count()
+        };
+        let (held, as_they_came) = (alarms(0.9 * SERVERS as f64), alarms(f64::INFINITY));
+        assert!(held <= 8 && as_they_came > 20, "{held} and {as_they_came} of 400");
     }
 
     #[test]

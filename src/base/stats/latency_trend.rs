@@ -22,6 +22,14 @@ pub struct VisitsInOrder<'v> {
     pub ends: &'v dyn Fn() -> Box<dyn Iterator<Item = f64> + 'v>,
 }
 
+impl VisitsInOrder<'_> {
+    /// The first and the last arrival; `None`: all at once, or fewer than `least`.
+    pub(super) fn window(&self, least: usize) -> Option<(f64, f64)> {
+        let (from, to) = ((self.visits)().next()?.0, (self.visits)().last()?.0);
+        (self.count >= least && to > from).then_some((from, to))
+    }
+}
+
 /// Fewer arrivals show nothing: of 150 queues at ρ = 0.9 with 30 arrivals up to 7 % of M/M/1 would be called likely.
 const LEAST_ARRIVALS: usize = 50;
 /// Standard errors of the rank sum.
@@ -60,10 +68,7 @@ impl LatencyTrend {
     /// `None`: too few, or all at once.
     pub fn estimate<'v>(visits: &'v VisitsInOrder<'v>) -> Option<Self> {
         let VisitsInOrder { count, visits: all, .. } = visits;
-        let (from, to) = (all().next()?.0, all().last()?.0);
-        if *count < LEAST_ARRIVALS || to <= from {
-            return None;
-        }
+        let (from, to) = visits.window(LEAST_ARRIVALS)?;
         let third = count / 3;
         let part = |skipped: usize| Part::new(all().skip(skipped).take(third).step_by(third.div_ceil(COMPARED)));
         let (first, last) = (part(0), part(count - third));
@@ -161,16 +166,23 @@ fn rank_among(sorted: &[f64], value: f64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::stats::simulated_queue::{ServiceTime, SimulatedQueue};
 
-    fn trend(visits: &[(f64, f64)]) -> Option<LatencyTrend> {
-        LatencyTrend::estimate(&VisitsInOrder {
+    /// What `read` makes of visits, (arrival, end) in the order of arrivals.
+    pub fn in_order<T>(visits: &[(f64, f64)], read: impl for<'v> FnOnce(&'v VisitsInOrder<'v>) -> T) -> T {
+        let mut ends: Vec<f64> = visits.iter().map(|(_, end)| *end).collect();
+        ends.sort_unstable_by(f64::total_cmp);
+        read(&VisitsInOrder {
             count: visits.len(),
             visits: &|| Box::new(visits.iter().copied()),
-            ends: &|| Box::new(std::iter::empty()),
+            ends: &|| Box::new(ends.iter().copied()),
         })
+    }
+
+    fn trend(visits: &[(f64, f64)]) -> Option<LatencyTrend> {
+        in_order(visits, LatencyTrend::estimate)
     }
 
     /// Equal gaps of 1 s, and this much more time in the system for each that comes later.

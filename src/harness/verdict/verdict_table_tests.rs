@@ -6,18 +6,20 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use simulated_queue::{ServerPool, ServiceTime, SimulatedQueue, Visit};
-
 use crate::measure::collector::Collector;
 use crate::transport::request_encoder::CallKind;
 use crate::verdict::VerdictReasons;
 use crate::verdict::metric_vector_tests::{ended, spec, summarize_to, summarize_with};
 use crate::{Stability, *};
+use simulated_queue::{ServerPool, ServiceTime, SimulatedQueue, Visit};
 use triton::{Scrape, ServerMetric, ServerMetrics};
 
 #[path = "../../base/stats/simulated_queue.rs"]
 #[allow(dead_code, reason = "tests of statistics and benchmarks use the rest")]
-mod simulated_queue;
+pub(crate) mod simulated_queue;
+#[path = "../../../tests/bench/systems.rs"]
+#[allow(dead_code, reason = "benchmarks use the rest")]
+pub(crate) mod systems;
 
 /// A queue with its mean service time in ms.
 #[derive(Clone, Copy)]
@@ -143,7 +145,8 @@ fn queue(name: &'static str, visits: &[Visit]) -> Case {
         spec.scenario = LoadPattern::Server { rate: rate.into() }
     });
     let is_meant = |reason: &&Reason| !matches!(reason.check, VerdictCheck::Rate | VerdictCheck::Ks);
-    let reasons = case.result.reasons().iter().filter(is_meant).cloned().collect();
+    let mut reasons = VerdictReasons::default();
+    reasons.extend(case.result.reasons().iter().filter(is_meant).cloned());
     case.result.judged(reasons);
     case
 }
@@ -523,12 +526,14 @@ fn an_overloaded_run_asks_for_no_interval() {
 
 /// The findings that look at the course of a run, of one simulated queue.
 fn findings(queue: Queue, load: f64, requests: usize, seed: u64) -> [bool; 4] {
-    let records = collected(&queue.run(load, requests, seed)).records.end();
-    let stability = Stability::from_records(&spec(requests as u64), &records);
-    let has_change = |is_beginning: bool| {
-        !stability.is_overloaded() && stability.changes.iter().any(|change| change.is_beginning == is_beginning)
-    };
-    [stability.is_overloaded(), has_change(false), has_change(true), stability.freeze.is_some()]
+    let rate = load * queue.servers as f64 * 1e3 / queue.service_ms;
+    let spec = BenchSpec { scenario: LoadPattern::Server { rate: rate.into() }, ..spec(requests as u64) };
+    let stability = Stability::from_records(&spec, &collected(&queue.run(load, requests, seed)).records.end());
+    let mut reasons = VerdictReasons::default();
+    stability.findings(&mut reasons);
+    let reasons = reasons.into_reasons();
+    [VerdictCheck::Overload, VerdictCheck::Drift, VerdictCheck::ColdStart, VerdictCheck::Freeze]
+        .map(|check| reasons.iter().any(|reason| reason.check == check))
 }
 
 #[test]
