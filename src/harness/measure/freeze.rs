@@ -15,8 +15,8 @@ pub(crate) const LEAST_S: f64 = 0.2;
 pub(crate) const SINGLE_S: f64 = 0.5;
 pub(crate) const SEVERAL: u64 = 3;
 /// This many times the mean gap between events of answers while requests were in flight, as of so many as are in
-/// flight. Exponential gaps exceed it once in 10¹³.
-pub(crate) const TIMES_GAP: f64 = 30.0;
+/// flight, and as long for an answer of usual length. Exponential gaps exceed it once in three million.
+pub(crate) const TIMES_GAP: f64 = 15.0;
 /// This many times the median TTFT of requests that were not in flight during it is a request held up.
 const TIMES_TTFT: f64 = 3.0;
 /// Requests that it must have held up for this long.
@@ -46,6 +46,8 @@ struct Silence {
     from: u64,
     to: u64,
     in_flight: usize,
+    /// How many times as long as usual the answer that ended it takes without a sign, by its length and its prompt's.
+    work: f64,
 }
 
 impl Silence {
@@ -93,7 +95,7 @@ impl ServerFreeze {
         long.retain(|silence| {
             let mut others = gaps;
             others.add(*silence, -1.0);
-            let stands_out = silence.length() as f64 >= TIMES_GAP * others.usual(silence.in_flight);
+            let stands_out = silence.length() as f64 >= TIMES_GAP * silence.work * others.usual(silence.in_flight);
             gaps = if stands_out { others } else { gaps };
             stands_out
         });
@@ -140,14 +142,28 @@ impl ServerFreeze {
 /// All gaps between events while requests were in flight, and the long ones in which several waited at the end: a
 /// server with little to do has few in flight when it begins to pause.
 fn silences(records: &RequestRecords) -> (Gaps, Vec<Silence>) {
-    let stamps = records.borrowed().flat_map(|record| [record.t_first, record.t_last, Some(record.t_end)]).flatten();
-    let events = records.collected(stamps).sorted();
+    let mean = |tokens: fn(&RequestRecord) -> u32| {
+        let sum: f64 = records.borrowed().map(|record| f64::from(tokens(&record))).sum();
+        (sum / records.len().max(1) as f64).max(1.0)
+    };
+    let (mean_input, mean_output) = (mean(|record| record.input_tokens), mean(|record| record.tokens));
+    // The first sign of an answer comes after the work on its prompt, and of one in one piece after all of its tokens. In
+    // thousandths.
+    let events = records.borrowed().flat_map(|record| {
+        let of_input = f64::from(record.input_tokens) / mean_input;
+        let is_whole = record.t_first == record.t_last;
+        let of_output = if is_whole { f64::from(record.tokens) / mean_output } else { 0.0 };
+        let work = (1e3 * of_input.max(of_output).max(1.0)) as u64;
+        let later = record.t_last.map_or(Some(record.t_end), |last| (!is_whole).then_some(last));
+        [record.t_first.map(|first| (first, work)), later.map(|at| (at, 1_000))]
+    });
+    let events = records.collected(events.flatten()).sorted();
     let (mut gaps, mut long) = (Gaps::default(), Vec::new());
     let starts = records.sorted_stamps(|record| record.t_issue);
     let ends = records.sorted_stamps(|record| record.t_end);
     let (mut started, mut ended) = (Before::new(&starts), Before::new(&ends));
     let (mut started_later, mut ended_later) = (Before::new(&starts), Before::new(&ends));
-    for (from, to) in events.iter().zip(events.iter().skip(1)) {
+    for ((from, _), (to, work)) in events.iter().zip(events.iter().skip(1)) {
         let in_flight = started.count(from + 1) - ended.count(from + 1);
         // A silence with nothing in flight begins when a request waits in it.
         let (from, in_flight) = match started.next() {
@@ -155,7 +171,7 @@ fn silences(records: &RequestRecords) -> (Gaps, Vec<Silence>) {
             Some(issue) if issue < to => (issue, 1),
             _ => continue,
         };
-        let silence = Silence { from, to, in_flight };
+        let silence = Silence { from, to, in_flight, work: work as f64 / 1e3 };
         gaps.add(silence, 1.0);
         let held_up = started_later.count(to) - ended_later.count(to);
         if held_up >= LEAST_HELD_UP && silence.length() as f64 >= LEAST_S * 1e9 {

@@ -216,8 +216,8 @@ verdict_reasons! {
     Freeze "freeze":
         "no answer began, continued or ended for a while although requests waited";
         (
-            "{TIMES_GAP} times the usual gap, with {LEAST_HELD_UP} requests held up; {SINGLE_S} s, or {SEVERAL} times \
-             {LEAST_S} s"
+            "{TIMES_GAP} times the usual gap, more for a long answer, with {LEAST_HELD_UP} requests held up; \
+             {SINGLE_S} s, or {SEVERAL} times {LEAST_S} s"
         );
         [Warning];
         "check the server's log for that period".
@@ -458,12 +458,6 @@ impl VerdictReasons {
 impl Extend<Reason> for VerdictReasons {
     fn extend<Reasons: IntoIterator<Item = Reason>>(&mut self, reasons: Reasons) {
         self.0.extend(reasons);
-    }
-}
-
-impl FromIterator<Reason> for VerdictReasons {
-    fn from_iter<Reasons: IntoIterator<Item = Reason>>(reasons: Reasons) -> Self {
-        Self(reasons.into_iter().collect())
     }
 }
 

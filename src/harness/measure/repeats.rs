@@ -196,7 +196,8 @@ fn judge(runs: &[RunResult]) -> VerdictReasons {
         let named = |reason: &Reason| Reason { text: format!("run {number}: {}", reason.text), ..reason.clone() };
         run.reasons().iter().map(named).collect()
     };
-    let mut reasons: VerdictReasons = runs.iter().zip(1..).flat_map(of_run).collect();
+    let mut reasons = VerdictReasons::default();
+    reasons.extend(runs.iter().zip(1..).flat_map(of_run));
     for (run, number) in runs.iter().zip(1..).skip(1) {
         let (Some(one), Some(another)) = (&runs[0].identity, &run.identity) else { continue };
         let changed = changes_of_servers(&one.servers, &another.servers);
