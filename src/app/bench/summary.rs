@@ -107,6 +107,7 @@ fn totals(result: &RunResult) -> String {
     if result.has_silently_whole_answers() {
         let _ = writeln!(text, "{WHOLE_ANSWERS}");
     }
+    text.extend(result.ttft_p99_interval().map(|interval| format!("{interval}\n")));
     text
 }
 
@@ -125,12 +126,13 @@ fn gpus(result: &RunResult) -> Option<String> {
     Some(format!("{} ({}): {numbers}\n", counted(gpu.devices.len(), "GPU"), gpu.population))
 }
 
-/// The verdict, what was measured, and each reason with its cure.
+/// What was measured, the verdict, and each reason with its cure.
 fn verdict(result: &RunResult, styler: Styler) -> String {
     let verdict = styler.tone(TextRole::from(result.verdict()), result.verdict_text());
     // The verdict has that word.
     let measured = result.identity.as_ref().map(|identity| identity.short_line().replacen("SIMULATED, ", "", 1));
-    let mut text = format!("{}\n", [Some(verdict), measured].into_iter().flatten().collect::<Vec<_>>().join("  "));
+    let judged = [Some(verdict), measured].into_iter().flatten().collect::<Vec<_>>().join("  ");
+    let mut text = format!("{}\n{judged}\n", result.workload());
     for reason in result.reasons().iter().take(SHOWN_REASONS) {
         let (role, mark) = match reason.severity {
             ReasonSeverity::Warning => (TextRole::Warning, "!"),
@@ -164,7 +166,7 @@ pub fn files(report: Option<&Path>, out: &Path, manifest: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use harness::{Goodput, LoadPattern, Slo};
+    use harness::{ConfidenceInterval, Goodput, LoadPattern, Slo};
 
     fn golden() -> RunResult {
         serde_json::from_str(include_str!("../../../tests/golden/results/benchmark/result.json")).unwrap()
@@ -177,7 +179,20 @@ mod tests {
         assert!(shown.lines().count() <= 24, "with the header at most 25 lines: {shown}");
         let numbers: Vec<&str> = shown.lines().take_while(|line| !line.contains(" · ")).collect();
         assert!(numbers.len() == 6 && numbers.iter().all(|line| line.chars().count() <= 80), "{shown}");
-        assert!(shown.contains(&result.verdict_text()) && shown.contains("again   regatta run m.yaml"), "{shown}");
+        let (workload, verdict) = (result.workload().to_string(), result.verdict_text());
+        assert!(shown.contains(&format!("\n{workload}\n{verdict}")), "what was measured, and its verdict: {shown}");
+        assert!(shown.contains("again   regatta run m.yaml"), "{shown}");
+    }
+
+    #[test]
+    fn a_p99_has_its_interval_or_how_many_requests_give_one() {
+        let mut result = golden();
+        result.latency.ttft.n = 300;
+        let shown = text(&result, Styler::OFF);
+        assert!(shown.contains("\nan interval of TTFT p99 needs 2,000 requests, or at least"), "{shown}");
+        result.latency.ttft.p99_interval = Some(ConfidenceInterval { low: Some(18.28), high: Some(21.0) });
+        let shown = text(&result, Styler::OFF);
+        assert!(shown.contains("\n95 % interval of TTFT p99: 18.3 … 21.0 ms\n"), "{shown}");
     }
 
     /// One name is one number with each load: none of them counts from the send.

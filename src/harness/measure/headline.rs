@@ -142,30 +142,36 @@ impl RunResult {
         };
         let smoke =
             if self.is_smoke() { format!("  smoke, {}", counted(self.counts.ok, "request")) } else { String::new() };
+        let missing_interval = self.ttft_p99_interval().filter(|_| interval(&self.latency.ttft).is_none());
+        let missing_interval = missing_interval.map(|text| format!("; {text}"));
         format!(
             "{}  {tokens} tok/s  {middle}{}{smoke} ({}{}; latency from {}; tokens: {})",
             self.verdict_text(),
             self.goodput_in_short().unwrap_or_default(),
             counted(self.counts.ok, "request"),
-            self.missing_interval().unwrap_or_default(),
+            missing_interval.unwrap_or_default(),
             zero_point_text(self.requested.scenario.zero_point()),
             self.tokens.source
         )
     }
 
-    /// From how many requests on TTFT p99 would have an interval; none where it has one, is not in the headline, or
-    /// grows with the length of the run.
-    fn missing_interval(&self) -> Option<String> {
-        let Metric { n, p99_interval, p99_interval_requests, .. } = self.latency.ttft;
-        let is_shown = !matches!(self.requested.scenario, LoadPattern::Offline) && !is_maximum(n, 0.99);
+    /// The interval of TTFT p99, or from how many requests on there would be one; none where it is not in the headline,
+    /// or grows with the length of the run.
+    pub fn ttft_p99_interval(&self) -> Option<String> {
+        let ttft = &self.latency.ttft;
+        if let Some(ends) = interval(ttft) {
+            return Some(format!("95 % interval of TTFT p99: {ends} ms"));
+        }
+        let is_shown = !matches!(self.requested.scenario, LoadPattern::Offline) && !is_maximum(ttft.n, 0.99);
         let [least, in_queue] = [FEWEST_VALUES as f64, FEWEST_IN_QUEUE].map(|requests| grouped(requests, 0));
-        let needed = match p99_interval_requests {
-            Some(requests) => format!("about {} requests", grouped(requests, 0)),
+        let needed = match ttft.p99_interval_requests {
+            // A run shows only a part of how its requests depend on each other, and the less the busier its servers.
+            Some(requests) => format!("at least {} requests", grouped(requests, 0)),
             // So short a run does not show whether its requests queue up.
             None => format!("{least} requests, or at least {in_queue} if they queue"),
         };
-        let text = || format!("; an interval of TTFT p99 needs {needed}");
-        (n > 0 && is_shown && p99_interval.is_none() && self.verdict != Verdict::Overloaded).then(text)
+        let text = || format!("an interval of TTFT p99 needs {needed}");
+        (ttft.n > 0 && is_shown && self.verdict != Verdict::Overloaded).then(text)
     }
 
     /// None where the limits of the verdict already cover the whole SLO.
@@ -190,8 +196,12 @@ impl RunResult {
 
 /// `212 ms`, with its interval where there is one: `212 ms [180 … 260]`.
 fn p99(metric: &Metric) -> String {
-    let ends = metric.p99_interval.and_then(|ends| ends.low.zip(ends.high));
-    let interval =
-        ends.map_or_else(String::new, |(low, high)| format!(" [{} … {}]", three_digits(low), three_digits(high)));
+    let interval = interval(metric).map_or_else(String::new, |ends| format!(" [{ends}]"));
     metric.p99.map_or_else(|| "n/a".to_owned(), |value| format!("{} ms{interval}", three_digits(value)))
+}
+
+/// `180 … 260`
+fn interval(metric: &Metric) -> Option<String> {
+    let (low, high) = metric.p99_interval.and_then(|ends| ends.low.zip(ends.high))?;
+    Some(format!("{} … {}", three_digits(low), three_digits(high)))
 }

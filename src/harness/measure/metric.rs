@@ -150,7 +150,7 @@ impl Metric {
         // The last that was looked for is that of p99.
         let needed = needed.filter(|_| p99_interval.is_none());
         let estimate = needed.map_or_else(String::new, |needed| {
-            format!("; that of p99 takes about {} requests, estimated from this run", grouped(needed, 0))
+            format!("; that of p99 takes at least {} requests, estimated from this run", grouped(needed, 0))
         });
         ns.sort_unstable_by(f64::total_cmp);
         let at = |p| percentile(ns, p).map(|value| value / NS_PER_MS);
@@ -316,7 +316,7 @@ mod tests {
         let reason = metric.no_interval.expect("a slow series");
         assert!(reason.starts_with("mean: not enough independent values"), "{reason}");
         let needed = grouped(metric.p99_interval_requests.expect("an estimate"), 0);
-        assert!(reason.contains(&format!("takes about {needed} requests")), "{reason}");
+        assert!(reason.contains(&format!("takes at least {needed} requests")), "{reason}");
         assert!(reason.ends_with(" requests, estimated from this run") && reason.contains("; that of p99"), "{reason}");
         let metric = Metric::exact(&label, &mut [1e6; 30], 0);
         assert_eq!(metric.no_interval.as_deref(), Some("mean: not enough values: 30 of 2000"));
