@@ -13,7 +13,7 @@ use crate::cli::{
     CliExit, EventFormat, Force, Global, GpuSelection, KeyValueArg, LockMode, OutputVerbosity, RunTarget,
 };
 use crate::console::print_error;
-use crate::error::CommandError;
+use crate::error::{CommandError, with_causes};
 use crate::planning::refuse_impossible_launches;
 use crate::project::{Project, options};
 use crate::run::finish::{self, RunEnd, places};
@@ -26,7 +26,7 @@ use base::files::Digest;
 use plan::{Lifetime, Plan};
 use report::{LiveDisplay, LiveOptions, RunState};
 use runner::shared_store::{SignaturePolicy, StoreAddress};
-use runner::store::{CachedSource, CompilerId, FileStamp, NoOpConditions, StateFolder, unplanned};
+use runner::store::{CachedSource, CompilerId, FileStamp, Latest, NoOpConditions, StateFolder, unplanned};
 use runner::{RunOptions, RunSummary, TaskRole, WatchedRun};
 use stages::source_notice;
 
@@ -290,6 +290,12 @@ pub(super) fn report_no_op_run(
             event => event,
         };
         live.event(&event);
+    }
+    // A failed run since then has left its own page there.
+    let state = live.state();
+    let page = state.run.as_ref().map(|run| home.run(run).join("report.html")).filter(|page| page.exists());
+    if let Some(error) = page.and_then(|page| Latest::new(home, &state.manifest).point_report(&page).err()) {
+        print_error(&format!("warning: {}\n", with_causes(&error)));
     }
     live.finish(&places(home, true))
 }

@@ -55,14 +55,22 @@ impl Latest {
         point(&link, &target)
     }
 
-    /// Puts the page of a run beside the outputs; returns the path for display. A run without an output leaves `latest`
-    /// as it is, unless that leads nowhere.
+    /// Puts the page of a run beside the outputs; returns the path for display. `latest/report.html` is the page of the
+    /// last run, also of one without an output, which leaves the outputs of the manifest before it in `latest`.
     pub fn point_report(&self, page: &Path) -> Result<PathBuf, PathError> {
         if !is_there(&self.shown)? {
             self.show()?;
         }
         point(&self.folder.join("report.html"), &self.relative(page, 2))?;
-        Ok(if self.is_shown() { self.shown_link().0 } else { self.folder.clone() }.join("report.html"))
+        let parent = |folder: &Path| fs::canonicalize(folder).ok()?.parent().map(Path::to_owned);
+        if self.is_shown() {
+            Ok(self.shown_link().0.join("report.html"))
+        } else if self.shown.is_symlink() && parent(&self.shown) == parent(&self.folder) {
+            let shown = self.shown.join("report.html");
+            point(&shown, &self.relative(page, 2)).map(|()| shown)
+        } else {
+            Ok(self.folder.join("report.html"))
+        }
     }
 
     /// From so many folders below the state folder to something in it.
