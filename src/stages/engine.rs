@@ -13,6 +13,7 @@ use crate::Run;
 use crate::task_context::{TaskContext, out_of_memory};
 use base::event::{Done, Failure};
 use base::files::{metadata_if_there, read_text_up_to};
+use base::units::counted;
 use plan::manifest::model::{
     DraftSource, Engine, EngineBackend, EngineOnly, ModelShape, Repository, SpeculativeConfig, SystemShape,
 };
@@ -43,8 +44,9 @@ fn simulate(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
     let gpus = engine.tensor_parallelism * engine.pipeline_parallelism;
     if gpus > engine.system.gpus {
         return Err(Failure::refused(format!(
-            "{gpus} GPUs are needed (tensor × pipeline parallelism), {} has {}",
-            engine.system.name, engine.system.gpus
+            "tensor × pipeline parallelism is {gpus}, but {} has {}",
+            engine.system.name,
+            counted(engine.system.gpus, "GPU")
         )));
     }
     sim::write_engine(&spec, &context.lease.out).map_err(|error| Failure::refused(error.to_string()))?;
@@ -174,7 +176,7 @@ async fn build(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> 
             .map_err(|error| Failure::system(format!("the intermediate checkpoint cannot be removed: {error}")))?;
     }
     check_files(&context.lease.out, &engine).map_err(|incomplete| {
-        let failure = Failure::files(format!("its commands ended well, but {incomplete}"));
+        let failure = Failure::files(format!("its commands succeeded, but {incomplete}"));
         Failure { log: Some(context.lease.log.clone()), ..failure }
             .hint("the log has what they printed; a wrapper script has to pass on the exit code of what it calls")
     })?;

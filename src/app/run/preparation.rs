@@ -13,7 +13,7 @@ use crate::cli::{
     CliExit, EventFormat, Force, Global, GpuSelection, KeyValueArg, LockMode, OutputVerbosity, RunTarget,
 };
 use crate::console::print_error;
-use crate::error::{CommandError, with_causes};
+use crate::error::CommandError;
 use crate::planning::refuse_impossible_launches;
 use crate::project::{Project, options};
 use crate::run::finish::{self, RunEnd, places};
@@ -292,11 +292,8 @@ pub(super) fn report_no_op_run(
         live.event(&event);
     }
     // A failed run since then has left its own page there.
-    let state = live.state();
-    let page = state.run.as_ref().map(|run| home.run(run).join("report.html")).filter(|page| page.exists());
-    if let Some(error) = page.and_then(|page| Latest::new(home, &state.manifest).point_report(&page).err()) {
-        print_error(&format!("warning: {}\n", with_causes(&error)));
-    }
+    let page = live.state().run.as_ref().map(|run| home.run(run).join("report.html")).filter(|page| page.exists());
+    page.and_then(|page| Latest::new(home, &live.state().manifest).point_report(&page).ok());
     live.finish(&places(home, true))
 }
 

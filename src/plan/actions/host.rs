@@ -274,7 +274,7 @@ impl StageChecker<'_> {
                         "cannot be `srun` with `each_node`",
                         "each node starts its own ranks",
                     )
-                    .hint("`launcher: mpi` starts them there; or take `each_node` away");
+                    .hint("`launcher: mpi` starts them there; or remove `each_node`");
                 }
                 if slurm.each_node {
                     self.many(stage, &["host", "slurm", "each_node"]);

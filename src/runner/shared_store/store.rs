@@ -318,7 +318,7 @@ pub fn why_not(plan: &Plan, task: &Task) -> Option<&'static str> {
         return Some(obstacle);
     }
     if task.host.is_some() {
-        return Some("it is made on another machine than this one, of which too little is known");
+        return Some("it is made on another machine, about which too little is known");
     }
     let asks_a_server = task.needs.iter().any(|need| plan.tasks[need.task as usize].lifetime == Lifetime::Service);
     asks_a_server.then_some("it talks to a server of this run, so it may be a measurement")

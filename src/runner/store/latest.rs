@@ -62,15 +62,12 @@ impl Latest {
             self.show()?;
         }
         point(&self.folder.join("report.html"), &self.relative(page, 2))?;
-        let parent = |folder: &Path| fs::canonicalize(folder).ok()?.parent().map(Path::to_owned);
-        if self.is_shown() {
-            Ok(self.shown_link().0.join("report.html"))
-        } else if self.shown.is_symlink() && parent(&self.shown) == parent(&self.folder) {
-            let shown = self.shown.join("report.html");
-            point(&shown, &self.relative(page, 2)).map(|()| shown)
-        } else {
-            Ok(self.folder.join("report.html"))
+        let (link, target) = self.shown_link();
+        if fs::read_link(&link).is_ok_and(|now| now.parent() == target.parent()) {
+            point(&link.join("report.html"), &self.relative(page, 2))?;
+            return Ok(link.join("report.html"));
         }
+        Ok(self.folder.join("report.html"))
     }
 
     /// From so many folders below the state folder to something in it.

@@ -115,7 +115,7 @@ pub enum ServeError {
     Thread(#[source] std::io::Error),
     #[error("the transport failed")]
     Transport(#[from] tonic::transport::Error),
-    #[error("died after {0} requests, as configured")]
+    #[error("died after {}, as configured", counted(*.0, "request"))]
     Died(u64),
     #[error("exit timeout: streams were still open {0:?} after the stop")]
     ExitTimeout(Duration),

@@ -265,7 +265,7 @@ impl QueueInterpreter {
                 fail(FailureKind::Timeout, format!("its job {number} could not start before its deadline"))
             }
             JobState::Failed | JobState::Completed if self.claimed.is_some() => {
-                let message = format!("its job {number}{on} ended, and could not write down how");
+                let message = format!("its job {number}{on} ended, and could not record how");
                 fail(FailureKind::Signal(9), message).hint(
                     "it may have been killed, for example by the kernel's out-of-memory killer (`dmesg` on the \
                         node), or the project's filesystem did not take its record",
