@@ -13,7 +13,6 @@ use crate::Run;
 use crate::task_context::{TaskContext, out_of_memory};
 use base::event::{Done, Failure};
 use base::files::{metadata_if_there, read_text_up_to};
-use base::units::counted;
 use plan::manifest::model::{
     DraftSource, Engine, EngineBackend, EngineOnly, ModelShape, Repository, SpeculativeConfig, SystemShape,
 };
@@ -44,9 +43,8 @@ fn simulate(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
     let gpus = engine.tensor_parallelism * engine.pipeline_parallelism;
     if gpus > engine.system.gpus {
         return Err(Failure::refused(format!(
-            "tensor × pipeline parallelism is {gpus}, but {} has {}",
-            engine.system.name,
-            counted(engine.system.gpus, "GPU")
+            "{} has {} of the {gpus} GPUs that tensor × pipeline parallelism needs",
+            engine.system.name, engine.system.gpus
         )));
     }
     sim::write_engine(&spec, &context.lease.out).map_err(|error| Failure::refused(error.to_string()))?;
