@@ -96,8 +96,8 @@ impl SharedStore {
                     let sent = self.inner.sent_bytes.load(Ordering::Relaxed);
                     let things = if left == 1 { "1 output is".to_owned() } else { format!("{left} outputs are") };
                     self.inner.notice(None, format!(
-                        "waiting until {things} in {}; {} sent so far; Ctrl-C leaves the rest \
-                         out", self.inner.address, size(sent)
+                        "waiting until {things} in {}; {} sent so far; Ctrl-C skips the rest",
+                        self.inner.address, size(sent)
                     ));
                 }
             }

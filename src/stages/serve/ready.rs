@@ -466,7 +466,7 @@ enum NotHealthy {
     Call(ClientError),
     #[error("it reports that it is not live")]
     NotLive,
-    #[error("it reports that {0} is not ready any more")]
+    #[error("it reports that {0} is no longer ready")]
     ModelNotReady(String),
 }
 

@@ -202,9 +202,7 @@ impl QueueInterpreter {
             let message =
                 format!("its job {number} did not start within {} s in the queue ({reason})", limit.as_secs());
             let failure = Failure::new(FailureKind::Timeout, message);
-            return QueueObservation::Ended(Box::new(
-                failure.hint("`queue_timeout` may be longer, or the job smaller"),
-            ));
+            return QueueObservation::Ended(Box::new(failure.hint("use a longer `queue_timeout`, or a smaller job")));
         }
         match PendingReason::read(reason) {
             PendingReason::Queued => {

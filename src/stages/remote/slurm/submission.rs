@@ -198,7 +198,7 @@ impl PendingSubmission {
                     if limit.is_some_and(|limit| since.elapsed() >= limit.time()) {
                         let message = format!("Slurm did not accept its {} within `queue_timeout`: {why}", self.noun());
                         let failure = Failure::new(FailureKind::Timeout, message)
-                            .hint("`queue_timeout` may be longer, or other jobs be cancelled");
+                            .hint("use a longer `queue_timeout`, or cancel other jobs");
                         return self.all_fail(&failure.command(submission_command(&submission)));
                     }
                     self.notify_retry(&why);
