@@ -35,9 +35,7 @@ impl Run for Engine {
 
 fn simulate(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
     if engine.only.is_some() || engine.trtllm_checkpoint.is_some() {
-        return Err(
-            Failure::refused("the simulator has no checkpoints").hint("take `only` and `trtllm_checkpoint` away")
-        );
+        return Err(Failure::refused("the simulator has no checkpoints").hint("remove `only` and `trtllm_checkpoint`"));
     }
     let spec = engine_spec(engine);
     let gpus = engine.tensor_parallelism * engine.pipeline_parallelism;

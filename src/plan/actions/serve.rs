@@ -330,7 +330,7 @@ impl StageChecker<'_> {
             for key in [format!("{what}_port"), format!("{what}_address")] {
                 if is_closed && is_given(&key) {
                     let reason = format!("`allow-{what}` is false");
-                    self.idle(&["serve", "triton", &key], &reason, "take one of them away");
+                    self.idle(&["serve", "triton", &key], &reason, "remove one of them");
                 }
             }
         }

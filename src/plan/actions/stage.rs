@@ -228,7 +228,7 @@ impl StageChecker<'_> {
         let needs_memory = stage.action_kind().is_none_or(|kind| kind.facts().needs_memory);
         if retry.on == RetryAfter::Oom && !needs_memory {
             self.fault(&["retry", "on"], "has no effect here", "this stage never runs out of memory")
-                .hint("take `on: oom` away");
+                .hint("remove `on: oom`");
         }
         self.lowering(stage, retry);
     }

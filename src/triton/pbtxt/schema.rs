@@ -186,7 +186,7 @@ fn scalar(known: &FieldDescriptor, shape: &PbtxtShape) -> Result<Reflected, Opti
                 _ => u64::try_from(number).map(Reflected::U64).map_err(|_| fits()),
             }
         }
-        (_, PbtxtShape::Text(_)) => Err(Some("take the quotes away".to_owned())),
+        (_, PbtxtShape::Text(_)) => Err(Some("remove the quotes".to_owned())),
         (_, _) => Err(None),
     }
 }

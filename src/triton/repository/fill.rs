@@ -54,7 +54,7 @@ pub(super) fn fill(spec: &Repository, engine: &EngineConfig) -> Result<FilledPar
         values.insert("instance_count", Some("1".to_owned()));
         if given.contains_key("gpu_device_ids") {
             let text = "the harness layout gives each model its own `gpu_device_ids`".to_owned();
-            problems.push(SpecProblem::new(text, "take the parameter away"));
+            problems.push(SpecProblem::new(text, "remove the parameter"));
         }
     }
     for (name, value) in given {
