@@ -37,6 +37,7 @@ pub use self::load::{InstanceError, LoadError, LoadFailure, VllmLoadError};
 use self::request::PromptTokens;
 use self::service::{InferenceService, ServiceInner};
 use self::statistics::Statistics;
+use base::units::counted;
 pub use tokens::token;
 use triton::proto::health::health_server::HealthServer;
 use triton::proto::inference::grpc_inference_service_server::GrpcInferenceServiceServer;
