@@ -206,7 +206,7 @@ fn sweeps(finder: &ResultFinder<'_>, request: &CompareRequest) -> Result<Option<
     let points = if points.is_empty() { String::new() } else { format!(", such as {}", points.join(", ")) };
     if !others.is_empty() {
         let hint = format!("compare sweeps with sweeps; a point of one is a result{points}");
-        return Err(CommandError::hinted(format!("{first} is a sweep, and {} is none", others.join(", ")), hint));
+        return Err(CommandError::hinted(format!("{first} is a sweep, and {} is not", others.join(", ")), hint));
     }
     if !request.fail_if.is_empty() || request.as_tool.is_some() {
         let hint = format!("name a result, or a point of each sweep{points}");

@@ -101,9 +101,7 @@ pub(super) fn init(request: &InitRequest) -> Result<CliExit, CommandError> {
 fn example(folder: &Path, name: &str) -> Result<CliExit, CommandError> {
     let places = [format!("manifests/{name}.yaml"), format!("manifests/{name}/pipeline.yaml")];
     let Some((path, bytes)) = shipped().find(|(path, _)| places.contains(path)) else {
-        return Err(CommandError::Usage(format!(
-            "there is no shipped manifest `{name}`; `regatta list` has their names"
-        )));
+        return Err(CommandError::Usage(format!("there is no shipped manifest `{name}`; `regatta list` lists them")));
     };
     let text = String::from_utf8_lossy(bytes);
     // The schema is not written, so an editor would not find it.

@@ -95,7 +95,7 @@ impl OutFolder {
             return Ok(());
         }
         let name = folder.display();
-        let message = format!("`--out {name}` has the result of another benchmark, which would be lost");
+        let message = format!("`--out {name}` holds the result of another benchmark, which would be lost");
         let hint = format!("name another folder, or remove {name} first; only the same benchmark may replace a result");
         Err(CommandError::hinted(message, hint))
     }

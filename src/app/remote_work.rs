@@ -50,13 +50,13 @@ pub(super) fn on_host(awake: bool) -> Result<CliExit, CommandError> {
     if !awake {
         let line = process::first_line()?;
         let env: BTreeMap<String, String> =
-            serde_json::from_str(&line).map_err(|_| CommandError::Usage("this is for a run to start".to_owned()))?;
+            serde_json::from_str(&line).map_err(|_| CommandError::Usage("only a run starts this".to_owned()))?;
         return Err(process::reexec(&["__host", "--awake"], &env, &STEP).into());
     }
     let mut line = String::new();
     stdin().read_line(&mut line)?;
     let orders: AgentOrders = serde_json::from_str(&line).map_err(|error| {
-        anyhow::anyhow!("it cannot read its orders ({error}): is this program another version than the run's?")
+        anyhow::anyhow!("it cannot read its instructions ({error}): is this program another version than the run's?")
     })?;
     let (sender, receiver) = unbounded_channel();
     std::thread::spawn(move || forward_stdin_lines(&sender));

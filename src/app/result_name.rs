@@ -507,7 +507,7 @@ fn put(all: &mut Vec<TaskRuns>, new: TaskRuns, is_same: impl Fn(&TaskRuns, &Task
         }
     }
     if known.runs.len() == before {
-        print_error(&format!("warning: {} is a measurement that is named already, and counts once\n", new.argument));
+        print_error(&format!("warning: {} is named twice, and counts once\n", new.argument));
     } else {
         known.argument = format!("{},{}", known.argument, new.argument);
     }

@@ -207,7 +207,7 @@ impl SelftestMeasurement {
         let ended = tokio::select! {
             ended = &mut running => ended,
             () = tokio::time::sleep(limit) => {
-                add_reason(ReasonSeverity::InvalidClient, format!("not done within {limit:?}, and ended"));
+                add_reason(ReasonSeverity::InvalidClient, format!("did not finish within {limit:?}, and was stopped"));
                 stop.now();
                 running.await
             }
@@ -341,7 +341,7 @@ impl SelftestReport {
             [] => Block::plain("not measured"),
             rows => Block::list(rows.iter().map(ceiling_row)),
         };
-        let flood = "Against a server that answers at once and shares these cores, 64 requests under way";
+        let flood = "Against a server that answers at once and shares these cores, 64 requests in flight";
         let sections = [Section::new(about).with([scripted]), Section::new(flood).with([ceilings]), self.verdict()];
         Document::of_sections(sections)
     }

@@ -374,7 +374,7 @@ fn status_words(standing: &TaskStatus, presence: Option<&Presence>) -> (&'static
         ),
         Some(Presence::Missing) => (if here { "here" } else { "missing" }, String::new()),
         None if here => ("here", String::new()),
-        None => ("missing", "what it is made from is missing".to_owned()),
+        None => ("missing", "its inputs are missing".to_owned()),
     }
 }
 

@@ -348,7 +348,7 @@ fn print_command(translation: &Translation, same: &[String], text: &str) -> Resu
     let load: Vec<String> = load.map(|option| format!("`{}`", translation.as_written(&option.argument))).collect();
     if !load.is_empty() {
         return Err(CommandError::hinted(
-            format!("what is printed sends another load than the line, without {}", load.join(", ")),
+            format!("what is printed sends a different load than the line, because it lacks {}", load.join(", ")),
             "the comment at the top has the reason; without it the line is imported in full",
         ));
     }
@@ -402,7 +402,7 @@ fn check_manifest(
     let mut lines: Vec<String> =
         refusals.iter().map(|refusal| translation.as_written(&at_its_place(translation, refusal))).collect();
     lines.dedup();
-    lines.insert(0, "what this becomes cannot be planned:".to_owned());
+    lines.insert(0, "the translation cannot be planned:".to_owned());
     lines.extend(remarks.iter().cloned());
     Err(CommandError::Usage(lines.join("\n  ")))
 }

@@ -117,10 +117,10 @@ pub enum ScheduleError {
     TooLong { most: usize },
     #[error("no request arrives before the duration ends")]
     NoArrival,
-    #[error("there is no sample to call for")]
+    #[error("there is no sample to request")]
     NoSamples,
     /// Of an external driver.
-    #[error("sample {sample} was called for, and there are {samples}")]
+    #[error("sample {sample} was requested, but there are {samples}")]
     UnknownSample { sample: u32, samples: usize },
     #[error("the rate falls to 0 after {drawn} requests, and `stop` requires {required}")]
     RateEnd { drawn: u64, required: u64 },
@@ -135,6 +135,6 @@ pub enum ScheduleError {
     NoTokenizer,
     #[error("the tokenizer cannot read a prompt: {0}")]
     Encode(#[source] TokenizerError),
-    #[error("the tokenizer cannot spell a prompt: {0}")]
+    #[error("the tokenizer cannot decode a prompt: {0}")]
     Decode(#[source] TokenizerError),
 }

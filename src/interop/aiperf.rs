@@ -206,7 +206,7 @@ fn smoothness(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption)
 fn system_prompt(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
     match given.number::<u32>() {
         Some(tokens) if tokens != Quantity::Known(0) => load.prefixes(1, &tokens),
-        _ => load.builder.push_error(format!("`{}`: a whole number from 1 on", given.as_written())),
+        _ => load.builder.push_error(format!("`{}`: a whole number of at least 1", given.as_written())),
     }
     true
 }
@@ -421,9 +421,9 @@ impl InputFile {
 
 fn not_read(file: &str, kind: &str) -> NoMeaning {
     format!(
-        "cannot translate the line: `{file}` of the type {kind} is not read; read are single_turn, random_pool, \
-            raw_payload and mooncake_trace. Save conversations as JSON lines, one for each turn, \
-            `{{\"session_id\": 1, \"prompt\": \"…\"}}`, and give them with `regatta bench --data FILE.jsonl`"
+        "cannot translate the line: `{file}` of the type {kind} is not supported; supported are single_turn, \
+        random_pool, raw_payload and mooncake_trace. Save conversations as JSON lines, one for each turn, \
+        `{{\"session_id\": 1, \"prompt\": \"…\"}}`, and give them with `regatta bench --data FILE.jsonl`"
     )
     .into()
 }

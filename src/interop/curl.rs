@@ -80,8 +80,7 @@ fn with_body(
     builder: &mut TranslationBuilder,
     then: impl FnOnce(Map<String, Value>, &mut TranslationBuilder) -> Result<TranslationKind, NoMeaning>,
 ) -> Result<TranslationKind, TranslationError> {
-    let data =
-        line.value("--data").ok_or_else(|| TranslationError::new("a request has its fields behind `-d`"))?.trim();
+    let data = line.value("--data").ok_or_else(|| TranslationError::new("a request has its fields after `-d`"))?.trim();
     let fields = match serde_json::from_str::<Value>(data) {
         Ok(Value::Object(fields)) => fields,
         _ if data.contains("...") || data.contains("{PARAM") => {
@@ -90,8 +89,7 @@ fn with_body(
         _ if data.starts_with('@') => {
             let file = data.trim_start_matches('@');
             return Ok(TranslationKind::Nothing(format!(
-                "cannot translate the line: the request is in `{file}`, which is not read; give its fields behind \
-                    `-d`"
+                "cannot translate the line: the request is in `{file}`, which is not read; give its fields after `-d`"
             )));
         }
         _ => return Err(TranslationError::new(format!("the request after `-d` is not a JSON object: {data}"))),
@@ -193,6 +191,6 @@ fn completions(
     load.put("stop.requests", "1");
     load.put("warmup", "0");
     let field = if is_chat { "messages" } else { "prompt" };
-    builder.note(format!("the request has the line's own `{field}`, in place of one that a benchmark makes up"));
+    builder.note(format!("the request has the line's own `{field}`, in place of one that a benchmark generates"));
     load.means()
 }

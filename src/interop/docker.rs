@@ -73,7 +73,7 @@ pub(crate) fn translate(
     if entry == Some(&["text-generation-launcher"]) && command.is_empty() {
         return nothing(format!(
             "cannot translate the line: the settings of `{image}` are in its variables, which are not read; give \
-            them as options, `--model-id` and so on, behind the image"
+            them as options, `--model-id` and so on, after the image"
         ));
     }
     let is_shell = started.first().is_none_or(|word| matches!(base(word), "bash" | "sh" | "zsh"));

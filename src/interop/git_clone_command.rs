@@ -29,7 +29,7 @@ pub(crate) fn translate(arguments: &[String], path: &dyn Fn(&str) -> String) -> 
         _ => {
             let rev = line.value("--branch").unwrap_or("HEAD");
             if rev == "HEAD" {
-                builder.note(format!("`rev: HEAD` of {url} is the newest commit of now; name a tag or a commit"));
+                builder.note(format!("`rev: HEAD` of {url} is the newest commit at each run; name a tag or a commit"));
             }
             let mut git = Map::from_iter([("url".to_owned(), json!(url)), ("rev".to_owned(), json!(rev))]);
             if line.has("--recursive") {

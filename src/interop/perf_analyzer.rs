@@ -237,7 +237,7 @@ fn sessions(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> b
 pub(crate) fn translate_passthrough(words: &[String], load: &mut TranslatedLoad) {
     let line = TABLE.read_as("perf_analyzer (behind `--`)", words, &mut load.builder);
     for word in &line.plain {
-        load.builder.push_error(format!("`{word}` behind `--`: perf_analyzer takes options only"));
+        load.builder.push_error(format!("`{word}` after `--`: perf_analyzer takes options only"));
     }
     for given in &line.given {
         if given.name == "--request-count" && load.has("stop.requests") {

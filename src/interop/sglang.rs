@@ -94,8 +94,8 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeani
         "trt" => ("8000", "generate", "/v2/models/ensemble/generate_stream", "/v2/models/ensemble/generate_stream"),
         other => {
             return Err(format!(
-                "cannot translate the line: requests of --backend {other} are not measured; measured are OpenAI's \
-                    completions and chat, and Triton's `trt`"
+                "cannot translate the line: requests of --backend {other} are not measured; supported are OpenAI's \
+                completions and chat, and Triton's `trt`"
             )
             .into());
         }
@@ -137,7 +137,7 @@ fn dataset(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeaning
             "random".clone_into(&mut load.data_set);
             lengths(line, ["--random-range-ratio", "--random-input-len", "--random-output-len"], load);
             if set == "random" {
-                load.builder.note("SGLang cuts its prompts from ShareGPT's texts; Regatta makes them up");
+                load.builder.note("SGLang cuts its prompts from ShareGPT's texts; Regatta generates them");
             }
         }
         set @ "generated-shared-prefix" => {
@@ -169,8 +169,8 @@ fn dataset(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeaning
         }
         other => {
             return Err(format!(
-                "cannot translate the line: the data set `{other}` is not read; ShareGPT's file, a Mooncake trace, and \
-                made-up prompts are"
+                "cannot translate the line: the data set `{other}` is not supported; supported are ShareGPT's file, a \
+                Mooncake trace, and synthetic prompts"
             )
             .into());
         }
@@ -200,7 +200,7 @@ fn trace(line: &ParsedLine, file: Option<&str>, load: &mut TranslatedLoad) {
     "mooncake".clone_into(&mut load.data_set);
     load.data("mooncake", file.unwrap_or("conversation_trace.jsonl"));
     if line.has("--random-output-len") {
-        load.builder.note("answers have the lengths of the trace; --random-output-len is for made-up prompts");
+        load.builder.note("answers have the lengths of the trace; --random-output-len is for synthetic prompts");
     }
     load.builder
         .note("SGLang makes a prompt of a few tokens for each hash id; Regatta makes it as long as the trace says");
@@ -278,7 +278,7 @@ fn numbers(line: &ParsedLine, name: &str, builder: &mut TranslationBuilder) -> V
     let is_level = |level: &Quantity<u32>| *level != Quantity::Known(0);
     let levels: Option<Vec<Quantity<u32>>> = texts.iter().map(|text| text.parse().ok().filter(is_level)).collect();
     levels.unwrap_or_else(|| {
-        builder.push_error(format!("`{name} {}`: whole numbers from 1 on", texts.join(" ")));
+        builder.push_error(format!("`{name} {}`: whole numbers of at least 1", texts.join(" ")));
         Vec::new()
     })
 }

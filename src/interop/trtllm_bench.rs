@@ -199,8 +199,8 @@ fn throughput(
         (line.value("--engine_dir"), line.value("--backend"))
     {
         let reason = format!(
-            "cannot translate the line: --engine_dir is an engine of TensorRT's, and --backend {backend} reads \
-                none: leave one of the two out"
+            "cannot translate the line: --engine_dir names a TensorRT engine, which --backend {backend} does not \
+            read: leave one of the two out"
         );
         return TranslationBuilder::nothing(BENCH, reason);
     }

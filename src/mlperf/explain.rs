@@ -153,7 +153,7 @@ impl Run<'_> {
         }
         let message = format!("the run ended before {}", time(least));
         let advice = if scenario == "Server" {
-            "take `max_query_count` and `max_duration` away, or raise `target_qps`: there were not enough queries"
+            "remove `max_query_count` and `max_duration`, or raise `target_qps`: there were not enough queries"
         } else {
             "lower `user_conf.target_latency` to what a query really takes, so that there are more of them"
         };
@@ -167,7 +167,7 @@ impl Run<'_> {
         let count = |key| grouped(self.detail.count(key).unwrap_or(0) as f64, 0);
         let (issued, least) = (count("result_query_count"), count("effective_min_query_count"));
         let message = format!("{issued} queries were issued; at least {least} are needed");
-        self.push_reason("min_queries", message, "take `max_query_count` and `max_duration` away");
+        self.push_reason("min_queries", message, "remove `max_query_count` and `max_duration`");
     }
 
     /// LoadGen's test whether there were enough queries to be sure of the percentile.

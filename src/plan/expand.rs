@@ -243,7 +243,7 @@ fn explain(circle: &[usize], expanded: &ExpandedStages<'_>, built: &[BuiltTask])
     if long {
         path.splice(SHOWN..path.len() - SHOWN, ["…"]);
     }
-    let mut diagnostic = Diagnostic::error(format!("stages need each other in a circle: {}", path.join(" → ")));
+    let mut diagnostic = Diagnostic::error(format!("stages depend on each other in a cycle: {}", path.join(" → ")));
     for (at, index) in circle.iter().enumerate() {
         if long && (SHOWN..circle.len() - SHOWN).contains(&at) {
             continue;

@@ -199,7 +199,7 @@ fn product(
         }
         if combinations.len().saturating_mul(values.len()) > room {
             let message = format!("more than {MAX_TASKS} tasks");
-            found.push(Diagnostic::error(message).at(list.key.clone(), "this list makes them too many"));
+            found.push(Diagnostic::error(message).at(list.key.clone(), "this list makes too many of them"));
             return ForeachExpansion::Invalid;
         }
         combinations = combinations

@@ -20,7 +20,7 @@ pub fn calibration(fit: &StepTimeFit) -> Document {
     let heads = ["steps", "times", "mean", "mean, absolute", "largest"];
     let held_out = fit.held_out_error.map_or_else(
         || "too few loads to hold some out".to_owned(),
-        |error| format!("on every second load, with a fit to the others, {}", percent(error)),
+        |error| format!("on every second load, fitted to the others, {}", percent(error)),
     );
     let mean_error = percent(fit.mean_error);
     let fitted = format!("R² {:.5}, mean absolute error {mean_error}; {held_out}", fit.r_squared);

@@ -275,7 +275,7 @@ fn differences(before: &HistoryPoint, after: &HistoryPoint) -> Vec<String> {
 pub fn document(all: &[HistorySeries]) -> Document {
     let about = "A dot is one measurement, a cross one that is not VALID. Lines are means of levels; a dashed line is \
         a change of level: the largest difference of means, by a permutation test at 5 % over the valid measurements \
-        of a series. The upright axes do not start at 0.";
+        of a series. The vertical axes do not start at 0.";
     Document {
         name: "history".to_owned(),
         title: "Measurements over time".into(),
@@ -317,7 +317,7 @@ fn notes(series: &HistorySeries) -> impl Iterator<Item = String> {
         let keys: Vec<String> = metrics.map(|metric| metric.key.to_string()).collect();
         (!keys.is_empty()).then(|| format!("{}: {text}", keys.join(", ")))
     };
-    let too_few = format!("too few values; a change is looked for in {FEWEST_RUNS} or more valid measurements");
+    let too_few = format!("too few values; a change needs {FEWEST_RUNS} or more valid measurements");
     let too_few = note(|metric| metric.values.len() < FEWEST_RUNS, &too_few);
     let unchanged = |metric: &MetricHistory| metric.values.len() >= FEWEST_RUNS && metric.changes.is_empty();
     too_few.into_iter().chain(note(unchanged, "no change of level was found"))

@@ -337,7 +337,7 @@ fn tokens(result: &RunResult) -> Option<ResultBlock> {
     block.fact(
         "coalesced chunks",
         tokens.coalesced_share.map(percent),
-        "came in one socket read with the chunk before, and are one arrival with it",
+        "came in the same socket read as the chunk before, and count as one arrival",
     );
     block.count("without a final marker", tokens.without_final_marker, "successful streams");
     Some(block)

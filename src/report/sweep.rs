@@ -300,7 +300,7 @@ fn notes(report: &SweepReport) -> Vec<Block> {
             }
             KneeState::AtHighest => "; it is the highest level, so the knee may be higher",
         };
-        format!("knee: {} at {}{more}", knee.definition, knee.level)
+        format!("knee: {}, {}{more}", knee.level, knee.definition)
     }));
     if report.points.iter().any(|point| point.on_front) {
         notes.push(

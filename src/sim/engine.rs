@@ -268,12 +268,12 @@ fn object(value: &Value) -> Map<String, Value> {
     value.as_object().cloned().unwrap_or_default()
 }
 
-/// Takes a whole number from 1 on out of the flags.
+/// Takes a whole number of at least 1 out of the flags.
 fn take(flags: &mut Map<String, Value>, flag: &str) -> Result<Option<u32>, SimEngineError> {
     let Some(value) = flags.shift_remove(flag).filter(|value| !value.is_null()) else { return Ok(None) };
     let number = value.as_u64().or_else(|| value.as_str().and_then(|text| text.parse().ok()));
     let number = number.and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
-    let message = || format!("{value} is not a whole number from 1 on");
+    let message = || format!("{value} is not a whole number of at least 1");
     number.map(Some).ok_or_else(|| SimEngineError::Flag { flag: flag.to_owned(), message: message() })
 }
 

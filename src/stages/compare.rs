@@ -78,7 +78,7 @@ fn read(context: &TaskContext, compare: &CompareResults) -> Result<Vec<Vec<Vec<M
     let counts: Vec<String> =
         compare.results.iter().map(|(name, paths)| format!("{name} has {}", paths.all().len())).collect();
     if compare.results.values().any(|paths| paths.all().len() != rows) {
-        return Err(Failure::refused(format!("the columns have not the same rows: {}", counts.join(", ")))
+        return Err(Failure::refused(format!("the columns do not have the same rows: {}", counts.join(", ")))
             .hint("`stages.NAME.outs` of stages with the same `foreach`"));
     }
     (0..rows)

@@ -35,15 +35,13 @@ impl Run for Engine {
 
 fn simulate(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
     if engine.only.is_some() || engine.trtllm_checkpoint.is_some() {
-        return Err(
-            Failure::refused("the simulator has no checkpoints").hint("take `only` and `trtllm_checkpoint` away")
-        );
+        return Err(Failure::refused("the simulator has no checkpoints").hint("remove `only` and `trtllm_checkpoint`"));
     }
     let spec = engine_spec(engine);
     let gpus = engine.tensor_parallelism * engine.pipeline_parallelism;
     if gpus > engine.system.gpus {
         return Err(Failure::refused(format!(
-            "{gpus} GPUs are needed (tensor × pipeline parallelism), {} has {}",
+            "{} has {} of the {gpus} GPUs that tensor × pipeline parallelism needs",
             engine.system.name, engine.system.gpus
         )));
     }
@@ -174,7 +172,7 @@ async fn build(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> 
             .map_err(|error| Failure::system(format!("the intermediate checkpoint cannot be removed: {error}")))?;
     }
     check_files(&context.lease.out, &engine).map_err(|incomplete| {
-        let failure = Failure::files(format!("its commands ended well, but {incomplete}"));
+        let failure = Failure::files(format!("its commands succeeded, but {incomplete}"));
         Failure { log: Some(context.lease.log.clone()), ..failure }
             .hint("the log has what they printed; a wrapper script has to pass on the exit code of what it calls")
     })?;

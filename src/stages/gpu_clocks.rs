@@ -75,7 +75,6 @@ async fn run(lease: &Lease, argv: &[String]) -> Result<(), Failure> {
     }
     let failure = Failure::system("cannot lock the GPUs' clocks").command(shown);
     let failure = failure.tail(log.tail(5));
-    let hint =
-        "only root may lock clocks: `gpu_clocks.sudo: true` calls `sudo -n nvidia-smi`; or take `gpu_clocks` away";
+    let hint = "only root may lock clocks: `gpu_clocks.sudo: true` calls `sudo -n nvidia-smi`; or remove `gpu_clocks`";
     Err(Failure { log: Some(lease.log.clone()), ..failure.hint(hint) })
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use base::files::read_text_up_to;
+use base::units::counted;
 
 /// Bytes of a file that configures an engine or a model. `trtllm-build` writes some kB.
 pub const LARGEST_CONFIG: u64 = 16 << 20;
@@ -101,7 +102,7 @@ pub enum EngineError {
     Parse { path: PathBuf, message: String },
     #[error("{} is an engine from before TensorRT-LLM 0.8 (`builder_config`)", path.display())]
     Legacy { path: PathBuf },
-    #[error("{} is missing: the engine has {ranks} ranks", path.display())]
+    #[error("{} is missing: the engine has {}", path.display(), counted(*ranks, "rank"))]
     MissingRank { path: PathBuf, ranks: u32 },
     #[error("{}: {message}", path.display())]
     Inconsistent { path: PathBuf, message: String },

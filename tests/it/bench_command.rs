@@ -258,7 +258,7 @@ fn what_cannot_be_meant_is_refused_before_anything_starts() {
 fn an_error_of_the_manifest_names_the_option_that_it_comes_from() {
     let world = World::new();
     for (words, message) in [
-        (["--ttft-p99", "abc"], "`--ttft-p99` must be a duration: `abc` is not a duration"),
+        (["--ttft-p99", "abc"], "`--ttft-p99` must be a duration, not `abc`"),
         (["--limit", "foo=3"], "`--limit foo=3`: unknown key `foo`"),
         (["--duration", "abc"], "`--duration` must be a duration"),
         (["--duration", "0s"], "`--duration` must be above 0"),

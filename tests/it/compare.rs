@@ -241,7 +241,7 @@ fn results_below_latest_are_compared_in_a_stage() {
     let before = latest();
     let ratio = |custom: &str| world.regatta(&["run", "ratio", custom, "triton=latest/load/4", "rows=Server"]);
     for (custom, why) in [
-        ("custom=latest/load/4,latest/load/8", "the columns have not the same rows"),
+        ("custom=latest/load/4,latest/load/8", "the columns do not have the same rows"),
         ("custom=latest/load/5", "latest/load/5 does not exist"),
     ] {
         let ended = ratio(custom);
@@ -322,7 +322,7 @@ fn a_measurement_that_is_named_twice_counts_once() {
     let found = compared(&world, &["a,a,a/result.json", "b,b"]);
     let comparison = &found["comparisons"][0];
     assert_eq!((&comparison["a_runs"], &comparison["b_runs"]), (&json!(1), &json!(1)));
-    world.regatta(&["compare", "a,a", "b"]).shows("a is a measurement that is named already, and counts once");
+    world.regatta(&["compare", "a,a", "b"]).shows("a is named twice, and counts once");
 }
 
 /// Of a measurement in turns the sum has all runs; the tasks of the runs are no further ones.

@@ -430,7 +430,8 @@ fn a_server_that_was_restarted_is_reported_in_a_warning() {
     let server = vllm(Body::Json(json!({"version": "0.8.5"})));
     server.put("/metrics", Body::OneByOne(vec![STARTED.to_owned(), STARTED.replace("1.73e+09", "1.74e+09")]));
     let ended = bench(&world, &server);
-    let text = "gave another start time before the measurement than after it: it was restarted, or several servers answer at this address";
+    let text = "reported different start times before and after the measurement: it was restarted, or several \
+                servers answer at this address";
     ended.shows(text);
     let result = result_of(&world);
     let reason = result["reasons"].as_array().unwrap().iter().find(|reason| reason["check"] == "identity").unwrap();

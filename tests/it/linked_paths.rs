@@ -384,13 +384,18 @@ fn an_input_below_latest_stays_there() {
     );
     let leads = || fs::read_link(world.path("latest")).unwrap().file_name().unwrap().to_str().unwrap().to_owned();
     world.good(&["run", "first"]);
-    // A run that finishes no task leaves `latest` as it is.
+    // A run that finishes no task leaves the outputs below `latest` as they are; the page there is its own.
     world.manifest("failing", "stages:\n  b: { inputs: { x: latest/a }, shell: 'exit 1' }\n");
     let failed = world.regatta(&["run", "failing"]);
     assert_ne!(failed.code, 0, "{failed:?}");
     assert_eq!(leads(), "first");
     assert!(!failed.stdout.contains("outputs"), "{failed:?}");
-    failed.shows(".regatta/by-manifest/failing/report.html");
+    failed.shows("latest/report.html");
+    let page = || world.read("latest/report.html");
+    assert!(page().contains("<title>failing"), "{}", page());
+    // Everything of `first` is cached: its page is there again.
+    world.good(&["run", "first"]);
+    assert!(page().contains("<title>first"), "{}", page());
     // Both stages read it, and so does the next run.
     world.good(&["run", "second"]);
     assert_eq!((leads().as_str(), world.read("latest/c/x").as_str()), ("second", "1\n"));

@@ -314,7 +314,7 @@ fn a_client_that_measured_nothing_fails_its_stage() {
     world.env("NO_NTP", "1");
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.shows("the power client left no power/client.json");
+    ended.shows("the power client wrote no power/client.json");
 }
 
 #[test]

@@ -347,7 +347,7 @@ fn without_a_lock_of_this_run_there_is_nothing_to_hold_to() {
     let world = plain();
     let ended = world.regatta(&["run", "m", "--locked"]);
     assert_eq!(ended.code, 2);
-    ended.shows("regatta.lock cannot be read").shows("a run without --locked that ends well writes it");
+    ended.shows("regatta.lock cannot be read").shows("a successful run without --locked writes it");
     world.good(&["run", "m"]);
     let ended = world.regatta(&["run", "m", "batch=3", "--locked"]);
     assert_eq!(ended.code, 6);
@@ -359,9 +359,12 @@ fn without_a_lock_of_this_run_there_is_nothing_to_hold_to() {
     world.file(FILE, "lock: 1\n<<<<<<< ours\n");
     let ended = world.regatta(&["run", "m", "--locked"]);
     assert_eq!(ended.code, 2);
-    ended.shows("marks of a merge");
+    ended.shows("conflict markers of an unfinished merge");
     // Who does not hold to it goes on, and is told that it was left alone.
-    world.good(&["run", "m", "--force"]).shows("regatta.lock was not written").shows("marks of a merge");
+    world
+        .good(&["run", "m", "--force"])
+        .shows("regatta.lock was not written")
+        .shows("conflict markers of an unfinished merge");
     assert_eq!(world.read(FILE), "lock: 1\n<<<<<<< ours\n");
 }
 

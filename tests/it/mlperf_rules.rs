@@ -47,7 +47,7 @@ fn a_package_that_the_round_can_never_accept_is_refused_by_the_plan() {
         + &good.replacen("dataset: data", "dataset: \"{{ stages.dataset.out }}\"", 1)
         + &package("server", "accuracy", AUDITED);
     refused(&made_up)
-        .shows("error: `pack` cannot be packed: the data of dataset is made up\n")
+        .shows("error: `pack` cannot be packed: the data of dataset is synthetic\n")
         .shows("manifests/m.yaml:")
         .shows("the round cannot accept a result of it")
         .shows("synthetic: {}")

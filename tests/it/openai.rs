@@ -541,7 +541,7 @@ fn beams_of_token_ids_over_the_generate_extension_count_once_and_cannot_be_cance
     let measured = measure(&beams);
     all_ok(&measured);
     let tokens = &measured.result.tokens;
-    assert_eq!((tokens.output, tokens.source.as_str()), (4, "output_ids, of 2 beams the longest"));
+    assert_eq!((tokens.output, tokens.source.as_str()), (4, "output_ids of the longest of 2 beams"));
     let cancel = Some(CancelPolicy { after_tokens: 2, share: 1.0, by: CancelBy::Rpc });
     let wrong = BenchSpec { request: Request { cancel, ..beams.request.clone() }, ..beams };
     let refused = wait_for(run(&wrong, &Stop::new(), |_| {})).unwrap_err().to_string();

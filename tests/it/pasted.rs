@@ -41,7 +41,7 @@ pub fn lines(file: &str) -> Vec<String> {
 
 /// A manifest or a command was printed, without a part of the line's load.
 fn is_partly(ended: &Ended) -> bool {
-    ended.code == 2 && !ended.stdout.is_empty() && ended.stderr.contains("sends another load than the line")
+    ended.code == 2 && !ended.stdout.is_empty() && ended.stderr.contains("sends a different load than the line")
 }
 
 /// What became of a line.

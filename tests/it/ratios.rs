@@ -91,7 +91,7 @@ fn columns_of_different_lengths_are_refused_with_their_numbers() {
     );
     let ended = world.regatta(&["run", "m", "--until", "c"]);
     assert_ne!(ended.code, 0);
-    ended.shows("the columns have not the same rows: one has 1, two has 2");
+    ended.shows("the columns do not have the same rows: one has 1, two has 2");
 }
 
 #[test]

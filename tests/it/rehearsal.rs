@@ -73,7 +73,7 @@ fn test07_and_test09_are_rehearsed_and_packed_and_not_judged_on_made_up_data() {
     let ended = world.good(&arguments);
     ended.shows("; answers of 64 at most, where the benchmark's have thousands");
     ended.shows("LoadGen Offline TEST07: n=256").shows("TEST07 is NOT JUDGED, SIMULATED: exact match ");
-    ended.shows("SIMULATED, not judged: exact match, ").shows("the answers are to made-up samples");
+    ended.shows("SIMULATED, not judged: exact match, ").shows("the samples are synthetic");
     ended.shows("LoadGen Offline TEST09: n=256").shows("TEST09 is NOT JUDGED, SIMULATED: ");
     ended.shows("language/gpt-oss-120b/eval_mlperf_accuracy.py of mlcommons/inference does that");
     ended.shows("REHEARSAL, not for submission: 1 result in closed/Example");

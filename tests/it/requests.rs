@@ -350,7 +350,7 @@ fn beams_are_one_answer() {
     let request = Request { beam_width: Some(3), length_penalty: Some(1.0), ..Request::default() };
     let measured = measured(&spec(at(&server), 6, request));
     all_ok(&measured);
-    assert_eq!(measured.result.tokens.source, "output_ids, of 3 beams the longest");
+    assert_eq!(measured.result.tokens.source, "output_ids of the longest of 3 beams");
     assert!(measured.requests.iter().all(|record| record.chunks == 1));
 }
 

@@ -112,7 +112,7 @@ fn a_server_that_dies_ends_the_command_and_is_the_failure() {
     let script = "\"$S\" bench $REGATTA_GRPC --model tensorrt_llm --vocab-size 1000 -n 3 --input-tokens 8 --output-tokens 4; sleep 600";
     let ended = world.regatta(&["serve", "m", "--", "sh", "-c", script]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.shows("the server ended with exit code 1 while it was needed").shows("died after 1 requests, as configured");
+    ended.shows("the server ended with exit code 1 while it was needed").shows("died after 1 request, as configured");
     no_process_left(&world);
 }
 

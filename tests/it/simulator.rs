@@ -340,7 +340,7 @@ fn broken_repositories_are_refused_before_the_port_opens() {
     ---
     failed to load all models: tensorrt_llm: unexpected error when creating modelInstanceState: both encoder and decoder model paths are empty (gpt_model_path 'DIR/engine' is not a folder); ensemble: ensemble 'ensemble' depends on 'tensorrt_llm' which has no loaded version
     ---
-    failed to load all models: tensorrt_llm: unexpected error when creating modelInstanceState: DIR/engine/rank0.engine is missing: the engine has 1 ranks; ensemble: ensemble 'ensemble' depends on 'tensorrt_llm' which has no loaded version
+    failed to load all models: tensorrt_llm: unexpected error when creating modelInstanceState: DIR/engine/rank0.engine is missing: the engine has 1 rank; ensemble: ensemble 'ensemble' depends on 'tensorrt_llm' which has no loaded version
     ---
     failed to load all models: tensorrt_llm: unexpected error when creating modelInstanceState: DIR/engine/rank0.engine: it was built for a different model than the one in config.json; ensemble: ensemble 'ensemble' depends on 'tensorrt_llm' which has no loaded version
     ---

@@ -136,7 +136,7 @@ fn a_server_that_allows_no_request_any_more_does_not_hold_the_run_up() {
     assert_eq!(counts.ok + counts.failed, 6, "{counts:?}");
     for record in measured.requests.to_vec().iter().filter(|record| !record.is_ok()) {
         let RequestEnd::Failed { why, .. } = &record.ended else { panic!("{record:?}") };
-        assert!(why.starts_with("the server has allowed no request at a time for 0.5 s"), "{why}");
+        assert!(why.starts_with("the server has allowed no requests for 0.5 s"), "{why}");
     }
     let reasons = measured.result.reasons();
     let failures = reasons.iter().find(|reason| reason.check == VerdictCheck::Failures).unwrap();

@@ -110,7 +110,7 @@ fn a_server_that_stands_still_is_found_silent_and_killed() {
     let run = measuring(&world);
     send(the_one(&world, "sim serve"), "STOP");
     let ended = await_end(&world, run);
-    ended.code(1).shows("the server was of no use any more while it was needed").shows("has not answered for");
+    ended.code(1).shows("the server was no longer usable while it was needed").shows("has not answered for");
     kept_as_invalid(&world, "has not answered for");
     and_then_it_works(&world);
 }
@@ -201,7 +201,7 @@ fn a_python_model_without_its_library_is_not_waited_for() {
     let world = loads(script, "30m");
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1, "{ended:?}");
-    ended.shows("the server will wait for its Python model for ever").shows("apt-get install libpython3.11");
+    ended.shows("the server will wait for its Python model forever").shows("apt-get install libpython3.11");
     and_then_it_works(&world);
 }
 

@@ -235,7 +235,7 @@ fn two_sweeps_are_compared_level_by_level_and_not_judged() {
     // A point is a result like any other, and a sweep is none.
     let point = world.regatta(&["compare", "a", "b/points/01-c2"]);
     assert_eq!(point.code, 2, "{point:?}");
-    point.shows("a is a sweep, and b/points/01-c2 is none");
+    point.shows("a is a sweep, and b/points/01-c2 is not");
     let gate = world.regatta(&["compare", "a", "b", "--fail-if", "ttft_p99 > +5%"]);
     assert_eq!(gate.code, 2);
     gate.shows("name a result, or a point of each sweep, such as a/points/01-c1, b/points/01-c2");

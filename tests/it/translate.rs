@@ -67,7 +67,7 @@ fn lines() -> Vec<(String, String)> {
 /// What was printed is taken as it stands: a manifest is checked, a command line's shape is looked at.
 fn stands(world: &World, name: &str, ended: &Ended) {
     // What has no place of the load is an error below the manifest.
-    let is_without_load = ended.code == 2 && ended.stderr.contains("sends another load than the line");
+    let is_without_load = ended.code == 2 && ended.stderr.contains("sends a different load than the line");
     assert!(ended.code == 0 || is_without_load, "{name}: {ended:?}");
     if ended.stdout.contains("\nregatta: 1\n") {
         world.file("manifests/imported.yaml", &ended.stdout);

@@ -164,7 +164,7 @@ async fn waiting_ends_in_time_and_says_what_the_server_said_last() {
     let limit = Duration::from_secs(3);
     let error = await_ready(&endpoint(&server), limit, |_, _| {}, std::future::pending()).await.unwrap_err();
     let AwaitError::Timeout { last, .. } = error else { panic!("{error}") };
-    assert_eq!(last.to_string(), "the server is up and not ready");
+    assert_eq!(last.to_string(), "the server is up but not ready");
 }
 
 #[tokio::test]

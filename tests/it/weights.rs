@@ -168,7 +168,7 @@ fn only_what_is_wanted_is_fetched() {
     let half = "stages:\n  weights:\n    weights: { hf: owner/model, with: https, exclude: [model-2.safetensors] }\n";
     world(&hub, half).regatta(&["run", "m"]).shows("names model-2.safetensors, which is not there");
     let none = "stages:\n  weights:\n    weights: { hf: owner/model, with: https, include: ['*.bin'] }\n";
-    world(&hub, none).regatta(&["run", "m"]).shows("none of its files is wanted").shows("it has config.json");
+    world(&hub, none).regatta(&["run", "m"]).shows("none of its files is selected").shows("it has config.json");
 }
 
 /// A stand-in for the hf command: says what it was given, copies a folder, and keeps something for itself as hf does.

@@ -307,7 +307,7 @@ pub enum BulkFileError {
     Value(String),
     #[error("a task of `{header}` has no `{key}`")]
     Missing { header: String, key: &'static str },
-    #[error("`{0}` is not a workload with its size, as `inference_llama3.3_70b` is")]
+    #[error("`{0}` is not a workload with a size, such as `inference_llama3.3_70b`")]
     Header(String),
     /// Of a list of tuples: from 1.
     #[error("line {line}: {error}")]
@@ -333,7 +333,7 @@ pub enum LlmbJobProblem {
 /// What is wrong with one line of a list of tuples.
 #[derive(Debug, thiserror::Error)]
 pub enum TupleLineError {
-    #[error("`{0}` is not a workload with its size, as `inference_llama3.3_70b` is")]
+    #[error("`{0}` is not a workload with a size, such as `inference_llama3.3_70b`")]
     Header(String),
     #[error("there is no `workload_size:` above it")]
     NoHeader,

@@ -334,9 +334,9 @@ fn data(args: &BenchArgs) -> Result<Option<(&'static str, PathBuf)>, ArgumentErr
                 _ if file.is_dir() => "it is a folder; name a file in it",
                 Some("gz" | "bz2" | "xz" | "zst" | "zip") => "it is compressed; unpack it first",
                 Some("txt" | "csv" | "tsv") => {
-                    "text is not read; `jq -Rc . FILE > FILE.jsonl` makes a prompt of each line; JSON needs --data-kind"
+                    "it is plain text; `jq -Rc . FILE > FILE.jsonl` makes a prompt of each line; JSON needs --data-kind"
                 }
-                Some("parquet" | "arrow" | "xlsx") => "tables are not read; save a line of JSON for each row",
+                Some("parquet" | "arrow" | "xlsx") => "tables are not supported; save a line of JSON for each row",
                 _ => "its name does not show its format; add --data-kind",
             };
             return invalid_value(format!("`--data {}`: {reason}", file.display()));

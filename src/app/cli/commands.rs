@@ -444,7 +444,7 @@ const BENCH: [(&[&str], &str); 14] = [
     (&["--rate-type", "--profile"], "the load is `--rate N`, `--concurrency N`, `--offline` or `--sweep`"),
     (
         &["--dataset-name"],
-        "`--data FILE` has prompts of your own; without it they are made up, `--input-tokens N` long",
+        "`--data FILE` takes your own prompts; without it they are synthetic, `--input-tokens N` long",
     ),
     (
         &["--prompt", "--prompts"],
@@ -478,6 +478,9 @@ fn cure(command: &str, argument: &str) -> Option<String> {
         return Some((*cure).to_owned());
     }
     let name = argument.strip_prefix("--").filter(|_| OF_MANIFESTS.contains(&command))?;
+    if self::command().find_subcommand("run")?.get_arguments().any(|arg| arg.get_long() == Some(name)) {
+        return Some(format!("`{argument}` is an option of `regatta run`"));
+    }
     let name = name.replace('-', "_");
     Some(format!(
         "if it is a parameter of the manifest, write `{name}=VALUE` after the manifest's name; `regatta show \

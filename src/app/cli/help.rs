@@ -82,8 +82,8 @@ pub(super) const LOCK_DIFF: &str = with_codes!(
 
 pub(super) const DOCTOR: &str = with_codes!(
     "doctor",
-    "  0    everything that is needed is there\n",
-    "  1    something that is needed is missing\n",
+    "  0    nothing is missing\n",
+    "  1    something is missing\n",
     "  2    the manifest or the command line is wrong\n",
 );
 

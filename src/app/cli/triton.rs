@@ -24,7 +24,7 @@ pub enum TritonRequest {
         #[arg(help_heading = HOW, long)]
         json: bool,
     },
-    /// The models: tensors in and out, and the configuration that is in effect.
+    /// Show models with their inputs, outputs and effective configuration.
     #[command(after_long_help = help::TRITON)]
     Models {
         #[command(flatten)]
@@ -59,7 +59,7 @@ pub enum TritonRequest {
         #[arg(help_heading = HOW, long)]
         json: bool,
     },
-    /// Print a model's configuration that is in effect, as config.pbtxt.
+    /// Print a model's effective configuration, as config.pbtxt.
     #[command(after_long_help = help::TRITON)]
     Config {
         #[command(flatten)]

@@ -206,7 +206,7 @@ fn findings(gpus: &Gpus, fault: Option<String>, needs: &Needs) -> Vec<DoctorFind
             let level = FindingLevel::of(major.is_none_or(|major| major >= OLDEST));
             finding = finding
                 .needed(format!("{OLDEST} or newer"), &needs.gpus_by, level)
-                .fix("install a newer driver of NVIDIA's");
+                .fix("install a newer NVIDIA driver");
         }
         findings.push(finding);
     }

@@ -440,7 +440,7 @@ fn model(served: &ModelNeed, folder: Option<&Path>) -> DoctorFinding {
             finding("not there".to_owned(), FindingLevel::Missing).fix("name the right folder, or fetch it first")
         }
         None => finding("not in the cache: the server fetches it".to_owned(), FindingLevel::Doubtful)
-            .fix(format!("hf download {}, where there is no network when it starts", served.model)),
+            .fix(format!("hf download {}, if there is no network when it starts", served.model)),
     }
 }
 

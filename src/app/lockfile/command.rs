@@ -134,7 +134,7 @@ pub(super) fn open(word: &str) -> Result<LockFile, CommandError> {
             Ok(None) => "is not there",
             Err(error) => return anyhow::anyhow!("cannot read {path}: {error}").into(),
         };
-        CommandError::hinted(format!("{path} {problem}"), "`regatta run MANIFEST` writes one when all has ended well")
+        CommandError::hinted(format!("{path} {problem}"), "`regatta run MANIFEST` writes one when it succeeds")
     })
 }
 
@@ -157,7 +157,7 @@ pub(super) fn locked_at(word: &str) -> Result<Option<LockFile>, CommandError> {
 pub(super) fn unreadable(path: &str, error: &LockFileError) -> CommandError {
     let hint = match error {
         LockFileError::Newer(_) => "install a newer regatta",
-        LockFileError::Merge => "take either side, or remove the file; a run that ends well writes its own part anew",
+        LockFileError::Merge => "take either side, or remove the file; a successful run rewrites its own part",
         LockFileError::Text(_) => {
             "take it from version control, or remove it; a successful run writes its own entry again"
         }
@@ -225,7 +225,7 @@ pub fn enforce(
 fn locked(project: &Project, file: &Path, run: &str) -> Result<LockSection, CommandError> {
     let shown = file.display().to_string();
     let text = read_document(project.home.project().join(file)).map_err(|error| {
-        let hint = "a run without --locked that ends well writes it; `--lock FILE` names another";
+        let hint = "a successful run without --locked writes it; `--lock FILE` names another";
         CommandError::hinted(format!("{shown} cannot be read: {error}"), hint)
     })?;
     let lock_file = read(&text).map_err(|error| unreadable(&shown, &error))?;

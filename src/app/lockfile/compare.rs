@@ -94,9 +94,9 @@ impl LockDifference {
         match self.part {
             LockPart::Run => "install that version of regatta",
             LockPart::Parameter => "give the parameter as it was",
-            LockPart::Machine => "run it on a machine like that one, or measure here all the same with `--locked=warn`",
+            LockPart::Machine => "run it on a machine like that one, or measure here anyway with `--locked=warn`",
             LockPart::Tool => "install that version, or give the stage a `container` that has it",
-            LockPart::Requested if is_image => "fetch the image with that id; `…@sha256:…` names one for good",
+            LockPart::Requested if is_image => "fetch the image with that id; `…@sha256:…` pins it",
             LockPart::Requested if self.field.starts_with("inputs") => "restore the locked version of the file",
             LockPart::Requested if self.is_hidden() => {
                 "use the locked path or secret: the lock has only a part of an absolute path, and no secrets; or run \

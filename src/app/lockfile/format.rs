@@ -149,7 +149,7 @@ const HEAD: &str = "\
 pub enum LockFileError {
     #[error("it has version {0}; this Regatta reads versions up to {VERSION}")]
     Newer(u32),
-    #[error("it has marks of a merge that was not finished (`<<<<<<<`)")]
+    #[error("it has conflict markers of an unfinished merge (`<<<<<<<`)")]
     Merge,
     #[error("{0}")]
     Text(String),

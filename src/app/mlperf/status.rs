@@ -50,7 +50,7 @@ pub(super) fn status(
             (problem, format!("`regatta mlperf status {manifest} package=true` is of its submission"))
         } else {
             let hint = "a `bench` with `loadgen:` is a result, an `mlperf: { package: … }` a submission";
-            ("has nothing of MLPerf in it", hint.to_owned())
+            ("has no stages of MLPerf", hint.to_owned())
         };
         return Err(CommandError::hinted(format!("{manifest} {problem}"), hint));
     }

@@ -111,7 +111,7 @@ fn execute(mut prepared: PreparedRun) -> Result<RunEnd, CommandError> {
         LockWait::Inside(run) => {
             printer.close();
             let message = format!("this command runs in a stage of run {run}, which has this folder until it ends");
-            let hint = "make it a stage of the same manifest, or start it after that run";
+            let hint = "make it a stage of the same manifest, start it after that run, or add `--home DIR`";
             return Err(CommandError::hinted(message, hint));
         }
         LockWait::GaveWay => {
@@ -208,7 +208,7 @@ pub(super) fn check_threads(count: usize) -> Result<(), CommandError> {
         let _ = thread.join();
     }
     outcome.map_err(|error| {
-        let message = format!("a run needs {count} threads, and the system gives no more of them: {error}");
+        let message = format!("a run needs {count} threads, and the system allows no more: {error}");
         let hint = "`ulimit -u` shows how many processes and threads this user may have";
         CommandError::Other(ErrorText::new(message).hint(hint).into())
     })

@@ -26,7 +26,7 @@ use base::files::Digest;
 use plan::{Lifetime, Plan};
 use report::{LiveDisplay, LiveOptions, RunState};
 use runner::shared_store::{SignaturePolicy, StoreAddress};
-use runner::store::{CachedSource, CompilerId, FileStamp, NoOpConditions, StateFolder, unplanned};
+use runner::store::{CachedSource, CompilerId, FileStamp, Latest, NoOpConditions, StateFolder, unplanned};
 use runner::{RunOptions, RunSummary, TaskRole, WatchedRun};
 use stages::source_notice;
 
@@ -291,6 +291,9 @@ pub(super) fn report_no_op_run(
         };
         live.event(&event);
     }
+    // A failed run since then has left its own page there.
+    let page = live.state().run.as_ref().map(|run| home.run(run).join("report.html")).filter(|page| page.exists());
+    page.and_then(|page| Latest::new(home, &live.state().manifest).point_report(&page).ok());
     live.finish(&places(home, true))
 }
 

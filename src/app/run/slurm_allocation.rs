@@ -110,7 +110,7 @@ async fn resubmitted_while_lost(
         }
         match ended {
             Err(failure) if is_submitted_again(&failure, settled, attempt, resubmit, &allocation.stop) => {
-                print_error(&format!("! {}; it is submitted again, and goes on with what is cached\n", failure.what));
+                print_error(&format!("! {}; it is submitted again, and continues from the cache\n", failure.what));
                 attempt += 1;
             }
             ended => return ended,
@@ -205,7 +205,7 @@ pub fn run_in_allocation(folder: &JobFolder, claim: &AttemptClaim) -> Result<Cli
     let how = match &ended {
         Ok(CliExit::Done) => Ok(base::event::Done::default()),
         Ok(CliExit::Interrupted) => Err(Failure::new(FailureKind::Interrupted, "the run received a request to stop")),
-        Ok(exit) => Err(Failure::new(FailureKind::Exit(i32::from(exit.code())), "the run did not end well")),
+        Ok(exit) => Err(Failure::new(FailureKind::Exit(i32::from(exit.code())), "the run failed")),
         Err(_) => Err(Failure::new(FailureKind::Exit(i32::from(CliExit::Failed.code())), "the run could not continue")),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -377,7 +377,7 @@ mod tests {
         assert!(is_submitted_again(&lost, true, 0, 2, &stop) && is_submitted_again(&lost, true, 1, 2, &stop));
         assert!(!is_submitted_again(&lost, true, 2, 2, &stop), "`resubmit` is used up");
         assert!(!is_submitted_again(&lost, false, 0, 2, &stop), "its job may still be there");
-        let failed = Failure::new(FailureKind::Exit(1), "the run did not end well");
+        let failed = Failure::new(FailureKind::Exit(1), "the run failed");
         assert!(!is_submitted_again(&failed, true, 0, 2, &stop));
         stop.request();
         assert!(!is_submitted_again(&lost, true, 0, 2, &stop));

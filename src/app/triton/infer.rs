@@ -117,7 +117,7 @@ fn tensor(input: &TensorFacts, value: &Value) -> Result<Tensor, CommandError> {
     let mut tensor = tensor?;
     let (given, taken) = (tensor.shape.len(), input.shape.len());
     if given > taken {
-        return Err(hinted(format!("`{}` is given with {given} dimensions, and the model takes {taken}", input.name)));
+        return Err(hinted(format!("`{}` is given with {given} dimensions, but the model takes {taken}", input.name)));
     }
     for _ in given..taken {
         tensor.shape.insert(0, 1);

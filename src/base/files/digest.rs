@@ -154,7 +154,7 @@ fn whole(file: &File, size: u64) -> io::Result<Digest> {
     let mut bytes = Vec::with_capacity(size as usize + 1);
     file.take(2 * PART).read_to_end(&mut bytes)?;
     if bytes.len() as u64 == 2 * PART {
-        return Err(io::Error::other("it grows while it is read"));
+        return Err(io::Error::other("it grew while it was read"));
     }
     Ok(Digest::hash(&bytes))
 }

@@ -65,7 +65,7 @@ pub const UNMEASURED: [UnmeasuredProtocol; 7] = [
         title: "OpenAI's Responses",
         names: &["responses", "openai-responses", "/v1/responses"],
         fields: &[("object", "\"response\""), ("type", "\"response.")],
-        instead: "servers of it have openai-chat at /v1, too",
+        instead: "its servers have openai-chat at /v1, too",
     },
     UnmeasuredProtocol {
         title: "Ollama's own interface (lines of JSON)",
@@ -104,7 +104,7 @@ impl UnmeasuredProtocol {
         title: "`usage` that leaves reasoning tokens out",
         names: &[],
         fields: &[],
-        instead: "name a `tokenizer`; reasoning whose text does not come is in no count of tokens",
+        instead: "name a `tokenizer`; reasoning without text is not counted",
     };
 
     /// By a name in place of a protocol, or by the path of a server.

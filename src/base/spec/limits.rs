@@ -74,20 +74,18 @@ pub enum GoodputLimit {
 
 /// Why a text is not a goodput.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum GoodputLimitError {
-    #[error(transparent)]
-    Share(#[from] PercentError),
-    #[error("`{0}` is not a number of requests per second above 0, such as `9/s`")]
-    PerSecond(String),
-}
+#[error("`{0}` is neither a share, such as `95%`, nor a rate above 0, such as `9/s`")]
+pub struct GoodputLimitError(String);
 
 impl FromStr for GoodputLimit {
     type Err = GoodputLimitError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let Some(rate) = text.trim().strip_suffix("/s") else { return Ok(Self::Share(text.parse()?)) };
-        let rate = rate.trim().parse::<f64>().ok().filter(|rate| rate.is_finite() && *rate > 0.0);
-        rate.map(Self::PerSecond).ok_or_else(|| GoodputLimitError::PerSecond(text.to_owned()))
+        let limit = match text.trim().strip_suffix("/s").map(|rate| rate.trim().parse::<f64>()) {
+            Some(rate) => rate.ok().filter(|rate| rate.is_finite() && *rate > 0.0).map(Self::PerSecond),
+            None => text.parse().ok().map(Self::Share),
+        };
+        limit.ok_or_else(|| GoodputLimitError(text.to_owned()))
     }
 }
 

@@ -48,8 +48,7 @@ pub struct TextFormat {
     pub sample: &'static str,
     /// What a bare number lacks.
     pub unit: &'static str,
-    /// What is wrong with a text.
-    pub fault: fn(&str) -> Option<String>,
+    pub is_valid: fn(&str) -> bool,
 }
 
 impl TextFormat {
@@ -66,7 +65,7 @@ impl TextFormat {
             examples: "for example `90s`, `30m`, `1h30m` or `250ms`",
             sample: "1s",
             unit: "s",
-            fault: |text| parse_duration(text).err().map(|error| error.to_string()),
+            is_valid: |text| parse_duration(text).is_ok(),
         },
         Self {
             name: JOB_TIME_LIMIT,
@@ -74,23 +73,23 @@ impl TextFormat {
             examples: "for example `90m`, `2h`, or as Slurm writes it, `1-12:00:00`",
             sample: "1m",
             unit: "m",
-            fault: |text| text.parse::<JobTimeLimit>().err().map(|error| error.to_string()),
+            is_valid: |text| text.parse::<JobTimeLimit>().is_ok(),
         },
         Self {
             name: PERCENT,
-            what: "a share",
-            examples: "`0.5%`",
+            what: "a share from 0% to 100%",
+            examples: "for example `0.5%`",
             sample: "1%",
             unit: "%",
-            fault: |text| text.parse::<Percent>().err().map(|error| error.to_string()),
+            is_valid: |text| text.parse::<Percent>().is_ok(),
         },
         Self {
             name: GOODPUT,
-            what: "a share or a rate",
-            examples: "`95%` of the requests, or `9/s`",
+            what: "a share from 0% to 100% or a rate above 0",
+            examples: "for example `95%` of the requests, or `9/s`",
             sample: "1%",
             unit: "%",
-            fault: |text| text.parse::<GoodputLimit>().err().map(|error| error.to_string()),
+            is_valid: |text| text.parse::<GoodputLimit>().is_ok(),
         },
     ];
 }

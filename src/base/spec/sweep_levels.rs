@@ -51,9 +51,9 @@ pub enum SweepLevelsError {
     Text(String),
     #[error("every level must be above 0")]
     NotAboveZero,
-    #[error("levels must be whole numbers here, and `{0}` is not")]
+    #[error("levels must be whole numbers here, but `{0}` is not")]
     NotWhole(String),
-    #[error("levels are at most {LONGEST_LENGTH} here, and `{0}` is more")]
+    #[error("levels are at most {LONGEST_LENGTH} here, but `{0}` is more")]
     TooHigh(String),
     #[error("the list of levels is empty")]
     Empty,

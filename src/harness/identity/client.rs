@@ -58,7 +58,7 @@ pub enum NoReply {
     #[error("more than {MOST_REDIRECTS} redirects")]
     Redirects,
     /// It broke off, is not HTTP, or is too long.
-    #[error("an answer that is not read: {0}")]
+    #[error("an answer that cannot be read: {0}")]
     Unreadable(String),
 }
 

@@ -166,7 +166,7 @@ impl TokenCounting {
                 format!("responses, each counted as one token, of all {n} sequences of a request")
             }
             Self::Ids { beams: 0 | 1, .. } => "output_ids".to_owned(),
-            Self::Ids { beams, .. } => format!("output_ids, of {beams} beams the longest"),
+            Self::Ids { beams, .. } => format!("output_ids of the longest of {beams} beams"),
             Self::Responses { .. } => "responses, each counted as one token".to_owned(),
             Self::Usage => "usage.completion_tokens".to_owned(),
             Self::Requested => "requested max_tokens, since the answer is one text".to_owned(),

@@ -190,7 +190,7 @@ pub(super) fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictR
         found.warn(VerdictCheck::Tokens, text);
     } else if tokens.chunk_tokens_unknown > 0 && tokens.source == TokenCounting::Usage.source() {
         let unknown = format!("{} of {}", tokens.chunk_tokens_unknown, result.counts.ok);
-        let left_out = "metrics per token between chunks are left out where that matters";
+        let left_out = "per-token metrics are left out where this matters";
         let advice = if leaves_out_stream_options(spec) {
             ""
         } else {
@@ -256,7 +256,7 @@ const CURES: [(&str, &str); 9] = [
     ("HTTP status 404 of", NAME_THE_PATH),
     ("HTTP status 405", NAME_THE_PATH),
     ("which is not followed", "name the server that it leads to, or its path with `endpoint`"),
-    ("Connection refused", "the server takes no more connections: read its log"),
+    ("Connection refused", "the server accepts no more connections: read its log"),
     ("context length", LOWER_LENGTHS),
     ("context size", LOWER_LENGTHS),
     ("the answer has no token", "if the model ends it at once, set `extra: { ignore_eos: true }`"),

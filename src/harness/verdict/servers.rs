@@ -122,8 +122,8 @@ pub(super) fn identity(result: &RunResult, evidence: &Evidence, found: &mut Verd
             && (before - after).abs() > f64::EPSILON
         {
             let text = format!(
-                "{} gave another start time before the measurement than after it: it was restarted, or several servers \
-                 answer at this address",
+                "{} reported different start times before and after the measurement: it was restarted, or several \
+                servers answer at this address",
                 now.address
             );
             found.warn(VerdictCheck::Identity, text);

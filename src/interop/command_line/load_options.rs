@@ -58,7 +58,7 @@ impl TranslatedLoad {
     pub fn whole(&mut self, key: &str, given: &GivenOption) {
         match given.number::<u32>() {
             Some(number) if number != Quantity::Known(0) => self.set(key, json!(number)),
-            _ => self.builder.push_error(format!("`{}`: a whole number from 1 on", given.as_written())),
+            _ => self.builder.push_error(format!("`{}`: a whole number of at least 1", given.as_written())),
         }
     }
 

@@ -278,7 +278,7 @@ pub(super) fn write(run: &MeasuredRun, out: &mut Exported) {
     }
     put_details(run, &mut object, out);
     out.without("generated_texts: a run keeps no contents");
-    out.without("tokenizer_id, max_output_tokens_per_s, max_concurrent_requests: not known as vLLM counts them");
+    out.without("tokenizer_id, max_output_tokens_per_s, max_concurrent_requests: not available as vLLM counts them");
     out.json("vllm_bench.json", &Value::Object(object));
 }
 

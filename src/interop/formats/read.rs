@@ -65,7 +65,7 @@ pub enum ImportError {
     NoNumbers { file: String },
     #[error("{file} has a {metric} below 0, which its tool measured wrongly")]
     BelowZero { file: String, metric: String },
-    #[error("{first} and {second} have the same numbers: they are one run, to be named once")]
+    #[error("{first} and {second} have the same numbers: they are one run; name it once")]
     SameRun { first: String, second: String },
     #[error("{file} cannot be read: {source}")]
     Json { file: String, source: serde_json::Error },

@@ -68,7 +68,7 @@ pub const COLUMNS: [Column; 17] = [
     or_null(number("t_last", "ns", "socket read of the last chunk with a token", |record| {
         record.t_last.map(|at| at as i64)
     })),
-    number("t_end", "ns", "end of the stream, or of our patience", |record| Some(record.t_end as i64)),
+    number("t_end", "ns", "end of the stream, or of the wait for it", |record| Some(record.t_end as i64)),
     number("max_gap", "ns", "largest gap between chunks", |record| Some(record.max_gap as i64)),
     Column {
         can_be_null: false,

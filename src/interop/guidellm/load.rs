@@ -132,7 +132,7 @@ impl GuideLlmRun {
             "completions" | "text_completions" => COMPLETIONS,
             _ => {
                 return Err(format!(
-                    "cannot translate the line: requests of the format `{format}` are not measured; measured are \
+                    "cannot translate the line: requests of the format `{format}` are not measured; supported are \
                         chat_completions and text_completions"
                 )
                 .into());
@@ -247,7 +247,7 @@ impl GuideLlmRun {
             }
             other => load.builder.push_error(format!(
                 "the profile `{other}` searches for a load: `bench.search` finds the highest rate within `limits`; \
-                    imported are synchronous, concurrent, throughput, constant, poisson, replay and sweep"
+                    supported are synchronous, concurrent, throughput, constant, poisson, replay and sweep"
             )),
         }
     }

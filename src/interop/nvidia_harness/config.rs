@@ -26,7 +26,7 @@ pub fn read_config(
     let mut read = ConfigFile::default();
     for (name, text) in files {
         if text.len() > MAX_CONFIG_BYTES {
-            builder.push_error(format!("{name} is {} bytes long: no config is", text.len()));
+            builder.push_error(format!("{name} is {} bytes long, too long for a config", text.len()));
         } else {
             read.file(name, text, &mut builder);
         }

@@ -77,10 +77,7 @@ impl ConfigFile {
         self.unknown_bases.sort();
         self.unknown_bases.dedup();
         for base in &self.unknown_bases {
-            builder.push_untranslated(
-                base,
-                "the class is in another file, and its settings are missing: name that file, too, and first",
-            );
+            builder.push_untranslated(base, "the class is in another file: name that file, too, before this one");
         }
         for other in ["ATOMIC_EXPORTS", "ACCURACY_OVERRIDES", "COMPLIANCE_OVERRIDES"] {
             if self.names.values.contains_key(other) {

@@ -308,7 +308,7 @@ pub(crate) fn make(words: &[String]) -> Result<Translation, TranslationError> {
         let word = unquoted(word);
         // Arguments whose quotes the shell has removed.
         if has_run_args && word.starts_with("--") {
-            builder.note(format!("`{word}` is taken for a part of RUN_ARGS: make needs quotes around all of it"));
+            builder.note(format!("`{word}` is treated as a part of RUN_ARGS: make needs quotes around all of it"));
             args.read(word, &mut builder);
             continue;
         }

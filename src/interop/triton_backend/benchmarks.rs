@@ -38,7 +38,7 @@ fn leave_longer_prompts(given: &GivenOption, load: &mut TranslatedLoad) {
         Some(most) if most != Quantity::Known(0) => {
             load.set("data", json!({ "max_input_tokens": most }));
         }
-        _ => load.builder.push_error(format!("`{}`: a whole number from 1 on", given.as_written())),
+        _ => load.builder.push_error(format!("`{}`: a whole number of at least 1", given.as_written())),
     }
 }
 

@@ -81,7 +81,7 @@ pub(crate) fn filled(words: &[String], builder: &mut TranslationBuilder) -> Opti
     let (old, values): (Vec<_>, Vec<_>) =
         values.into_iter().partition(|(name, _)| OLD_PLACEHOLDERS.contains(&name.as_str()));
     for (name, value) in old {
-        builder.push_untranslated(format!("{model}: {name}:{value}"), "templates of today have no such placeholder");
+        builder.push_untranslated(format!("{model}: {name}:{value}"), "current templates have no such placeholder");
     }
     // The templates of other models are not shipped here.
     for (name, _) in values.iter().filter(|_| MODELS.contains(&model)) {

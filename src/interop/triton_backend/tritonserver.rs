@@ -131,7 +131,7 @@ fn translate_ranks(
         world = world.combine("+", ranks(&rank.around), u64::saturating_add);
         let (line, unread) = TABLE.read_known(rank.arguments, &mut builder);
         for word in unread.into_iter().chain(own_backend_configs(&line)) {
-            builder.push_untranslated(word, "of one of the further ranks: all ranks of a stage have the same options");
+            builder.push_untranslated(word, "set for a later rank only: all ranks of a stage have the same options");
         }
         for model in line.given.iter().filter(|given| given.name == "--load-model").flat_map(|given| &given.values) {
             if !models.contains(model) {
@@ -143,7 +143,7 @@ fn translate_ranks(
     let rank_options =
         line.given.iter().filter(|given| OF_FURTHER_RANKS.contains(&given.name)).map(GivenOption::as_written);
     for word in rank_options.chain(own_backend_configs(&line)) {
-        builder.push_untranslated(word, "of the first rank alone: all ranks of a stage have the same options");
+        builder.push_untranslated(word, "set for the first rank only: all ranks of a stage have the same options");
     }
     let mut launched = vec!["--force".to_owned(), "--world_size".to_owned(), world.to_string()];
     for (option, name) in LAUNCHED {

@@ -47,14 +47,14 @@ pub(super) fn put(line: &ParsedLine, range_ratio: RangeRatio, load: &mut Transla
             load.prefixes(1, &shared);
             load.builder.push_untranslated(
                 format!("--dataset-path {}", file.unwrap_or("sonnet.txt")),
-                "its verses are not read: prompts are made up, with the same lengths and the same shared beginning",
+                "its verses are not read: prompts are synthetic, with the same lengths and the same shared beginning",
             );
         }
         "sharegpt" => {
             load.data("sharegpt", file.unwrap_or(SHAREGPT_FILE));
             if file.is_none() {
                 load.builder.note(
-                    "without --dataset-path vLLM makes up prompts or stops; Regatta reads the file, and \
+                    "without --dataset-path vLLM generates prompts or stops; Regatta reads the file, and \
                     downloads nothing",
                 );
             }
@@ -134,9 +134,9 @@ fn other_lengths(written: &str, input: &Quantity<u32>, output: &Quantity<u32>, r
         .map(|(min, max)| (min.map(|min| min.max(1)), max.map(|max| max.max(1))));
     format!(
         "{written}: programs of this name read it in two ways. Here lengths are that share below and above their \
-            mean, as today's of vLLM and TensorRT-LLM's have them; InferenceMAX's and vLLM's older one have lengths \
-            from that share up to the length itself: `input_tokens: {{ uniform: {{ min: {}, max: {} }} }}` and \
-            `output_tokens: {{ uniform: {{ min: {}, max: {} }} }}`",
+            mean, as in today's vLLM and TensorRT-LLM; InferenceMAX and older versions of vLLM draw them from that \
+            share up to the length itself: `input_tokens: {{ uniform: {{ min: {}, max: {} }} }}` and `output_tokens: \
+            {{ uniform: {{ min: {}, max: {} }} }}`",
         input.0, input.1, output.0, output.1
     )
 }

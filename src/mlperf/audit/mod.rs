@@ -158,8 +158,8 @@ impl AuditedRun<'_> {
             (false, true) => "True",
             (false, false) => "False",
         };
-        let not_judged = is_made_up
-            .then(|| format!("exact match, {score_text} of at least {least}: the answers are to made-up samples"));
+        let not_judged =
+            is_made_up.then(|| format!("exact match, {score_text} of at least {least}: the samples are synthetic"));
         let text = format!(
             "'exact_match': {score_text}\n\nTEST07 Verification Summary\nAccuracy score: {score_text}\nAccuracy \
              threshold: {least}\n\
@@ -183,9 +183,8 @@ impl AuditedRun<'_> {
         let (line, verb) = outcome(&self.wrong, is_made_up);
         let mean = lengths.mean().unwrap_or(0.0);
         let headline = format!("TEST09 {}: {mean:.2} tokens on average of {} answers", verb, lengths.count);
-        let not_judged = is_made_up.then(|| {
-            format!("the mean length, {mean:.2} tokens: the lengths of answers to made-up samples are made up")
-        });
+        let not_judged = is_made_up
+            .then(|| format!("the mean length, {mean:.2} tokens: the samples are synthetic, and so are their answers"));
         let text = lengths.text(bounds, &note(not_judged.as_deref()), line, !is_made_up);
         let (test, file, wrong) = (TestMode::Test09, "verify_output_len.txt", self.wrong);
         Ok(AuditVerification { test, file, text, wrong, not_judged, headline })
@@ -225,7 +224,7 @@ fn not_in_force(detail: &Detail, config: Option<&AuditConfig>) -> Vec<String> {
     let mut expect = |key: &str, is: Option<String>, should: String| {
         if is.as_deref() != Some(&should) {
             let is = is.unwrap_or_else(|| "not reported".to_owned());
-            wrong.push(format!("audit.config was not in force: `{key}` is {is}, not {should}"));
+            wrong.push(format!("audit.config was not in effect: `{key}` is {is}, not {should}"));
         }
     };
     let count = |key: &str| detail.count(key).map(|value| value.to_string());

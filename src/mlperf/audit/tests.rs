@@ -132,7 +132,7 @@ fn test06_wants_all_answers_and_its_own_settings() {
         let sampling = "accuracy_log_sampling_target\", \"value\": 100";
         if file == DETAIL_FILE { text.replace(sampling, "accuracy_log_sampling_target\", \"value\": 0") } else { text }
     });
-    assert_eq!(plain.wrong, ["audit.config was not in force: `accuracy_log_sampling_target` is 0, not 100"]);
+    assert_eq!(plain.wrong, ["audit.config was not in effect: `accuracy_log_sampling_target` is 0, not 100"]);
 }
 
 fn gpt(mode: TestMode, exact_match: Option<f64>) -> Result<AuditVerification, VerifyError> {

@@ -49,7 +49,7 @@ pub enum SampleFileError {
 pub enum ColumnError {
     #[error("`{0}` is not a list of whole numbers")]
     NotIds(String),
-    #[error("`{0}` is a list, and a text is expected")]
+    #[error("`{0}` is a list, but a text is expected")]
     NotText(String),
 }
 

@@ -268,8 +268,8 @@ pub enum Unpacked {
 
 // The texts of a package: how to make each result again, as it was made.
 
-const REHEARSAL: &str = "# Rehearsal\n\nThis package is for practice: durations were shortened, or the data set was \
-    made up.\nIt must not be submitted.\n";
+const REHEARSAL: &str = "# Rehearsal\n\nThis package is for practice: it has shortened durations or synthetic data.\n\
+    It must not be submitted.\n";
 
 /// Of one result.
 fn result(order: &PackageRequest, entry: &PackageEntry, runs: &IndexMap<TestMode, LockedRun>) -> String {

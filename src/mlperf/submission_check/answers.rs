@@ -55,7 +55,7 @@ pub(super) fn implausible(to: &mut SubmissionFindings, at: &Path, counts: [usize
             (answers >= FEWEST_ANSWERS && different * 2 < answers)
                 .then(|| format!("{different} of {answers} answers differ")),
             "each sample is another prompt, and has an answer of its own",
-            "look whether the system generates its answers; run again";
+            "check whether the system generates its answers; run again";
         Review, Plausibility, at,
             largest.filter(|id| *id >= 1 << 18).map(|id| format!("no model has a token {id}")),
             "an answer is the ids of the tokens that the model gave", FIX;

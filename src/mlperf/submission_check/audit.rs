@@ -127,7 +127,7 @@ fn settings(to: &mut SubmissionFindings, folder: &Path, test: TestMode, audit: &
         Some(format!("`{key}` is {logged}, and {name} has {value}"))
     };
     let (rule, fix) =
-        ("audit.config of the test was not in force", "run the test with its own audit.config, and verify it again");
+        ("the test's audit.config was not in effect", "run the test with its own audit.config, and verify it again");
     findings! { to;
         Review, NotValid, &at,
             detail.result().filter(|result| *result != "VALID")
@@ -290,7 +290,7 @@ fn check_test_record(to: &mut SubmissionFindings, entry: &ResultEntry, mode: Tes
     }
     if test.dataset.synthetic {
         finding!(to; Refused, SyntheticData, &at,
-            format!("the {name} run was on made-up data ({} samples)", test.dataset.samples),
+            format!("the {name} run used synthetic data ({} samples)", test.dataset.samples),
             "a result is measured on the benchmark's data set",
             "`mlperf: { dataset: { from: … } }` reads the benchmark's own");
     }

@@ -225,7 +225,7 @@ fn kind(to: &mut SubmissionFindings, item: &DirEntry, layout: SubmissionLayout) 
             "the repository of results refuses larger files", "leave it out; truncate logs";
         older, AuditConfig, path, is_of_an_audit.then_some("an audit.config is beside a result's logs"),
             "LoadGen takes an audit.config in its working folder: the run may have been one of an audit",
-            "take it out, and look whether the run was one of an audit";
+            "take it out, and check whether the run was one of an audit";
     }
 }
 

@@ -215,5 +215,5 @@ fn reused(to: &mut SubmissionFindings, root: &Path, name: &str, first: &Path, lo
         } else {
             "runs of another benchmark, scenario or test give other answers, or in another order"
         },
-        "one of the two is of the other's run: put its own there");
+        "one of the two belongs to the other run: replace it");
 }

@@ -106,12 +106,12 @@ fn check_log_complete(to: &mut SubmissionFindings, path: &Path, detail: &Detail,
             (logged != Some(mode)).then(|| format!("the test mode was {}, not {mode}", logged.unwrap_or("not logged"))),
             "each folder holds the logs of its own mode", RERUN_HINT;
         Refused, TornLog, path, is_broken_off.then(|| format!("it ends before `{before}`")),
-            "the run was broken off", RERUN_HINT;
+            "the run was interrupted", RERUN_HINT;
         Review, LogsDisagree, path,
             detail.spliced_at.map(|line| format!("line {line} is by another process, or older than the one before")),
             "one process writes a log from its first line to its last", RERUN_HINT;
         Review, TornLog, path, (is_cut && !is_broken_off && !is_older).then(|| format!("it has no `{last}`")),
-            "the run was broken off, or the log is cut off", RERUN_HINT;
+            "the run was interrupted, or the log is truncated", RERUN_HINT;
     }
 }
 
@@ -126,7 +126,7 @@ fn version(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Ro
         Some(version) if pin.accepted.iter().any(|one| line_of(one) == line_of(version)) => {
             finding!(to; Review, LoadGenVersion, path,
                 format!("LoadGen was {version}; known of {} are {accepted}", round.name),
-                "LoadGen must be an unaltered tagged revision", "look whether it was one, and not a commit in between");
+                "LoadGen must be an unaltered tagged revision", "check that it was one, and not a commit in between");
         }
         found => {
             let (name, version) = (&round.name, found.unwrap_or("of unknown version"));

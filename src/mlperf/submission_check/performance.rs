@@ -52,9 +52,9 @@ fn valid(to: &mut SubmissionFindings, folder: &Path, detail: &Detail) {
             (has_errors && detail.all_errors() == 0).then_some("it reports errors, but the detail log has none"),
             "LoadGen counts the errors of its detail log there", REPACK;
         Refused, TornLog, &at, (at.is_file() && !has_result).then_some("it has no line `Result is :`"),
-            "the run was broken off", "run the test again";
+            "the run was interrupted", "run the test again";
         Review, TornLog, &at, (has_result && !has_end).then_some("it has no line `No errors encountered during test.`"),
-            "the run was broken off, or the file is cut off", "run the test again";
+            "the run was interrupted, or the file is truncated", "run the test again";
     }
 }
 

@@ -85,7 +85,7 @@ fn texts(to: &mut SubmissionFindings, at: &Path, fields: &Map<String, Value>) {
             continue;
         }
         finding!(to; Refused, SystemFields, at, format!("`{name}` is not text: {value}"),
-            "the official checker reads it as a text, and ends there",
+            "the official checker expects a text here, and aborts",
             if name == IS_NETWORK { "take it out, or write \"true\" in quotes" } else { "write it in quotes" });
     }
 }

@@ -275,7 +275,7 @@ impl StageChecker<'_> {
             let Some((key, word, text)) = facts.get(flag) else { continue };
             if text == "true" && is_unpaged {
                 let reason = format!("{id} is built without paged context FMHA");
-                let hint = "build it with `use_paged_context_fmha: enable`, or take this away";
+                let hint = "build it with `use_paged_context_fmha: enable`, or remove this";
                 self.idle(&["repository", key, word], &reason, hint);
             }
         }

@@ -253,11 +253,10 @@ impl StageChecker<'_> {
                 "cannot be true with `host`",
                 "an attempt that was cut off may still write into the folder that the next one continues in",
             )
-            .hint("take one of them away");
+            .hint("remove one of them");
         }
         if matches!(stage.serve.as_deref(), Some(Serve::Attach(_))) {
-            self.fault(&["host"], "cannot be combined with `serve.attach`", "nothing is started")
-                .hint("take `host` away");
+            self.fault(&["host"], "cannot be combined with `serve.attach`", "nothing is started").hint("remove `host`");
         }
         match host {
             HostOn::Slurm(slurm) => {
@@ -274,7 +273,7 @@ impl StageChecker<'_> {
                         "cannot be `srun` with `each_node`",
                         "each node starts its own ranks",
                     )
-                    .hint("`launcher: mpi` starts them there; or take `each_node` away");
+                    .hint("`launcher: mpi` starts them there; or remove `each_node`");
                 }
                 if slurm.each_node {
                     self.many(stage, &["host", "slurm", "each_node"]);
@@ -313,7 +312,7 @@ impl StageChecker<'_> {
                         "cannot be combined with several hosts",
                         "each host starts its own server",
                     )
-                    .hint("take one of them away");
+                    .hint("remove one of them");
                 }
             }
             Some(_) => {}
@@ -353,7 +352,7 @@ impl StageChecker<'_> {
         let at = |key: &'static str| [AT[0], AT[1], key];
         if slurm.gres.as_ref().is_some_and(|gres| gres.starts_with("gpu")) && slurm.gpus_per_node.is_some() {
             self.fault(&at("gres"), "cannot be combined with `gpus_per_node`", "both request GPUs")
-                .hint("take one of them away");
+                .hint("remove one of them");
         }
         for (index, word) in slurm.args.iter().enumerate() {
             let flag = word.strip_prefix("--").map(|flag| flag.split('=').next().unwrap_or(flag));

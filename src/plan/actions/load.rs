@@ -81,7 +81,7 @@ impl<'a> Load<'a> {
         let is_of_loadgen = matches!(bench.scenario, Scenario::Interactive | Scenario::SingleStream);
         if bench.ramp.is_some() && (bench.rate.is_some() || bench.concurrency.is_some()) && !is_of_loadgen {
             let message = "replaces `rate` or `concurrency`";
-            faults.push(LoadFault::new(RAMP, message, "both are given", "take one of them away"));
+            faults.push(LoadFault::new(RAMP, message, "both are given", "remove one of them"));
         }
         let level = |fixed: Option<f64>| {
             let ramp = bench.ramp.as_ref().map(LevelSetting::Ramp);
@@ -137,7 +137,7 @@ fn search_faults(bench: &Bench) -> impl Iterator<Item = LoadFault> {
             "only there requests arrive at a rate",
             "`scenario: server`",
         )),
-        bench.rate.map(|_| ("cannot be combined with `rate`", "it finds the rate", "take `rate` away")),
+        bench.rate.map(|_| ("cannot be combined with `rate`", "it finds the rate", "remove `rate`")),
         (!has_limits).then_some((
             "needs `limits`",
             "without a limit every rate is good enough",
@@ -179,7 +179,7 @@ impl StageChecker<'_> {
             let path = ["bench", "search", "start_from"];
             if search.start.is_some() {
                 self.fault(&path, "cannot be combined with `start`", "both set the first rate")
-                    .hint("take one of them away");
+                    .hint("remove one of them");
             }
             if bench.loadgen.is_some() {
                 self.fault(&path, "cannot be combined with `loadgen`", "LoadGen's tests are tried from `low` on")
@@ -227,7 +227,7 @@ impl StageChecker<'_> {
     /// Runs are repeated where one measurement is one run.
     pub(super) fn repeat(&mut self, bench: &Bench) {
         let key = ["bench", "repeat"];
-        let hint = "take `repeat` away";
+        let hint = "remove `repeat`";
         if bench.repeat > 1 && bench.search.is_some() {
             self.fault(&key, "cannot be combined with `search`", "a search has several runs of its own").hint(hint);
         }
@@ -372,7 +372,7 @@ impl StageChecker<'_> {
         ];
         for (_, other) in others.into_iter().filter(|(is_given, _)| *is_given) {
             self.fault(&key, &format!("cannot be combined with `{other}`"), "both are given")
-                .hint(format!("take `{other}` or `sweep` away"));
+                .hint(format!("remove `{other}` or `sweep`"));
         }
     }
 }

@@ -211,7 +211,7 @@ impl<'a> PackageChecker<'a> {
         let Some(loadgen) = bench.loadgen.as_deref() else { return };
         let Some(planned) = self.planned_for(&loadgen.dataset) else { return };
         let Action::Mlperf(Mlperf::Dataset(MlperfDataset { synthetic: Some(_), .. })) = planned.action else { return };
-        let message = format!("the data of {} is made up", planned.task.id);
+        let message = format!("the data of {} is synthetic", planned.task.id);
         let hint = "read the data set there, `from: PATH`; `rehearse: true` under `package` packs for practice";
         let related = (planned, &["mlperf", "dataset", "synthetic"][..]);
         self.refuse(path, &message, "the round cannot accept a result of it", hint, Some(related));

@@ -117,7 +117,7 @@ impl StageChecker<'_> {
             self.fault(&["bench", "tls"], "is for protocols over HTTP", "this is gRPC").hint(SET_HTTP);
         }
         if tls.client_cert.is_some() != tls.client_key.is_some() {
-            self.fault(&["bench", "tls"], "has one half of our certificate", "a certificate needs its key")
+            self.fault(&["bench", "tls"], "has only half of the client certificate", "a certificate needs its key")
                 .hint("name both `client_cert` and `client_key`");
         }
         if tls.insecure && tls.ca.is_some() {

@@ -163,7 +163,7 @@ impl StageChecker<'_> {
             let unset = PARAMETERS.iter().find(|one| one.name == name).map_or("", |one| one.unset);
             if value(name).is_some_and(|value| value != unset) && !is_there {
                 let wanted = if must.is_empty() { format!("`{needs}`") } else { format!("`{needs}: {must}`") };
-                mark_idle(name, format!("it needs {wanted}"), &format!("add {wanted}, or take this away"));
+                mark_idle(name, format!("it needs {wanted}"), &format!("add {wanted}, or remove this"));
             }
         }
         if value("batching_strategy") == Some("V1") {

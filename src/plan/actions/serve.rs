@@ -330,7 +330,7 @@ impl StageChecker<'_> {
             for key in [format!("{what}_port"), format!("{what}_address")] {
                 if is_closed && is_given(&key) {
                     let reason = format!("`allow-{what}` is false");
-                    self.idle(&["serve", "triton", &key], &reason, "take one of them away");
+                    self.idle(&["serve", "triton", &key], &reason, "remove one of them");
                 }
             }
         }
@@ -379,7 +379,7 @@ impl StageChecker<'_> {
                     self.push_servers_error(&["serve", "triton", "triton_grpc_ports"], &why);
                 }
             } else {
-                let label = "the servers are there already, but where?";
+                let label = "the servers already run, but their ports are missing";
                 self.triton_fault("triton_skip_server_spawn", "needs `triton_grpc_ports`", label)
                     .hint("add `triton_grpc_ports: \"localhost:8001\"`");
             }
@@ -387,7 +387,7 @@ impl StageChecker<'_> {
         }
         if server.triton_grpc_ports.is_some() {
             let label = "but servers are started here";
-            self.triton_fault("triton_grpc_ports", "names servers that are there already", label)
+            self.triton_fault("triton_grpc_ports", "names servers that already run", label)
                 .hint("add `triton_skip_server_spawn: true`, or set `grpc_port` to the port of the first server");
         }
         if server.repository.is_none() {

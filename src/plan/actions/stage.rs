@@ -175,7 +175,7 @@ impl StageChecker<'_> {
         for (index, path) in stage.outputs.iter().enumerate() {
             let index = index.to_string();
             if path.is_empty() || path.starts_with('/') || escapes_folder(path) {
-                self.fault(&["outputs", &index], "must lie in the output folder", "outside")
+                self.fault(&["outputs", &index], "must be in the output folder", "outside")
                     .hint("it is relative to the output folder, $OUT");
             } else if path.contains(['*', '?']) {
                 self.fault(&["outputs", &index], "must be a path", "outputs are not globs, as inputs are")
@@ -190,10 +190,10 @@ impl StageChecker<'_> {
                 if path.is_empty() {
                     self.fault(place, "is empty", "no path");
                 } else if path.starts_with("~/") {
-                    self.fault(place, "begins with `~`", "it stands for no home folder here")
+                    self.fault(place, "begins with `~`", "it is not expanded to a home folder here")
                         .hint("write the whole path, or declare a parameter `path: required`");
                 } else if PlanReference::all_in(path).iter().any(|one| matches!(one, PlanReference::Input(_))) {
-                    self.fault(place, "refers to an input", "inputs cannot be made of inputs");
+                    self.fault(place, "refers to an input", "inputs cannot refer to other inputs");
                 } else if !path.starts_with('/') && !path.contains('⟦') && escapes_folder(path) {
                     self.fault(place, "leaves the project folder", "outside")
                         .hint("give an absolute path to something outside of it");
@@ -228,7 +228,7 @@ impl StageChecker<'_> {
         let needs_memory = stage.action_kind().is_none_or(|kind| kind.facts().needs_memory);
         if retry.on == RetryAfter::Oom && !needs_memory {
             self.fault(&["retry", "on"], "has no effect here", "this stage never runs out of memory")
-                .hint("take `on: oom` away");
+                .hint("remove `on: oom`");
         }
         self.lowering(stage, retry);
     }

@@ -135,7 +135,9 @@ impl Check for TrtllmBench {
             checker.fault(&["trtllm_bench", "name"], "must be a plain file name", "files are called so");
         }
         if self.launcher.first().is_some_and(String::is_empty) {
-            checker.fault(&["trtllm_bench", "launcher", "0"], "is empty", "no program").hint("`launcher: []` is none");
+            checker
+                .fault(&["trtllm_bench", "launcher", "0"], "is empty", "no program")
+                .hint("`launcher: []` means none");
         }
     }
 }

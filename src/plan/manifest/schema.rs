@@ -403,7 +403,7 @@ impl ValueShape {
 
 /// A number that YAML knows and JSON does not: `.inf`, `.nan`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a number that can be worked with")]
+#[error("`{0}` cannot be used as a number")]
 pub struct UnusableNumber(String);
 
 /// The meaning of a plain scalar; `Err` for numbers that no JSON number can hold (`.inf`, `1e999`).

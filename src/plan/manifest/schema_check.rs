@@ -186,7 +186,7 @@ impl SchemaWalker<'_> {
             NodeValue::Number(_) | NodeValue::Bool(_) if wants(ValueShape::is_text) => {
                 let number = node.span.text();
                 hint = Some(match shape.format() {
-                    Some(format) => format!("{} has a unit: {}", format.what, format.with_unit(number, path)),
+                    Some(format) => format!("add a unit: `{}`", format.with_unit(number, path)),
                     None if node.span.source().name() == COMMAND_LINE => {
                         let (argument, range) = (node.span.source().text(), node.span.range());
                         let (before, after) = (&argument[..range.start], &argument[range.end..]);
@@ -347,12 +347,12 @@ pub fn check_texts(
             if templates == TemplatePolicy::Here && is_template(text) {
                 return;
             }
-            if let Some(why) = (format.fault)(text) {
+            if !(format.is_valid)(text) {
                 let cure = text.parse::<f64>().is_ok().then(|| format!("write `{}`", format.with_unit(text, path)));
+                let message = format!("`{path}` must be {}, not `{text}`", format.what);
                 *text = format.sample.into();
-                let message = format!("`{path}` must be {}", format.what);
                 let hint = cure.unwrap_or_else(|| format.examples.to_owned());
-                found.push(Diagnostic::error(message).at(node.span.first_line(), why).hint(hint));
+                found.push(Diagnostic::error(message).at(node.span.first_line(), "").hint(hint));
             }
         }
         (ValueShape::List(item), NodeValue::List(items)) => {

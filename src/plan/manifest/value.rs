@@ -86,11 +86,11 @@ pub fn is_too_deep(value: &Value) -> bool {
 enum NoNode {
     #[error("this value is nested too deeply")]
     TooDeep,
-    #[error("this expression makes more than {MAX_VALUES} values")]
+    #[error("this expression produces more than {MAX_VALUES} values")]
     TooMany,
     #[error("this text becomes too long")]
     LongText,
-    #[error("this expression makes more than {} of text", size(MAX_TEXTS as u64))]
+    #[error("this expression produces more than {} of text", size(MAX_TEXTS as u64))]
     LongTexts,
     #[error("this number is not finite, or out of range")]
     Number,
@@ -268,7 +268,7 @@ mod value_tests {
         let list = |times: usize| Value::from(vec![Value::from("x".repeat(MAX_TEXT)); times]);
         assert!(node_of(&list(16), &span).is_ok());
         let faults = Diagnostics::from(node_of(&list(17), &span).unwrap_err().remove(0)).render(false);
-        assert!(faults.contains("this expression makes more than 16.8 MB of text"), "{faults}");
+        assert!(faults.contains("this expression produces more than 16.8 MB of text"), "{faults}");
     }
 }
 

@@ -74,7 +74,7 @@ fn explain(vars: &Map, circle: &[usize]) -> Diagnostic {
     let names: Vec<&str> = circle.iter().filter_map(|i| vars.get_index(*i)).map(|(name, _)| name.as_str()).collect();
     let first = names.first().copied().unwrap_or_default();
     let path = format!("{} → {first}", names.join(" → "));
-    let mut diagnostic = Diagnostic::error(format!("vars need each other in a circle: {path}"));
+    let mut diagnostic = Diagnostic::error(format!("vars depend on each other in a cycle: {path}"));
     for (at, index) in circle.iter().enumerate() {
         let Some((_, entry)) = vars.get_index(*index) else { continue };
         let next = names.get(at + 1).copied().unwrap_or(first);

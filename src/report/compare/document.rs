@@ -339,7 +339,7 @@ fn unlike_hint(comparison: &Comparison) -> Option<String> {
     };
     unlike()
         .any(|unlike| !unlike.is_empty())
-        .then(|| format!("unlike numbers are not subtracted: {one_definition}`--force` subtracts anyway"))
+        .then(|| format!("different definitions are not subtracted: {one_definition}`--force` subtracts anyway"))
 }
 
 /// What the judgements rest on, or what they would need.

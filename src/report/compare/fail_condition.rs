@@ -47,7 +47,7 @@ pub enum NoDifference {
     NoNumber { condition: FailCondition, a: String, b: String, known: Vec<String>, tool: Option<&'static str> },
     #[error(
         "{}",
-        ErrorText::new(format_args!("`{}`: the two numbers are not alike: {}", .condition, .unlike.join("; "))).hint(
+        ErrorText::new(format_args!("`{}`: the numbers are not comparable: {}", .condition, .unlike.join("; "))).hint(
             if has_one_definition(.unlike) {
                 "`--force` subtracts them anyway, `--as TOOL` computes both with one definition"
             } else {

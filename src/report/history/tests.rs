@@ -57,7 +57,7 @@ fn a_change_of_level_has_the_run_and_what_differs_there() {
     quickstart · load/server (request_rate 20)  1 measurement, 1 valid
       started (UTC)         run                       verdict  output_tokens, /s  tags
       2026-11-20T22:43:14Z  20261120-224314.017-4711  VALID                  900
-      output_tokens: too few values; a change is looked for in 8 or more valid measurements
+      output_tokens: too few values; a change needs 8 or more valid measurements
     ");
     let json = json(&all);
     assert_eq!(json["series"][0]["changes"][0]["place"], 8);
@@ -79,8 +79,7 @@ fn a_metric_with_too_few_values_is_not_one_without_a_change() {
     let notes = |count: usize| -> Vec<String> {
         notes(&series((0..count).map(measurement).collect(), &keys, 100)[0]).collect()
     };
-    let (few, same) =
-        ("too few values; a change is looked for in 8 or more valid measurements", "no change of level was found");
+    let (few, same) = ("too few values; a change needs 8 or more valid measurements", "no change of level was found");
     assert_eq!(notes(8), [format!("ttft_p99: {few}"), format!("output_tokens: {same}")]);
     assert_eq!(notes(9), [format!("output_tokens, ttft_p99: {same}")]);
     assert_eq!(notes(7), [format!("output_tokens, ttft_p99: {few}")]);

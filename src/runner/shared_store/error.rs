@@ -63,12 +63,12 @@ impl SharedStoreError {
                     they need to read, write and list"
             }
             Self::Damaged { .. } => {
-                "it is made here and stored there again; `regatta store push MANIFEST --verify` checks and repairs \
+                "it is rebuilt here and stored again; `regatta store push MANIFEST --verify` checks and repairs \
                     the rest"
             }
             Self::Untrusted { .. } => {
-                "it is made here; where it is right, `regatta store push MANIFEST --sign-key FILE` signs it, or its \
-                    key belongs into the file of --trusted-keys"
+                "it is rebuilt here; if it is right, `regatta store push MANIFEST --sign-key FILE` signs it, or add \
+                its key to the file of --trusted-keys"
             }
             Self::Newer { .. } => "it is left unchanged; a Regatta of the same or a newer version can read it",
             Self::Local(_) | Self::LeftOut(_) => "",
@@ -95,7 +95,7 @@ impl From<tokio::sync::AcquireError> for SharedStoreError {
 
 impl From<tokio::task::JoinError> for SharedStoreError {
     fn from(error: tokio::task::JoinError) -> Self {
-        Self::Local(format!("a transfer did not come to its end: {error}"))
+        Self::Local(format!("a transfer did not complete: {error}"))
     }
 }
 

@@ -165,10 +165,7 @@ impl Folder {
             read(path, |file, length| {
                 let size = range.end.min(length).saturating_sub(range.start);
                 if size > LARGEST_OBJECT {
-                    return Err(io::Error::new(
-                        io::ErrorKind::FileTooLarge,
-                        "it is larger than anything that is read at once",
-                    ));
+                    return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is too large to be read at once"));
                 }
                 let mut bytes = vec![0; size as usize];
                 file.read_exact_at(&mut bytes, range.start)?;

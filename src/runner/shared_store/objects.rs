@@ -71,7 +71,7 @@ impl Objects {
             return Ok(None);
         };
         if found.meta.size > LARGEST_OBJECT {
-            let reason = format!("has {} bytes, more than anything that is read at once", found.meta.size);
+            let reason = format!("has {} bytes, too many to be read at once", found.meta.size);
             return Err(SharedStoreError::damaged(name, reason));
         }
         none_if_not_found(limited(found.bytes()).await?)

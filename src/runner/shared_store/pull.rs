@@ -81,7 +81,7 @@ fn has_room(inner: &StoreState, shared: &SharedOutput) -> Result<(), SharedStore
         return Ok(());
     }
     Err(SharedStoreError::Local(format!(
-        "its output is in the shared store and not fetched: it needs {}, but only {} are free",
+        "its output is in the shared store but was not fetched: it needs {}, but only {} are free",
         size(shared.bytes()),
         size(free)
     )))

@@ -96,8 +96,8 @@ impl SharedStore {
                     let sent = self.inner.sent_bytes.load(Ordering::Relaxed);
                     let things = if left == 1 { "1 output is".to_owned() } else { format!("{left} outputs are") };
                     self.inner.notice(None, format!(
-                        "waiting until {things} in {}; {} sent so far; Ctrl-C leaves the rest \
-                         out", self.inner.address, size(sent)
+                        "waiting until {things} in {}; {} sent so far; Ctrl-C skips the rest",
+                        self.inner.address, size(sent)
                     ));
                 }
             }
@@ -318,7 +318,7 @@ pub fn why_not(plan: &Plan, task: &Task) -> Option<&'static str> {
         return Some(obstacle);
     }
     if task.host.is_some() {
-        return Some("it is made on another machine than this one, of which too little is known");
+        return Some("it is made on another machine, about which too little is known");
     }
     let asks_a_server = task.needs.iter().any(|need| plan.tasks[need.task as usize].lifetime == Lifetime::Service);
     asks_a_server.then_some("it talks to a server of this run, so it may be a measurement")

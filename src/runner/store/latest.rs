@@ -55,14 +55,19 @@ impl Latest {
         point(&link, &target)
     }
 
-    /// Puts the page of a run beside the outputs; returns the path for display. A run without an output leaves `latest`
-    /// as it is, unless that leads nowhere.
+    /// Puts the page of a run beside the outputs; returns the path for display. `latest/report.html` is the page of the
+    /// last run, also of one without an output, which leaves the outputs of the manifest before it in `latest`.
     pub fn point_report(&self, page: &Path) -> Result<PathBuf, PathError> {
         if !is_there(&self.shown)? {
             self.show()?;
         }
         point(&self.folder.join("report.html"), &self.relative(page, 2))?;
-        Ok(if self.is_shown() { self.shown_link().0 } else { self.folder.clone() }.join("report.html"))
+        let (link, target) = self.shown_link();
+        if fs::read_link(&link).is_ok_and(|now| now.parent() == target.parent()) {
+            point(&link.join("report.html"), &self.relative(page, 2))?;
+            return Ok(link.join("report.html"));
+        }
+        Ok(self.folder.join("report.html"))
     }
 
     /// From so many folders below the state folder to something in it.

@@ -37,6 +37,7 @@ pub use self::load::{InstanceError, LoadError, LoadFailure, VllmLoadError};
 use self::request::PromptTokens;
 use self::service::{InferenceService, ServiceInner};
 use self::statistics::Statistics;
+use base::units::counted;
 pub use tokens::token;
 use triton::proto::health::health_server::HealthServer;
 use triton::proto::inference::grpc_inference_service_server::GrpcInferenceServiceServer;
@@ -115,7 +116,7 @@ pub enum ServeError {
     Thread(#[source] std::io::Error),
     #[error("the transport failed")]
     Transport(#[from] tonic::transport::Error),
-    #[error("died after {0} requests, as configured")]
+    #[error("died after {}, as configured", counted(*.0, "request"))]
     Died(u64),
     #[error("exit timeout: streams were still open {0:?} after the stop")]
     ExitTimeout(Duration),

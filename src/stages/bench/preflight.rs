@@ -34,7 +34,7 @@ pub async fn preflight(
     match attempt(context, spec, wanted == Wanted::On, program).await {
         Ok(result) => {
             for reason in result.iter().flat_map(PreflightResult::reasons) {
-                context.lease.notice(format!("preflight: {}; it is measured all the same", reason.text));
+                context.lease.notice(format!("preflight: {}; it is measured anyway", reason.text));
             }
             result
         }

@@ -94,7 +94,7 @@ fn mark(out: &Path, parts: &str) -> PathBuf {
 pub(super) fn ended_without_result(out: &Path, parts: &str, failure: Failure) -> Failure {
     match fs::write(mark(out, parts), "") {
         Ok(()) => failure,
-        Err(error) => failure.hint(format!("it would go on with what is in {parts}: that cannot be marked: {error}")),
+        Err(error) => failure.hint(format!("it would continue from {parts}, which cannot be marked: {error}")),
     }
 }
 

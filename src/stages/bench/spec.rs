@@ -221,7 +221,7 @@ pub(super) async fn await_servers(context: &TaskContext, spec: &BenchSpec, limit
         if waited.is_err() {
             let message = format!("{endpoint} was not ready within {limit:?}: {last}");
             let hint = instead_of_proxy(&endpoint.host)
-                .unwrap_or_else(|| "does it still load? `ready_timeout` sets how long to wait".to_owned());
+                .unwrap_or_else(|| "is it still loading? `ready_timeout` sets how long to wait".to_owned());
             return Err(Failure::new(FailureKind::Service, message).hint(hint));
         }
     }

@@ -140,7 +140,7 @@ async fn fetched(context: &TaskContext, python: &str, version: &str) -> Result<P
     let archives = fs::read_dir(&folder).at("list", &folder)?;
     let mut archives = archives.flatten().map(|entry| entry.path());
     archives.find(|path| path.to_string_lossy().ends_with(".tar.gz")).ok_or_else(|| {
-        Failure::refused(format!("pip brought no source distribution of mlcommons-loadgen {version}"))
+        Failure::refused(format!("pip found no source distribution of mlcommons-loadgen {version}"))
             .hint("give one with `sdist:`")
     })
 }
@@ -271,7 +271,7 @@ impl<'a> MeteredTest<'a> {
         for name in POWER_PATHS {
             let (from, to) = (folder.join(name), self.out.join(name));
             if !from.is_file() {
-                let failure = Failure::refused(format!("the power client left no {name}"));
+                let failure = Failure::refused(format!("the power client wrote no {name}"));
                 return Err(failure.hint("its messages are in the log of this stage, those of the server in its own"));
             }
             fs::create_dir_all(to.parent().unwrap_or(self.out)).at("create", &to)?;

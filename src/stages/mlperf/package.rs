@@ -348,7 +348,7 @@ pub(super) async fn run_official_checker(
         _ if text.contains("SUMMARY: ") => Ok(Official::parse(&text)),
         _ => {
             let lines: Vec<String> = text.lines().rev().take(20).map(str::to_owned).collect();
-            let problem = "the official checker did not come to its end";
+            let problem = "the official checker did not finish";
             Err(Failure::refused(problem)
                 .tail(lines.into_iter().rev().collect())
                 .hint("it needs numpy, pandas and pyyaml: `python:` under `package` names the Python that has them"))

@@ -12,7 +12,7 @@ use super::planned_server::{PlannedServer, ReadinessProbe, ServerCommand, log_of
 use crate::container::wrap;
 use crate::task_context::TaskContext;
 use base::event::{Endpoint, Failure, GpuId, ReducedSetting};
-use base::units::unquoted;
+use base::units::{counted, unquoted};
 use plan::manifest::model::{Serve, TrtllmServe, Vllm};
 use runner::store::WithPath as _;
 use triton::SpecProblem;
@@ -192,9 +192,9 @@ impl EngineCopies {
         }
         let servers = self.servers.map_or_else(|| (gpus.len() / ranks).max(1), |servers| servers as usize);
         if servers * ranks != gpus.len() {
-            let (leased, factors, needed) = (gpus.len(), self.factors, servers * ranks);
-            let message =
-                format!("{leased} GPUs are leased, and {servers} servers of {ranks} ({factors}) need {needed}");
+            let (factors, needed) = (self.factors, servers * ranks);
+            let [leased, servers] = [counted(gpus.len(), "GPU"), counted(servers, "server")];
+            let message = format!("{leased} leased, but {servers} of {ranks} ({factors}) need {needed}");
             return Err(SpecProblem::new(message, "change the stage's `gpus`, or `servers`"));
         }
         Ok(gpus.chunks(ranks).map(<[GpuId]>::to_vec).collect())
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(two.shares(&gpus(4..8)).unwrap(), [gpus(4..6), gpus(6..8)]);
         assert_eq!(two.shares(&[]).unwrap(), [gpus(0..0)]);
         let wrong = two.shares(&gpus(0..3)).unwrap_err();
-        assert_eq!(wrong.message, "3 GPUs are leased, and 1 servers of 2 (tp × pp) need 2");
+        assert_eq!(wrong.message, "3 GPUs leased, but 1 server of 2 (tp × pp) need 2");
         assert!(copies(Some(1)).shares(&gpus(0..4)).unwrap_err().message.contains("1 servers of 2"));
     }
 }

@@ -179,7 +179,7 @@ pub enum ExitCause {
     Unexpected,
     /// We requested it.
     Requested,
-    /// Its process was there and it was of no use any more, so it was ended.
+    /// Its process was there and it was no longer usable, so it was ended.
     Unhealthy(ServerFault),
 }
 
@@ -214,7 +214,7 @@ impl RunningServer {
         };
         let after = begun.elapsed();
         if let ExitCause::Unhealthy(ill) = &reason {
-            let text = format!("{} is of no use any more and is ended: {ill}", server.name);
+            let text = format!("{} is no longer usable and is stopped: {ill}", server.name);
             emit(Event::Notice { task: Some(task.clone()), text });
         }
         let WatchReport { last_answer_at, first_gone } = seen.into_inner();

@@ -211,7 +211,7 @@ impl Servers<'_> {
             }
             // How it ended is our own doing.
             ExitCause::Unhealthy(ill) => {
-                let problem = format!("{} was of no use any more {when}, after {after:.1} s: {ill}", server.name);
+                let problem = format!("{} was no longer usable {when}, after {after:.1} s: {ill}", server.name);
                 exit_failure(self.context, server, problem, ExitKind::Code(1), left.first_gone)
             }
         }

@@ -16,7 +16,7 @@ use crate::task_context::locale_beside;
 use base::diag::error_chain;
 use base::event::GpuId;
 use base::spec::{Launcher, ServerMode};
-use base::units::unquoted;
+use base::units::{counted, unquoted};
 use exec::container::ContainerSpec;
 use exec::process;
 use plan::manifest::model::{
@@ -180,8 +180,7 @@ impl PreviewContext<'_> {
                     return Ok(vec![bare(format!("<{}>", task.id), Vec::new(), Vec::new())]);
                 };
                 if from.id != task.id {
-                    notes
-                        .push(format!("`{}` is taken to leave the repositories of `{}` as they are", task.id, from.id));
+                    notes.push(format!("assuming that `{}` leaves the repositories of `{}` alone", task.id, from.id));
                 }
                 let writer = PreviewContext { task: from, ..*self };
                 let (models, reads) = (writer.models(repository, notes)?, writer.reads(repository));
@@ -294,8 +293,10 @@ impl PreviewContext<'_> {
         if (gpus > 0 && !gpus.is_multiple_of(servers)) || here == 0 || !here.is_multiple_of(ranks) {
             return Err(vec![SpecProblem::new(
                 format!(
-                    "`{}` has {gpus} GPUs for {servers} servers, but each copy of the engine needs {ranks} (tp × pp)",
-                    self.task.id
+                    "`{}` has {} for {}, but each copy of the engine needs {ranks} (tp × pp)",
+                    self.task.id,
+                    counted(gpus, "GPU"),
+                    counted(servers, "server")
                 ),
                 "change its `gpus` or `triton_num_servers`, or build the engine for other sizes",
             )]);

@@ -102,7 +102,7 @@ async fn wait_until_ready(server: &PlannedServer, board: &Shared) -> Result<Endp
             let mut board = board.lock();
             board.loading.read_new_lines();
             if let Some(line) = &board.loading.hopeless {
-                return Err(ReadinessError(format!("{} will wait for its Python model for ever: {line}", server.name)));
+                return Err(ReadinessError(format!("{} will wait for its Python model forever: {line}", server.name)));
             }
             server.endpoint.clone().or_else(|| board.loading.ports.clone())
         };
@@ -466,7 +466,7 @@ enum NotHealthy {
     Call(ClientError),
     #[error("it reports that it is not live")]
     NotLive,
-    #[error("it reports that {0} is not ready any more")]
+    #[error("it reports that {0} is no longer ready")]
     ModelNotReady(String),
 }
 

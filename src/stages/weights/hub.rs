@@ -56,7 +56,7 @@ impl Hub {
         let mut headers = HeaderMap::new();
         if let Some(token) = &token {
             let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
-                .map_err(|_| Failure::refused("the hub's token has characters that no token has"))?;
+                .map_err(|_| Failure::refused("the hub's token has invalid characters"))?;
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
@@ -215,7 +215,7 @@ pub(super) fn chosen(index: &HubIndex, weights: &Weights) -> Result<Vec<WeightsF
     let wanted: Vec<WeightsFile> = index.files.iter().filter(is_wanted).cloned().collect();
     if wanted.is_empty() {
         let names: Vec<&str> = index.files.iter().map(|file| file.path.as_str()).take(20).collect();
-        return Err(Failure::refused("none of its files is wanted").hint(format!("it has {}", names.join(", "))));
+        return Err(Failure::refused("none of its files is selected").hint(format!("it has {}", names.join(", "))));
     }
     wanted.iter().try_for_each(|file| stays_inside(&file.path))?;
     Ok(wanted)

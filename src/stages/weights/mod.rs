@@ -220,7 +220,7 @@ fn names(folder: &Path, weights: &Weights) -> Result<Vec<String>, Failure> {
         }
     }
     if names.is_empty() {
-        return Err(Failure::refused(format!("{} has no files that are wanted", folder.display())));
+        return Err(Failure::refused(format!("{} has no selected files", folder.display())));
     }
     Ok(names)
 }

@@ -164,7 +164,7 @@ fn refusal_hint(code: Code, message: &str) -> Option<&'static str> {
     } else if message.contains("exactly 1 response") {
         "use generate_stream, or leave `stream` out"
     } else if code == Code::Unavailable {
-        "the server is leaving, or its connection broke"
+        "the server is shutting down, or its connection broke"
     } else if code == Code::ResourceExhausted {
         "the server's queue is full: fewer requests at once, or a larger max_queue_size"
     } else {

@@ -265,7 +265,7 @@ pub enum NotReady {
     #[error("{}", connect_words(.0))]
     Connect(#[source] tonic::transport::Error),
     /// It reports so itself.
-    #[error("the server is up and not ready")]
+    #[error("the server is up but not ready")]
     Starting,
     #[error("the port answers, but not as a Triton server")]
     NotTriton,

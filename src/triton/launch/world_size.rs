@@ -178,7 +178,7 @@ impl ServerDecision<'_> {
         let name = self.name.clone();
         self.push_problem(
             format!("world_size is {world_size}, and {because}: {name}"),
-            "take `world_size` away, it is computed",
+            "remove `world_size`: it is computed",
         );
     }
 
@@ -220,7 +220,7 @@ impl ServerDecision<'_> {
                         self.name, model.name
                     ),
                     "ranks from 1, for example `participant_ids: \"1,2\"` under `parameters` of the repository; or \
-                     let `spawn_processes` be true",
+                    set `spawn_processes: true`",
                 ));
                 continue;
             }

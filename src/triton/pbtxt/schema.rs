@@ -84,7 +84,7 @@ impl Reader<'_> {
         let is_message = matches!(known.kind(), Kind::Message(_));
         if field.is_list && !(known.is_list() || known.is_map()) {
             let error = format!("`{}` is one value, not a list", field.name);
-            self.push_error(&field.at, error, Some("take the `[` and `]` away".to_owned()));
+            self.push_error(&field.at, error, Some("remove the `[` and `]`".to_owned()));
             return;
         }
         // Before messages, also in a list, the colon may be left out.
@@ -186,7 +186,7 @@ fn scalar(known: &FieldDescriptor, shape: &PbtxtShape) -> Result<Reflected, Opti
                 _ => u64::try_from(number).map(Reflected::U64).map_err(|_| fits()),
             }
         }
-        (_, PbtxtShape::Text(_)) => Err(Some("take the quotes away".to_owned())),
+        (_, PbtxtShape::Text(_)) => Err(Some("remove the quotes".to_owned())),
         (_, _) => Err(None),
     }
 }
@@ -224,7 +224,7 @@ fn sort(known: &FieldDescriptor) -> String {
         Kind::Bool => "true or false".to_owned(),
         Kind::Enum(words) => format!("a value of {}", words.name()),
         Kind::Float | Kind::Double => "a number".to_owned(),
-        Kind::Uint32 | Kind::Uint64 | Kind::Fixed32 | Kind::Fixed64 => "a whole number from 0 on".to_owned(),
+        Kind::Uint32 | Kind::Uint64 | Kind::Fixed32 | Kind::Fixed64 => "a whole number of at least 0".to_owned(),
         _ => "a whole number".to_owned(),
     }
 }

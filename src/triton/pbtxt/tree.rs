@@ -137,7 +137,7 @@ impl Parser<'_> {
                 }
                 if self.is(b']') {
                     let message = format!("the list of `{name}` ends with a comma");
-                    return Err(self.syntax_error(message, Some("take the comma before it away".to_owned())));
+                    return Err(self.syntax_error(message, Some("remove the comma before it".to_owned())));
                 }
             }
             self.advance()?;

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::parameters::{FLAGS, FlagMeaning, PARAMETERS, find, meaning};
 use super::{Repository, RepositoryError, RepositoryLayout, SpecProblem, TEMPLATES};
 use crate::EngineConfig;
+use base::units::counted;
 
 /// Every parameter by its template name; `None` is not written.
 pub(super) struct FilledParameters {
@@ -53,7 +54,7 @@ pub(super) fn fill(spec: &Repository, engine: &EngineConfig) -> Result<FilledPar
         values.insert("instance_count", Some("1".to_owned()));
         if given.contains_key("gpu_device_ids") {
             let text = "the harness layout gives each model its own `gpu_device_ids`".to_owned();
-            problems.push(SpecProblem::new(text, "take the parameter away"));
+            problems.push(SpecProblem::new(text, "remove the parameter"));
         }
     }
     for (name, value) in given {
@@ -165,7 +166,8 @@ fn copies(spec: &Repository, engine: &EngineConfig, problems: &mut Vec<SpecProbl
     }
     let here = gpus / servers;
     if here == 0 || !here.is_multiple_of(ranks) {
-        let message = format!("a server has {here} GPUs, but each copy of the engine needs {ranks} (tp × pp)");
+        let message =
+            format!("a server has {}, but each copy of the engine needs {ranks} (tp × pp)", counted(here, "GPU"));
         let hint = "change triton_num_servers or build the engine for other sizes".to_owned();
         problems.push(problem(message, Some(hint)));
         return 1;
@@ -176,11 +178,11 @@ fn copies(spec: &Repository, engine: &EngineConfig, problems: &mut Vec<SpecProbl
             "triton_num_models_per_server is {wanted}: {servers} servers would use {} GPUs, but {gpus} exist",
             u64::from(wanted) * u64::from(servers) * u64::from(ranks)
         );
-        let total = gpus / ranks;
+        let (total, each) = (gpus / ranks, counted(ranks, "GPU"));
         let hint = if wanted > 0 && total.is_multiple_of(wanted) {
-            format!("{total} copies of {ranks} GPUs, {wanted} in each server: triton_num_servers: {}", total / wanted)
+            format!("{total} copies of {each}, {wanted} in each server: triton_num_servers: {}", total / wanted)
         } else {
-            format!("{total} copies of {ranks} GPUs cannot be divided like this")
+            format!("{total} copies of {each} cannot be divided like this")
         };
         problems.push(problem(message, Some(hint)));
     }
@@ -318,8 +320,8 @@ pub(super) fn limits(
     for group in value(name).iter().flat_map(|ids| ids.split(';')).filter(|group| !group.trim().is_empty()) {
         let count = group.split(',').count() as u32;
         if count != ranks {
-            let message =
-                format!("`{name}` gives a copy {count} GPUs (`{group}`), but the engine has {ranks} ranks (tp × pp)");
+            let [count, ranks] = [counted(count, "GPU"), counted(ranks, "rank")];
+            let message = format!("`{name}` gives a copy {count} (`{group}`), but the engine has {ranks} (tp × pp)");
             let hint = "a copy needs as many GPUs as the engine has ranks";
             actual.push((name, SpecProblem::new(message, hint)));
         }

@@ -184,7 +184,7 @@ impl ParameterKind {
 impl std::fmt::Display for ParameterKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Count(least) => write!(f, "a whole number from {least} on"),
+            Self::Count(least) => write!(f, "a whole number of at least {least}"),
             Self::Counts => f.write_str("whole numbers separated by commas"),
             Self::Devices => f.write_str("GPU ids separated by commas, copies by semicolons"),
             Self::Fraction => f.write_str("a number from 0 to 1"),

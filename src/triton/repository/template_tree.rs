@@ -61,7 +61,7 @@ pub fn fill_tree(templates: &Path, out: &Path, values: &Values) -> Result<Vec<Fi
     };
     let from = fs::canonicalize(templates).map_err(io(templates))?;
     if fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some()) {
-        return Err(TreeError::Refused(format!("{} is there already and not empty", out.display())));
+        return Err(TreeError::Refused(format!("{} already exists and is not empty", out.display())));
     }
     let mut errors = Diagnostics::new();
     let (mut configs, mut others, mut models) = (Vec::new(), Vec::new(), Vec::new());
@@ -150,7 +150,7 @@ fn fill_model(
             let fate = if place == PbtxtPlace::Unquoted {
                 "the server cannot read the file with it".to_owned()
             } else {
-                "inside quotes it reaches the backend unchanged; `--allow-unfilled` lets it".to_owned()
+                "inside quotes it reaches the backend unchanged; `--allow-unfilled` accepts it".to_owned()
             };
             let sentence = format!("`{name}` of {model} has no value");
             let hint = format!("give one: `{name}=…`");

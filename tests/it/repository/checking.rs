@@ -198,5 +198,5 @@ fn nvidias_own_repository_for_four_gpus_has_no_error() {
     world.file(path, &preprocessing.replace("${multimodal_model_path}", "/engines/vision"));
     let ended = world.regatta(&["repository", "check", "repo"]);
     assert_eq!(ended.code, 2);
-    ended.shows("`${engine_dir}` was never filled: it is taken for a folder of that name");
+    ended.shows("`${engine_dir}` was never filled: it is treated as a folder of that name");
 }

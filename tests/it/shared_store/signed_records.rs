@@ -62,7 +62,7 @@ fn a_reader_with_the_public_key_takes_what_is_signed_and_makes_the_rest() {
     // Another key, and a store without signatures: refused, with the reason, and made here.
     let (other_private, other_public) = keys();
     let stranger = trusting(&other_public);
-    run(&stranger, &url).shows("is signed by a key that is not trusted").shows("it is made here");
+    run(&stranger, &url).shows("is signed by a key that is not trusted").shows("it is rebuilt here");
     assert_eq!(ran(&stranger), ["first", "second"]);
     let status = stranger.regatta(&["store", "status", "m", "--store", &url]);
     assert_eq!(status.code, 1);

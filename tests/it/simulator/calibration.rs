@@ -237,13 +237,13 @@ fn loads_on_an_h100_that_the_fit_has_not_seen_come_out_near_what_was_measured() 
     };
     let number = |result: &VirtualResult, metric, one| result.statistic(metric, one).unwrap().unwrap();
     let (ttft, tpot, mean, p50) = (LimitedMetric::Ttft, LimitedMetric::Tpot, Statistic::Mean, Statistic::P50);
-    let mut table = String::from("| load | | measured | simulated | error, % |\n|---|---|---|---|---|\n");
+    let mut table = String::from("| load | | measured | error, % |\n|---|---|---|---|\n");
     let mut wrong = Vec::new();
     let mut row = |load: &str, what: &str, measured: f64, simulated: f64, most: f64| {
         let error = simulated / measured - 1.0;
         let digits = usize::from(measured < 100.0);
-        let [measured, simulated] = [measured, simulated].map(|value| regatta::units::grouped(value, digits));
-        let _ = writeln!(table, "| {load} | {what} | {measured} | {simulated} | {:+.1} |", 100.0 * error);
+        let measured = regatta::units::grouped(measured, digits);
+        let _ = writeln!(table, "| {load} | {what} | {measured} | {:+.1} |", 100.0 * error);
         if error.abs() > most {
             wrong.push(format!("{load}, {what}: {error}"));
         }
@@ -337,7 +337,7 @@ fn loads_on_h200_come_out_near_what_was_measured() {
     const FITTED: &str = "fitted";
     const HELD_OUT: &str = "";
     // Two measurements of one load differ by more than a model could be right.
-    const CONTRADICTED: &str = "with neighbors on the host";
+    const CONTRADICTED: &str = "shared host";
     const NEAR_THE_LIMIT: &str = "82 % of saturation";
 
     let gpu = GpuTiming { link_gbs: Some(450.0), ..target().gpu };
@@ -407,10 +407,8 @@ fn loads_on_h200_come_out_near_what_was_measured() {
         ("70B on four GPUs, 800 at once", &large, 1, Load::Requests(800, None), &[(Tokens, 2636.0, FITTED)]),
         ("70B on four GPUs, 10 a second", &large, 1, at(10.0, 1), &[(tpot99, 33.7, FITTED), (ttft99, 275.0, "a tail")]),
     ];
-    let mut table =
-        String::from("| vLLM 0.24 on H200 | | measured | simulated | error, % | |\n|---|---|---|---|---|---|\n");
-    let mut peer_table = String::from(
-        "| H200, vLLM 0.24 | | measured | simulated | AIConfigurator | with 8,192 tokens | BLIS |\n|---|---|---|---|---|---|---|\n",
+    let mut table = String::from(
+        "| vLLM 0.24 on H200 | | measured | Regatta | AIConfigurator | with 8,192 tokens | BLIS | |\n|---|---|---|---|---|---|---|---|\n",
     );
     let mut wrong = Vec::new();
     for (load, server, servers, arrivals, numbers) in rows {
@@ -423,22 +421,18 @@ fn loads_on_h200_come_out_near_what_was_measured() {
             let simulated = measured.of(&result);
             let error = simulated / value - 1.0;
             let name = if place == 0 { load } else { "" };
-            let shown = [*value, simulated].map(|number| regatta::units::grouped(number, usize::from(number < 100.0)));
-            let [of_server, of_twin] = shown;
+            let of_server = regatta::units::grouped(*value, usize::from(*value < 100.0));
+            let row = PEERS.iter().find(|row| (row.0, row.1) == (load, *measured));
+            let peers = row.map_or([None; 3], |(_, _, answers)| *answers).map(|answer| {
+                answer.map_or_else(String::new, |number| format!("{:+.0}", 100.0 * (number / value - 1.0)))
+            });
             let _ = writeln!(
                 table,
-                "| {name} | {} | {of_server} | {of_twin} | {:+.1} | {role} |",
+                "| {name} | {} | {of_server} | {:+.1} | {} | {role} |",
                 measured.name(),
-                100.0 * error
+                100.0 * error,
+                peers.join(" | ")
             );
-            if let Some((_, _, answers)) = PEERS.iter().find(|row| (row.0, row.1) == (load, *measured)) {
-                let beside = [Some(simulated), answers[0], answers[1], answers[2]].map(|answer| {
-                    let Some(number) = answer else { return "n/a".to_owned() };
-                    let shown = regatta::units::grouped(number, usize::from(number < 100.0));
-                    format!("{shown} ({:+.0} %)", 100.0 * (number / value - 1.0))
-                });
-                let _ = writeln!(peer_table, "| {name} | {} | {of_server} | {} |", measured.name(), beside.join(" | "));
-            }
             // The band of step logs for throughput, 15 % for latencies.
             let most = if *measured == Tokens { 0.1 } else { 0.16 };
             if [FITTED, HELD_OUT].contains(role) && error.abs() > most {
@@ -447,7 +441,6 @@ fn loads_on_h200_come_out_near_what_was_measured() {
         }
     }
     super::on_the_page("concepts/simulation.md", &table);
-    super::on_the_page("concepts/simulation.md", &peer_table);
     assert!(wrong.is_empty(), "{table}{wrong:?}");
 }
 

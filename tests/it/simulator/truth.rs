@@ -124,11 +124,11 @@ fn grouped(value: f64) -> String {
 }
 
 const SCENARIOS: [&str; 3] = ["offline", "server", "interactive"];
-const HEAD: &str = "| system | Offline | simulated | error, % | Server | simulated | error, % | Interactive | simulated | error, % | \
-    step times |\n|---|---|---|---|---|---|---|---|---|---|---|\n";
+const HEAD: &str = "| system | Offline | error, % | Server | error, % | Interactive | error, % | step times |\n\
+    |---|---|---|---|---|---|---|---|\n";
 const CLASSES: &str =
     "| step times | held-out results | median error | worst | within the band |\n|---|---|---|---|---|\n";
-const SPLIT: &str = "| systems | results | constants of today: median error | worst | fitted to the rest: median error | worst |\n\
+const SPLIT: &str = "| systems | results | shipped constants: median error | worst | fitted to the rest: median error | worst |\n\
     |---|---|---|---|---|---|\n";
 
 /// Whether all results of a system are held out: a hash (FNV-1a) of its name decides, and not what fits.
@@ -246,12 +246,11 @@ fn published_throughput_beside_the_simulators() {
         let class = answer["basis"]["class"].as_str().expect("a class");
         let (_, cells) = systems
             .entry((*workload, *system))
-            .or_insert_with(|| (class.to_owned(), [(); 3].map(|()| " | | ".to_owned())));
+            .or_insert_with(|| (class.to_owned(), [(); 3].map(|()| " | ".to_owned())));
         let simulated = answer["tokens_per_second"].as_f64().expect("tokens per second");
         let fit = FITTED.iter().find(|(row, _)| row == of).map_or(Basis::Nothing, |(_, basis)| *basis);
         let error = (simulated / median - 1.0) * 100.0;
-        let (count, mark) = (results.len(), fit.mark());
-        cells[column] = format!("{} ({count}) | {}{mark} | {error:+.1}", grouped(median), grouped(simulated));
+        cells[column] = format!("{} | {error:+.1}{}", grouped(median), fit.mark());
         if fit == Basis::Nothing {
             classes.entry(class.to_owned()).or_default().add(results, &answer);
         } else {
@@ -271,7 +270,7 @@ fn published_throughput_beside_the_simulators() {
     let mut last = "";
     for ((workload, system), (class, cells)) in systems {
         if workload != std::mem::replace(&mut last, workload) {
-            let _ = writeln!(table, "| **{workload}** {}|", "| ".repeat(10));
+            let _ = writeln!(table, "| **{workload}** {}|", "| ".repeat(7));
         }
         let _ = writeln!(table, "| {system} | {} | {class} |", cells.join(" | "));
     }
@@ -301,7 +300,7 @@ struct LatencyRow {
 }
 
 /// Close to what the system can take, one per cent of throughput is a large part of a latency.
-const NEAR_THE_LIMIT: &str = "near the most that the system takes";
+const NEAR_THE_LIMIT: &str = "near saturation";
 const OF_ANOTHER_HOST: &str = "of G894-SD1";
 
 const fn latencies(of: Benchmark, rate: f64, ttft: f64, tpot: f64, basis: Basis, note: &'static str) -> LatencyRow {
@@ -324,7 +323,7 @@ const LATENCIES: [LatencyRow; 10] = [
 #[test]
 fn published_latencies_beside_the_simulators() {
     let mut table = String::from(
-        "| workload, system, scenario | req/s | TTFT p50, ms | simulated | error, % | TPOT p50, ms | simulated | error, % | |\n|---|---|---|---|---|---|---|---|---|\n",
+        "| workload, system, scenario | req/s | TTFT p50, ms | error, % | TPOT p50, ms | error, % | |\n|---|---|---|---|---|---|---|\n",
     );
     let mut errors = Vec::new();
     for LatencyRow { of, rate, ttft, tpot, basis, note } in &LATENCIES {
@@ -335,7 +334,7 @@ fn published_latencies_beside_the_simulators() {
         let Benchmark { workload, system, scenario } = of;
         let _ = writeln!(
             table,
-            "| {workload} {system} {scenario} | {rate} | {ttft:.0} | {own_ttft:.0} | {:+.0} | {tpot:.1} | {own_tpot:.1} | {:+.0} | {}{note} |",
+            "| {workload} {system} {scenario} | {rate} | {ttft:.0} | {:+.0} | {tpot:.1} | {:+.0} | {}{note} |",
             percent(own_ttft, *ttft),
             percent(own_tpot, *tpot),
             basis.label(),

@@ -85,7 +85,7 @@ exec "$REAL" "$@"
     world.env("PATH", path);
     world.file("gate", "");
     let ended = world.good(&["run", "m"]);
-    ended.shows("Slurm does not take 8 jobs at once");
+    ended.shows("Slurm does not accept 8 jobs at once");
     assert_eq!(world.count("ran"), 8, "each ran once");
     assert_eq!(cluster.jobs().len(), 8);
     assert!((2..8).contains(&cluster.calls("sbatch")), "{}", cluster.calls("sbatch"));
@@ -250,9 +250,9 @@ fn the_controller_stops_while_an_array_is_submitted_and_it_is_there_once() {
     crate::world::signal_pid(controller, "STOP");
     let run = world.start(&["run", "m"]);
     patiently("the run to hear that it is not answered", || {
-        world.newest_journal().contains("Slurm has not taken its array yet")
+        world.newest_journal().contains("Slurm has not accepted its array yet")
     });
-    let count = world.newest_journal().matches("Slurm has not taken its array yet").count();
+    let count = world.newest_journal().matches("Slurm has not accepted its array yet").count();
     assert_eq!(count, 1, "once for all");
     crate::world::signal_pid(controller, "CONT");
     world.file("gate", "");

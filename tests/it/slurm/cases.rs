@@ -176,7 +176,7 @@ pub fn controller_stopped() -> Row {
     signal_pid(controller, "STOP");
     let run = world.start(&["run", "m"]);
     patiently("the run to hear that it is not answered", || {
-        world.newest_journal().contains("has not taken its job yet")
+        world.newest_journal().contains("has not accepted its job yet")
     });
     signal_pid(controller, "CONT");
     patiently("the job", || world.path("nodes").exists());

@@ -138,7 +138,7 @@ fn a_table_tells_how_far_each_result_is_and_what_brings_it_forward() {
     assert_eq!(status["results"][1]["performance"]["why"], "server_performance: input run changed");
     let nothing = world.regatta(&["mlperf", "status", "quickstart"]);
     assert_eq!(nothing.code, 2);
-    nothing.shows("quickstart has nothing of MLPerf in it");
+    nothing.shows("quickstart has no stages of MLPerf");
     let nothing = world.regatta(&["mlperf", "status", "llama2-70b"]);
     assert_eq!(nothing.code, 2);
     nothing.shows("llama2-70b runs no LoadGen and packs nothing with these arguments").shows("package=true");
@@ -309,7 +309,7 @@ fn the_official_checker_is_asked_and_its_errors_are_folded_in() {
     world.file(script, "echo 'ModuleNotFoundError: numpy' >&2; exit 1");
     let refused = world.regatta(&["run", "m"]);
     assert_eq!(refused.code, 1, "{}", refused.stderr);
-    refused.shows("the official checker did not come to its end").shows("ModuleNotFoundError: numpy");
+    refused.shows("the official checker did not finish").shows("ModuleNotFoundError: numpy");
 }
 
 /// Of a benchmark that was not looked at nothing is said but that.

@@ -181,6 +181,7 @@ fn what_other_tools_call_an_option_is_understood_or_has_its_cure() {
         assert!(text.contains(cure) && !text.contains("as a value"), "{typed}: {text}");
     }
     assert!(usage_error_text("run m --system h200").contains("write `system=VALUE`"));
+    assert!(usage_error_text("plan m --on slurm").contains("`--on` is an option of `regatta run`"));
 }
 
 #[test]

@@ -26,8 +26,7 @@ pub fn libpython(_: &Log<'_>, line: &str) -> Diagnosis {
     let version = after(line, "libpython").map(leading_token).unwrap_or_default();
     let version = version.split(".so").next().unwrap_or_default();
     Diagnosis::new(format!(
-        "the process of Python models needs libpython{version}, which is not there; the server waits for it for \
-                ever"
+        "the process of Python models needs libpython{version}, which is not there; the server waits for it forever"
     ))
     .hint(format!("`apt-get install libpython{version}`, or add its folder to LD_LIBRARY_PATH under `env:`"))
 }

@@ -311,7 +311,7 @@ fn what_a_machine_lacks_for_the_server_is_reported() {
     assert_diagnosis(
         &["triton_python_backend_stub: error while loading shared libraries: libpython3.11.so.1.0: cannot open \
                 shared object file: No such file or directory"],
-        "the process of Python models needs libpython3.11, which is not there; the server waits for it for ever",
+        "the process of Python models needs libpython3.11, which is not there; the server waits for it forever",
         "`apt-get install libpython3.11`, or add its folder to LD_LIBRARY_PATH under `env:`",
     );
     begins(

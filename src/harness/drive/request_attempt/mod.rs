@@ -134,7 +134,7 @@ impl RequestAttempt<'_> {
         let outcome = tokio::select! {
             biased;
             () = std::future::ready(()), if self.is_refused => {
-                let text = format!("the server has allowed no request at a time for {} s", self.stall.as_secs_f64());
+                let text = format!("the server has allowed no requests for {} s", self.stall.as_secs_f64());
                 Err(Some((FailureClass::Refused, text + " (SETTINGS_MAX_CONCURRENT_STREAMS is 0)")))
             }
             result = self.exchange_messages(parts, &state) => result.map_err(Some),

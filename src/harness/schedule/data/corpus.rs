@@ -18,6 +18,7 @@ use crate::schedule::arrivals::generator;
 use crate::{DataKind, HarnessError, PromptFile};
 use base::files::{Digest, open_regular};
 use base::spec::RecordOrder;
+use base::units::counted;
 
 #[derive(Debug)]
 pub(crate) struct Corpus {
@@ -58,7 +59,7 @@ impl Corpus {
                 ));
             }
             if longer > 0 {
-                skipped.push(format!("{longer} records have a prompt of more than {most} {unit}"));
+                skipped.push(format!("{} with a prompt of more than {most} {unit}", counted(longer, "record")));
             }
         }
         let digest = digest(file)?;
@@ -278,7 +279,7 @@ mod tests {
         };
         let kept = load(3).unwrap();
         assert_eq!((kept.entries.len(), kept.summary.records), (2, 3));
-        assert_eq!(kept.summary.skipped, ["1 records have a prompt of more than 3 words or tokens"]);
+        assert_eq!(kept.summary.skipped, ["1 record with a prompt of more than 3 words or tokens"]);
         assert!(load(4).unwrap().summary.skipped.is_empty());
         assert!(load(1).unwrap_err().to_string().contains("the limit `max_input_tokens`"));
     }

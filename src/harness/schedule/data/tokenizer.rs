@@ -67,9 +67,8 @@ impl PromptTokenizer {
     pub fn check(&self, file: &Path) -> Result<(), HarnessError> {
         if self.words.len() < FEWEST_WORDS {
             let reason = format!(
-                "only {} of its tokens are whole words, and {FEWEST_WORDS} are needed to make up prompts of exact \
-                 length; \
-                 give prompts as data instead",
+                "only {} of its tokens are whole words, and {FEWEST_WORDS} are needed to generate prompts of exact \
+                length; give prompts as data instead",
                 self.words.len()
             );
             return Err(fault(file, reason));

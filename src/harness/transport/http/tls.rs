@@ -263,7 +263,7 @@ pub(crate) enum TlsError {
     if *has_certificate {
         "it may not know the authority of tls.client_cert"
     } else {
-        "it may want a certificate from us: name it with `tls.client_cert` and `tls.client_key`"
+        "it may require a client certificate: name it with `tls.client_cert` and `tls.client_key`"
     }
 )]
 pub(crate) struct TlsRefusal {
@@ -338,7 +338,7 @@ fn certificate_fault(fault: &CertificateError, host: &str) -> String {
             "the certificate of {host} is self-signed: name its file with `tls.ca` (--cacert), or accept any \
              certificate with `tls.insecure: true` (--insecure)"
         ),
-        other => format!("the certificate of {host} is not good: {other}"),
+        other => format!("the certificate of {host} is invalid: {other}"),
     }
 }
 

@@ -119,7 +119,7 @@ impl SharedStream {
                 return Err(death.before_first_message.clone());
             }
             if routes.waiting.contains_key(&id) {
-                return Err((FailureClass::Stream, format!("id {id} is under way on this stream already")));
+                return Err((FailureClass::Stream, format!("id {id} is already in flight on this stream")));
             }
             routes.waiting.insert(id, give);
             routes.highest_id = routes.highest_id.max(Some(id));

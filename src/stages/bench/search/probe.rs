@@ -222,7 +222,7 @@ impl StartPoint {
         };
         if let Some(difference) = difference(goal, &earlier_goal) {
             let problem = format!("`{shown}` is a search for something else: {difference}");
-            return Err(refused(problem, "take `start_from` away, or name a search with the same model and limits"));
+            return Err(refused(problem, "remove `start_from`, or name a search with the same model and limits"));
         }
         Ok(Self(earlier))
     }

@@ -138,7 +138,7 @@ async fn watch(
                 continue;
             }
             () = sleep_until(deserted) => {
-                let reason = format!("it has heard nothing of the run for {} s", DESERTED.as_secs());
+                let reason = format!("it has heard nothing from the run for {} s", DESERTED.as_secs());
                 return stop_after_disconnect(orders, stop, &reason).await;
             }
         }

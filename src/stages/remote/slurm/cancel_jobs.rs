@@ -245,7 +245,7 @@ fn end_message(folder: &JobFolder, spec: &JobSpec, ended: Result<AbandonedEnd, C
     let is_ours = folder.remove().unwrap_or(true);
     is_ours.then(|| match end {
         AbandonedEnd::Cancelled => format!("cancelled the job {job} of {task}, which an earlier run left behind"),
-        AbandonedEnd::Gone => format!("the job {job} of {task}, which an earlier run left behind, is gone already"),
+        AbandonedEnd::Gone => format!("the job {job} of {task}, which an earlier run left behind, is already gone"),
     })
 }
 
@@ -367,7 +367,7 @@ mod tests {
         let attempt = slurm.attempt(&lease, Slurm::default()).await;
         let message = |end| end_message(&attempt.folder, &attempt.spec, Ok(end));
         let name = &attempt.spec.name;
-        let gone = format!("the job {name} of it, which an earlier run left behind, is gone already");
+        let gone = format!("the job {name} of it, which an earlier run left behind, is already gone");
         assert_eq!(message(AbandonedEnd::Gone), Some(gone));
         assert_eq!(message(AbandonedEnd::Cancelled), None);
     }

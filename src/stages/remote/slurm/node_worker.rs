@@ -34,7 +34,7 @@ const SWEEP_GRACE: Duration = Duration::from_secs(1);
 pub enum NodeWorkerError {
     #[error("{0}: no run waits for this job any more")]
     NoRunWaiting(String),
-    #[error("this attempt is already worked on by job {0}")]
+    #[error("job {0} is already working on this attempt")]
     AlreadyClaimed(String),
     #[error(transparent)]
     Path(#[from] PathError),

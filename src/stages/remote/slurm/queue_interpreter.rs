@@ -202,9 +202,7 @@ impl QueueInterpreter {
             let message =
                 format!("its job {number} did not start within {} s in the queue ({reason})", limit.as_secs());
             let failure = Failure::new(FailureKind::Timeout, message);
-            return QueueObservation::Ended(Box::new(
-                failure.hint("`queue_timeout` may be longer, or the job smaller"),
-            ));
+            return QueueObservation::Ended(Box::new(failure.hint("use a longer `queue_timeout`, or a smaller job")));
         }
         match PendingReason::read(reason) {
             PendingReason::Queued => {
@@ -265,7 +263,7 @@ impl QueueInterpreter {
                 fail(FailureKind::Timeout, format!("its job {number} could not start before its deadline"))
             }
             JobState::Failed | JobState::Completed if self.claimed.is_some() => {
-                let message = format!("its job {number}{on} ended, and could not write down how");
+                let message = format!("its job {number}{on} ended, and could not record how");
                 fail(FailureKind::Signal(9), message).hint(
                     "it may have been killed, for example by the kernel's out-of-memory killer (`dmesg` on the \
                         node), or the project's filesystem did not take its record",

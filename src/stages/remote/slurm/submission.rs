@@ -180,7 +180,7 @@ impl PendingSubmission {
                 }
                 SubmitOutcome::TooMany(why) if n > 1 => {
                     self.notify_once(&format!(
-                        "Slurm does not take {n} jobs at once ({why}); they are submitted in smaller arrays"
+                        "Slurm does not accept {n} jobs at once ({why}); they are submitted in smaller arrays"
                     ));
                     self.piece = n.div_ceil(2);
                     continue;
@@ -196,9 +196,9 @@ impl PendingSubmission {
                     let since = *self.full_since.get_or_insert_with(Instant::now);
                     let limit = self.pending_members[0].queue_timeout.as_ref();
                     if limit.is_some_and(|limit| since.elapsed() >= limit.time()) {
-                        let message = format!("Slurm did not take its {} within `queue_timeout`: {why}", self.noun());
+                        let message = format!("Slurm did not accept its {} within `queue_timeout`: {why}", self.noun());
                         let failure = Failure::new(FailureKind::Timeout, message)
-                            .hint("`queue_timeout` may be longer, or other jobs be cancelled");
+                            .hint("use a longer `queue_timeout`, or cancel other jobs");
                         return self.all_fail(&failure.command(submission_command(&submission)));
                     }
                     self.notify_retry(&why);
@@ -310,7 +310,7 @@ impl PendingSubmission {
     }
 
     fn notify_retry(&mut self, why: &str) {
-        self.notify_once(&format!("Slurm has not taken its {} yet: {why}; it is tried again", self.noun()));
+        self.notify_once(&format!("Slurm has not accepted its {} yet: {why}; it is tried again", self.noun()));
     }
 
     /// One message for the user, in the name of the first: it is one submission.
@@ -452,7 +452,7 @@ echo RUNNING > "$W/job"; echo 7"#;
         let failure = attempt.go(false, None, None).await.unwrap_err();
         assert_eq!(
             (failure.kind, failure.what.as_str()),
-            (FailureKind::Timeout, "Slurm did not take its job within `queue_timeout`: AssocMaxSubmitJobLimit")
+            (FailureKind::Timeout, "Slurm did not accept its job within `queue_timeout`: AssocMaxSubmitJobLimit")
         );
         assert!(attempt.settled.into_inner());
     }

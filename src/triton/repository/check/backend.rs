@@ -91,11 +91,11 @@ fn check_parameter(look: &mut ModelChecker<'_>, role: &str, key: &str, value: &s
                 return;
             }
             "gpt_model_path" | "tokenizer_dir" if role != "tensorrt_llm" || key == "gpt_model_path" => {
-                "it is taken for a folder of that name"
+                "it is treated as a folder of that name"
             }
             _ => {
                 let fate = if KNOWN_PLACEHOLDERS.contains(&key) && name == key {
-                    "the backend knows it and takes it for not set".to_owned()
+                    "the backend treats it as not set".to_owned()
                 } else if known.unset.is_empty() {
                     "it reaches the backend unchanged".to_owned()
                 } else {
@@ -230,7 +230,7 @@ pub(super) fn check_batching(look: &mut ModelChecker<'_>) {
     let model = look.model;
     let config = &model.config;
     if config.max_batch_size < 0 {
-        let hint = "0 is a model without batches".to_owned();
+        let hint = "0 means no batching".to_owned();
         look.error(&[PbtxtStep::Name("max_batch_size")], "max_batch_size is below 0", Some(hint));
     }
     match &config.scheduling_choice {
@@ -263,7 +263,7 @@ fn dynamic(look: &mut ModelChecker<'_>, batching: &ModelDynamicBatching) {
     let (levels, default) = (batching.priority_levels, batching.default_priority_level);
     if levels > 0 && !(1..=levels).contains(&default) {
         let way = [section, PbtxtStep::Name("default_priority_level")];
-        let hint = format!("a level is from 1 to priority_levels ({levels})");
+        let hint = format!("levels go from 1 to priority_levels ({levels})");
         look.error(&way, format!("default_priority_level is {default}"), Some(hint));
     }
     for level in batching.priority_queue_policy.keys().filter(|level| levels > 0 && !(1..=levels).contains(*level)) {
@@ -301,7 +301,7 @@ fn sequence(look: &mut ModelChecker<'_>, batching: &ModelSequenceBatching) {
         }
         Some(StrategyChoice::Direct(direct)) if !(0.0..=1.0).contains(&direct.minimum_slot_utilization) => {
             let way = [section, PbtxtStep::Name("direct"), PbtxtStep::Name("minimum_slot_utilization")];
-            look.error(&way, "the slot utilization is a part: 0 to 1", None);
+            look.error(&way, "the slot utilization is a fraction from 0 to 1", None);
         }
         _ => {}
     }
@@ -339,7 +339,7 @@ fn sequence(look: &mut ModelChecker<'_>, batching: &ModelSequenceBatching) {
             let given: Vec<usize> = pairs.into_iter().filter(|length| *length > 0).collect();
             if given != [2] {
                 let hint = "for example `int32_false_true: [ 0, 1 ]`".to_owned();
-                look.error(&way, format!("{word} needs one pair: what is false and what is true"), Some(hint));
+                look.error(&way, format!("{word} needs one pair: the values for false and true"), Some(hint));
             }
         }
     }
@@ -361,7 +361,7 @@ fn batch_tensors(look: &mut ModelChecker<'_>) {
         }
         if !matches!(batch.data_type(), DataType::TypeInt32 | DataType::TypeFp32) {
             let way = [way[0], way[1], PbtxtStep::Name("data_type")];
-            look.error(&way, "a batch_input is TYPE_INT32 or TYPE_FP32", None);
+            look.error(&way, "a batch_input must be TYPE_INT32 or TYPE_FP32", None);
         }
         if batch.source_input.is_empty() && batch.kind() != BatchKind::BatchItemShape {
             look.error(&way, "a batch_input needs a source_input", None);

@@ -38,7 +38,7 @@ pub(super) fn check(look: &mut ModelChecker<'_>) {
         look.error(
             &[PbtxtStep::Name("name")],
             message,
-            Some("the server wants the same name; rename one of them".to_owned()),
+            Some("the server requires the same name; rename one of them".to_owned()),
         );
     }
     backend(look);
@@ -126,7 +126,7 @@ fn policy(look: &mut ModelChecker<'_>) {
     if available(look).is_empty() {
         let message = match look.model.versions.as_slice() {
             [] => format!("{folder} has no version folder"),
-            there => format!("the version policy takes none of the versions that are there ({there:?})"),
+            there => format!("the version policy selects none of the existing versions ({there:?})"),
         };
         let hint = "a version is a folder named by a number without a leading zero: `1`".to_owned();
         look.error(&way, message, Some(hint));

@@ -202,7 +202,7 @@ pub(super) fn check_instances(look: &mut ModelChecker<'_>, machine: Option<u32>)
             look.error(&way("count"), format!("an instance group of {} instances", group.count), Some(hint));
         }
         if group.kind() == Kind::Cpu && !group.gpus.is_empty() {
-            let hint = "take `gpus` away, or write KIND_GPU".to_owned();
+            let hint = "remove `gpus`, or write KIND_GPU".to_owned();
             look.error(&way("gpus"), "a group on the CPU has no GPUs", Some(hint));
         }
         for (nth, gpu) in group.gpus.iter().enumerate() {

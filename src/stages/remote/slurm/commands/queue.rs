@@ -328,7 +328,7 @@ impl PendingReason {
             }
             "DependencyNeverSatisfied" => Self::Never(
                 "a job that it depends on did not end as it must",
-                "check `args`: a `--dependency` is in them",
+                "check `args`: they have a `--dependency`",
             ),
             "BadConstraints" => Self::Never("no node is like this", "check `constraint`, `gres` and `gpus_per_node`"),
             "InvalidAccount" | "AccountNotAllowed" => {
