@@ -157,7 +157,6 @@ fn of_two_machines_with_one_folder_the_second_runs_nothing() {
 }
 
 #[test]
-#[ignore = "needs an S3 server"]
 fn of_two_machines_with_one_bucket_the_second_runs_nothing() {
     let s3 = S3::start();
     let [one, two] = [(); 2].map(|()| {
@@ -171,7 +170,6 @@ fn of_two_machines_with_one_bucket_the_second_runs_nothing() {
 }
 
 #[test]
-#[ignore = "needs an S3 server"]
 fn what_is_here_already_is_not_fetched() {
     let s3 = S3::start();
     let line = CuttableConnection::to(s3.address);

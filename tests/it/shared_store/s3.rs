@@ -1,52 +1,41 @@
 //! A real S3-compatible server on loopback, whose bucket is a folder.
 
 use std::fs;
-use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use s3s::auth::SimpleAuth;
+use s3s::service::{S3Service, S3ServiceBuilder};
+use s3s_fs::FileSystem;
 use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
 
-use crate::kept_part::script;
-use crate::ports::free_port;
-use crate::world::{World, until};
+use crate::world::World;
 
 pub const KEY: &str = "regatta-test-key";
 pub const SECRET: &str = "regatta-test-secret-4711";
 
 /// It serves as long as the test lives.
 pub struct S3 {
-    child: Child,
     root: TempDir,
     pub address: SocketAddr,
+    _runtime: Runtime,
 }
 
 impl S3 {
     pub fn start() -> Self {
         let root = tempfile::Builder::new().prefix("regatta-s3").tempdir().expect("a folder");
         fs::create_dir(root.path().join("bucket")).expect("a bucket");
-        for _ in 0..20 {
-            let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
-            let mut child = Command::new(program())
-                .args(["--host", "127.0.0.1", "--port", &address.port().to_string()])
-                .args(["--access-key", KEY, "--secret-key", SECRET])
-                .arg(root.path())
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .expect("s3s-fs");
-            let mut ended = false;
-            until("the S3 server to listen", || {
-                ended = child.try_wait().expect("its state").is_some();
-                ended || TcpStream::connect(address).is_ok()
-            });
-            if !ended {
-                return Self { child, root, address };
-            }
-        }
-        panic!("no port for the S3 server");
+        let mut service = S3ServiceBuilder::new(FileSystem::new(root.path()).expect("its folder"));
+        service.set_auth(SimpleAuth::from_single(KEY, SECRET));
+        let runtime = Runtime::new().expect("a runtime");
+        let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).expect("a port");
+        let address = listener.local_addr().expect("its address");
+        runtime.spawn(serve(listener, service.build()));
+        Self { root, address, _runtime: runtime }
     }
 
     /// The bucket's folder.
@@ -55,21 +44,13 @@ impl S3 {
     }
 }
 
-impl Drop for S3 {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+async fn serve(listener: TcpListener, service: S3Service) {
+    while let Ok((socket, _)) = listener.accept().await {
+        let service = service.clone();
+        tokio::spawn(async move {
+            let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(socket), service).await;
+        });
     }
-}
-
-fn program() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let ended = script("s3.sh").stdin(Stdio::null()).output().expect("tests/parts/s3.sh");
-        let stderr = String::from_utf8_lossy(&ended.stderr).into_owned();
-        assert!(ended.status.success(), "the S3 server could not be installed:\n{stderr}");
-        PathBuf::from(String::from_utf8_lossy(&ended.stdout).trim())
-    })
 }
 
 /// A machine's environment names the server, with keys.

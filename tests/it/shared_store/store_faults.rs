@@ -30,7 +30,6 @@ fn on(line: std::net::SocketAddr) -> World {
 }
 
 #[test]
-#[ignore = "needs an S3 server"]
 fn a_flipped_bit_is_seen_named_made_good_and_put_back() {
     let s3 = S3::start();
     let [one, two, three] = [(); 3].map(|()| on(s3.address));
@@ -82,7 +81,6 @@ fn a_damaged_record_and_a_lost_file_are_replaced() {
 }
 
 #[test]
-#[ignore = "needs an S3 server"]
 fn wrong_credentials_are_one_warning_and_no_secret_is_written_anywhere() {
     let s3 = S3::start();
     let connection = CuttableConnection::to(s3.address);
@@ -118,7 +116,6 @@ fn a_store_that_is_away_is_a_warning_and_the_run_goes_on() {
 }
 
 #[test]
-#[ignore = "needs an S3 server"]
 fn a_line_that_is_cut_while_fetching_costs_a_warning_and_one_stage() {
     let s3 = S3::start();
     let connection = CuttableConnection::to(s3.address);
@@ -133,7 +130,6 @@ fn a_line_that_is_cut_while_fetching_costs_a_warning_and_one_stage() {
 }
 
 #[test]
-#[ignore = "needs an S3 server"]
 fn a_line_that_is_cut_while_sending_leaves_nothing_that_looks_whole() {
     let s3 = S3::start();
     let connection = CuttableConnection::to(s3.address);
@@ -153,7 +149,6 @@ fn a_line_that_is_cut_while_sending_leaves_nothing_that_looks_whole() {
 }
 
 #[test]
-#[ignore = "needs an S3 server"]
 fn of_two_machines_that_make_the_same_at_once_one_puts_it_there_and_the_other_is_content() {
     let manifest = r#"
 stages:
@@ -195,7 +190,6 @@ stages:
 }
 
 #[test]
-#[ignore = "needs an S3 server"]
 fn who_will_not_wait_for_the_sending_is_told_what_is_not_there() {
     let s3 = S3::start();
     let connection = CuttableConnection::to(s3.address);
@@ -214,7 +208,6 @@ fn who_will_not_wait_for_the_sending_is_told_what_is_not_there() {
 }
 
 #[test]
-#[ignore = "needs an S3 server"]
 fn kill9_while_sending_and_the_rest_is_sent_later() {
     let s3 = S3::start();
     let connection = CuttableConnection::to(s3.address);
@@ -235,7 +228,6 @@ fn kill9_while_sending_and_the_rest_is_sent_later() {
 }
 
 #[test]
-#[ignore = "needs an S3 server"]
 fn kill9_while_fetching_and_what_has_come_is_not_fetched_again() {
     const LARGE: u64 = 200_000_000;
     const PART: u64 = 16 << 20;
