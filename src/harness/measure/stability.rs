@@ -223,9 +223,10 @@ mod tests {
             let (at, service) = (ms(visit.arrival), visit.end - visit.start);
             let tokens = (service * 4.0).ceil().max(1.0) as u32;
             let chunk = |part: f64| (ms(visit.start + service * part / 5.0), tokens);
-            let chunks = match is_streamed {
-                true => [1.0, 2.0, 3.0, 4.0, 5.0].map(chunk).to_vec(),
-                false => vec![(ms(visit.end), 5 * tokens)],
+            let chunks = if is_streamed {
+                [1.0, 2.0, 3.0, 4.0, 5.0].map(chunk).to_vec()
+            } else {
+                vec![(ms(visit.end), 5 * tokens)]
             };
             ended(&mut collector, index as u64, (at, at, ms(visit.end)), 5 * tokens, &chunks, RequestEnd::Ok);
         }
