@@ -81,9 +81,7 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
         if let Some(script) = interop::compose_script(&text) {
             return translate::scripts(global, &[(file.display().to_string(), script)]);
         }
-        if let Some(OtherFile { line, .. }) = OtherFile::detect(&text)
-            && !line.is_empty()
-        {
+        if let Some(OtherFile { line, .. }) = OtherFile::detect(&text).filter(|file| !file.line.is_empty()) {
             return translate::line(global, &[line.as_slice(), &[file.display().to_string()]].concat());
         }
     }

@@ -121,14 +121,17 @@ fn declared_settings(named: &NamedManifest, manifest: &Manifest, translation: &m
     for setting in &named.line.settings {
         match place(setting, manifest) {
             Some(key) => params.push((key.clone(), setting.value.clone())),
-            None => translation.untranslated.push(UntranslatedOption::of_load(
-                &setting.argument,
-                format!(
-                    "the manifest `{}` has no parameter `{}`: change it in the file of the system",
-                    named.name,
-                    setting.names.join("` or `")
-                ),
-            )),
+            None => translation.untranslated.push(UntranslatedOption {
+                is_workload: true,
+                ..UntranslatedOption::new(
+                    &setting.argument,
+                    format!(
+                        "the manifest `{}` has no parameter `{}`: change it in the file of the system",
+                        named.name,
+                        setting.names.join("` or `")
+                    ),
+                )
+            }),
         }
     }
     params

@@ -112,10 +112,8 @@ impl ServerProgram {
             _ => {
                 let key = given.name.trim_start_matches('-').replace('-', "_");
                 if key == "config" {
-                    builder.note(format!(
-                        "`gpus` are those of the line's own options: set it to what {} needs",
-                        given.as_written()
-                    ));
+                    let given = given.as_written();
+                    builder.note(format!("`gpus` are those of the line's own options: set it to what {given} needs"));
                 }
                 server.words.extend([given.written.clone(), format!("{{{{ inputs.{key} }}}}")]);
                 server.inputs.insert(key, json!(given.value()));

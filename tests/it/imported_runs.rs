@@ -564,7 +564,12 @@ fn files_with_command_lines_and_printed_tables_get_an_answer() {
         ("user.conf", "*.Server.target_qps = 10\n", "LoadGen's settings (user.conf", "`regatta mlperf check`"),
         ("m.yaml", "regatta: 1\nstages: {}\n", "a manifest of Regatta", "`regatta run m.yaml`"),
         ("extra.yml", "cuda_graph_config:\n  max_batch_size: 8\n", "LLM API", "--extra_llm_api_options extra.yml`"),
-        ("pa.log", "*** Measurement Settings ***\n", "what perf_analyzer printed", "`--profile-export-file EXPORT.json`"),
+        (
+            "pa.log",
+            "*** Measurement Settings ***\n",
+            "what perf_analyzer printed",
+            "`--profile-export-file EXPORT.json`",
+        ),
         ("lb.json", "[{\"n_gen\": 128, \"avg_ts\": 118.9}]", "a result of llama-bench", "`regatta bench --serve"),
     ] {
         world.file(file, text);

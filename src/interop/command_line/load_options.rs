@@ -131,9 +131,7 @@ impl TranslatedLoad {
         if let Err(fault) = RequestHeaders::default().add(word) {
             let shown = format!("{origin} {name}:…");
             return match fault {
-                HeaderFault::Reserved => {
-                    self.builder.push_untranslated(shown, "the harness sets that header itself");
-                }
+                HeaderFault::Reserved => self.builder.push_untranslated(shown, "the harness sets that header itself"),
                 fault => self.builder.push_error(format!("`{shown}` {fault}")),
             };
         }

@@ -21,7 +21,7 @@ mod translation;
 
 pub(crate) use connections::{StartedServer, TargetMatch, match_target, read_outputs, replace_path};
 pub(crate) use conversations::{ConversationOptions, length_pairs, rate_of_conversations};
-pub(crate) use load::{TranslatedLoad, option_of, range};
+pub(crate) use load::{TranslatedLoad, range};
 pub(crate) use load_options::{
     CHAT, COMPLETIONS, RangeRatio, SHAREGPT_FILE, WHOLE_REQUESTS, adapters, api_key, host_and_port, models, share,
     token_ids,

@@ -120,11 +120,8 @@ impl ParsedLine {
     /// The number of the first of these options that has one; where none has, the default of the tool for them.
     pub fn first_number<T: Numeric + FromStr + Default>(&self, names: &[&str]) -> Quantity<T> {
         let of_tool = |name: &&str| self.table?.row(name)?.default.as_ref()?.parse().ok();
-        names
-            .iter()
-            .find_map(|name| self.number(name))
-            .or_else(|| names.iter().find_map(of_tool))
-            .unwrap_or(Quantity::Known(T::default()))
+        let given = names.iter().find_map(|name| self.number(name));
+        given.or_else(|| names.iter().find_map(of_tool)).unwrap_or(Quantity::Known(T::default()))
     }
 
     /// A ratio from 0 to 1, or the tool's own default for it.
@@ -269,12 +266,10 @@ fn find<'a>(table: &'a [Opt], word: &str) -> Option<(&'a Opt, String, Option<Str
         return Some((option, name.to_owned(), value));
     }
     if wanted.starts_with("--") {
-        let mut begun =
-            table.iter().filter(|option| option.names.iter().any(|name| with_dashes(name).starts_with(&wanted)));
-        return match (begun.next(), begun.next()) {
-            (Some(option), None) => Some((option, name.to_owned(), value)),
-            _ => None,
-        };
+        let begins = |option: &&Opt| option.names.iter().any(|name| with_dashes(name).starts_with(&wanted));
+        let mut begun = table.iter().filter(begins);
+        let option = begun.next()?;
+        return begun.next().is_none().then(|| (option, name.to_owned(), value));
     }
     // `-m4`
     let mut chars = word.char_indices().skip(2);

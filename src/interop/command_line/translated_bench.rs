@@ -138,10 +138,8 @@ impl TranslatedBench {
                 };
                 other.keys == first.keys && other.sweep == first.sweep && args(other) == args(first)
             };
-            let values = all
-                .iter()
-                .map(|bench| bench.args.get(at)?.parse::<f64>().ok().map(number))
-                .collect::<Option<Vec<_>>>()?;
+            let value = |bench: &Self| bench.args.get(at)?.parse::<f64>().ok().map(number);
+            let values = all.iter().map(value).collect::<Option<Vec<_>>>()?;
             (first.sweep.is_none() && !first.keys.contains_key("sweep") && others.iter().all(same))
                 .then_some((key, values))
         };

@@ -367,10 +367,8 @@ impl TranslationError {
 
 impl fmt::Display for TranslationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.problems.iter().enumerate() {
-            write!(f, "{}{problem}", if index == 0 { "" } else { "\n" })?;
-        }
-        Ok(())
+        let lines: Vec<String> = self.problems.iter().map(ToString::to_string).collect();
+        f.write_str(&lines.join("\n"))
     }
 }
 
@@ -386,10 +384,7 @@ pub struct TranslationProblem {
 
 impl TranslationProblem {
     fn within(mut self, place: &str) -> Self {
-        self.place = Some(match self.place {
-            Some(inner) => format!("{place}: {inner}"),
-            None => place.to_owned(),
-        });
+        self.place = Some(self.place.map_or_else(|| place.to_owned(), |inner| format!("{place}: {inner}")));
         self
     }
 }

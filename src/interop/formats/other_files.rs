@@ -1,40 +1,34 @@
 //! Files that are recognized and not read as results, by `other-files.toml`: results without numbers of requests,
 //! configs, manifests.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
 /// A row of the table.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct OtherFile {
     /// What the file is: `a manifest of Regatta`.
     pub is: String,
     marks: Vec<Vec<String>>,
     /// What to do with it.
-    #[serde(default)]
     pub instead: String,
     /// The command line whose last argument is the file.
-    #[serde(default)]
     pub line: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct FileTable {
-    file: Vec<OtherFile>,
 }
 
 impl OtherFile {
     /// The row that a text has the marks of.
     pub fn detect(text: &str) -> Option<&'static Self> {
-        static FILES: LazyLock<FileTable> =
+        static FILES: LazyLock<BTreeMap<String, Vec<OtherFile>>> =
             LazyLock::new(|| toml::from_str(include_str!("other-files.toml")).expect("a test reads the table"));
         let has = |mark: &String| match mark.strip_prefix('^') {
             Some(begin) => text.lines().any(|line| line.starts_with(begin)),
             None => text.contains(&**mark),
         };
-        FILES.file.iter().find(|file| file.marks.iter().any(|marks| marks.iter().all(has)))
+        FILES.values().flatten().find(|file| file.marks.iter().any(|marks| marks.iter().all(has)))
     }
 }
 

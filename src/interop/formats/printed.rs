@@ -154,6 +154,7 @@ fn metric_table(text: &str) -> Value {
 /// prefix.
 fn overviews(text: &str) -> Vec<ImportedNumbers> {
     let format = FileFormat::named("trtllm-bench PERFORMANCE OVERVIEW");
+    let title = OVERVIEW_TITLES.into_iter().find(|title| text.contains(title)).unwrap_or(OVERVIEW_TITLES[0]);
     let overview = |above: &str, below: &str| {
         let mut object = json!({});
         let mut read = |rows: &[Vec<String>], lines: &[&str]| {
@@ -169,11 +170,12 @@ fn overviews(text: &str) -> Vec<ImportedNumbers> {
             }
         };
         read(&format.settings, &above.lines().rev().collect::<Vec<_>>());
+        // Until 0.12 the requests are below the title, too.
+        read(&format.settings, &below.lines().filter(|_| title == OVERVIEW_TITLES[1]).collect::<Vec<_>>());
         read(&format.labels, &below.lines().collect::<Vec<_>>());
         format.numbers(&object, &object)
     };
     // The settings of an overview are above it, after the numbers of the previous one.
-    let title = OVERVIEW_TITLES.into_iter().find(|title| text.contains(title)).unwrap_or(OVERVIEW_TITLES[0]);
     let parts: Vec<&str> = text.split(title).collect();
     parts.windows(2).map(|parts| overview(parts[0], parts[1])).collect()
 }

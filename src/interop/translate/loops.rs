@@ -1,7 +1,7 @@
 //! Loops of a shell: over values that the text has, and those that only wait; arrays of such values.
 
 use crate::command_line::{
-    ELEMENT_BLANK, TranslatedBench, Translation, TranslationBuilder, WrittenCommand, base, option_of, sequence,
+    ELEMENT_BLANK, TranslatedBench, Translation, TranslationBuilder, WrittenCommand, base, sequence,
 };
 use base::units::is_identifier;
 
@@ -106,15 +106,12 @@ impl Wait {
 
     /// Lets a measurement of a server that the script does not start wait for it, too.
     pub fn put_into(self, bench: &mut TranslatedBench, builder: &mut TranslationBuilder) {
-        let Some(option) = option_of("ready_timeout").filter(|option| self.0 > 0 && bench.value(option).is_none())
-        else {
-            return;
-        };
-        let time = format!("{}s", self.0);
-        builder.note(format!(
-            "the script waits before it measures: `{option} {time}` waits for the server up to that long"
-        ));
-        bench.args.extend([option.to_owned(), time]);
+        const OPTION: &str = "--ready-timeout";
+        if self.0 > 0 && bench.value(OPTION).is_none() {
+            let time = format!("{}s", self.0);
+            builder.note(format!("the script waits before it measures: `{OPTION} {time}` waits for the server, too"));
+            bench.args.extend([OPTION.to_owned(), time]);
+        }
     }
 }
 
