@@ -561,9 +561,19 @@ fn files_with_command_lines_and_printed_tables_get_an_answer() {
     assert_eq!(refused.code, 2, "{refused:?}");
     refused.shows("a Kubernetes manifest").shows("`command:`").shows("regatta import -- ");
     for (file, text, kind, instead) in [
-        ("user.conf", "*.Server.target_qps = 10\n", "LoadGen's settings (user.conf", "`regatta mlperf check`"),
+        (
+            "user.conf",
+            "*.Server.target_qps = 10\n",
+            "a file of LoadGen's settings (user.conf",
+            "`regatta mlperf check`",
+        ),
         ("m.yaml", "regatta: 1\nstages: {}\n", "a manifest of Regatta", "`regatta run m.yaml`"),
-        ("extra.yml", "cuda_graph_config:\n  max_batch_size: 8\n", "LLM API", "--extra_llm_api_options extra.yml`"),
+        (
+            "extra.yml",
+            "cuda_graph_config:\n  max_batch_size: 8\n",
+            "a file of options of TensorRT-LLM",
+            "--extra_llm_api_options extra.yml`",
+        ),
         (
             "pa.log",
             "*** Measurement Settings ***\n",
