@@ -123,9 +123,9 @@ fn declared_settings(named: &NamedManifest, manifest: &Manifest, translation: &m
             Some(key) => params.push((key.clone(), setting.value.clone())),
             None => {
                 let (name, names) = (&named.name, setting.names.join("` or `"));
-                let why =
+                let reason =
                     format!("the manifest `{name}` has no parameter `{names}`: change it in the file of the system");
-                let option = UntranslatedOption::new(&setting.argument, why);
+                let option = UntranslatedOption::new(&setting.argument, reason);
                 translation.untranslated.push(UntranslatedOption { is_workload: true, ..option });
             }
         }

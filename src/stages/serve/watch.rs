@@ -279,10 +279,10 @@ mod tests {
             fs::write(log.path(), text).expect("a log");
             write(&log).expect("steps").map(|(_, count)| count)
         };
-        let all = lines.lines().count();
-        assert_eq!(count(lines.trim_end()), Some(all));
+        let total = lines.lines().count();
+        assert_eq!(count(lines.trim_end()), Some(total));
         // A line that is cut off is no step.
-        assert_eq!(count(&lines[..lines.trim_end().len() - 8]), Some(all - 1));
+        assert_eq!(count(&lines[..lines.trim_end().len() - 8]), Some(total - 1));
     }
 
     /// Of vLLM 0.24.0 on an H200.

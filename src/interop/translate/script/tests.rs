@@ -63,11 +63,11 @@ fn a_wait_before_the_first_measurement_is_one_for_its_server() {
         assert_eq!(timeouts, [expected; 2], "{wait}");
     }
     // A server of the script is waited for anyway.
-    let own = read_scripts(&[(
+    let served = read_scripts(&[(
         "job.sh".to_owned(),
         format!("vllm serve m --port 8000\nsleep 45\n{}", bench.replace("gpu7", "localhost")),
     )]);
-    let TranslationKind::Script(script) = own.expect("a script").kind else { panic!("a server and a benchmark") };
+    let TranslationKind::Script(script) = served.expect("a script").kind else { panic!("a server and a benchmark") };
     assert_eq!(script.benches[0].bench.value("--ready-timeout"), None);
 }
 
