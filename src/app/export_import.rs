@@ -14,7 +14,7 @@ use crate::out_folder::NewResult;
 use base::files::{metadata_if_there, read_text};
 use base::units::size;
 use harness::{RESULT, SWEEP};
-use interop::{ExportFormat, ImportError, Imported, ImportedSweep, LocatedRun, LocatedRuns};
+use interop::{ExportFormat, ImportError, Imported, ImportedSweep, LocatedRun, LocatedRuns, OtherFile};
 
 use runner::store::write_named;
 
@@ -78,25 +78,11 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
     if let [file] = request.paths.as_slice()
         && let Some(text) = short_yaml(file)
     {
-        if let Some(tool) = interop::tool_of_config(&text) {
-            if tool == "inference-perf" {
-                let line = [tool, "--config_file", &file.display().to_string()].map(str::to_owned);
-                return translate::line(global, &line);
-            }
-            return Err(CommandError::Usage(format!(
-                "{} is a config of {tool}, which is not read: give its settings as options of {tool}'s command line, \
-                and import that: `regatta import -- LINE`",
-                file.display()
-            )));
-        }
         if let Some(script) = interop::compose_script(&text) {
             return translate::scripts(global, &[(file.display().to_string(), script)]);
         }
-        if interop::is_kubernetes(&text) {
-            return Err(CommandError::hinted(
-                format!("{} is a Kubernetes manifest, which is not read", file.display()),
-                "paste the command lines in its `command:` and `args:` one at a time: `regatta import -- vllm serve …`",
-            ));
+        if let Some(OtherFile { line, .. }) = OtherFile::detect(&text).filter(|file| !file.line.is_empty()) {
+            return translate::line(global, &[line.as_slice(), &[file.display().to_string()]].concat());
         }
     }
     if !request.pick.is_empty() {

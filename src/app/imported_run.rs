@@ -121,14 +121,13 @@ fn declared_settings(named: &NamedManifest, manifest: &Manifest, translation: &m
     for setting in &named.line.settings {
         match place(setting, manifest) {
             Some(key) => params.push((key.clone(), setting.value.clone())),
-            None => translation.untranslated.push(UntranslatedOption::of_load(
-                &setting.argument,
-                format!(
-                    "the manifest `{}` has no parameter `{}`: change it in the file of the system",
-                    named.name,
-                    setting.names.join("` or `")
-                ),
-            )),
+            None => {
+                let (name, names) = (&named.name, setting.names.join("` or `"));
+                let reason =
+                    format!("the manifest `{name}` has no parameter `{names}`: change it in the file of the system");
+                let option = UntranslatedOption::new(&setting.argument, reason);
+                translation.untranslated.push(UntranslatedOption { is_workload: true, ..option });
+            }
         }
     }
     params

@@ -90,6 +90,7 @@ pub(crate) fn evalscope(words: &[String]) -> Result<Translation, TranslationErro
             load.builder.push_untranslated(requests.as_written(), reason);
         }
         load.put("stop.requests", requests.values.last().cloned().unwrap_or_default());
+        load.put("warmup", warmup(line, requests.values.last()).to_string());
         answer(load, line, &line.all("--max-tokens"));
     })
 }
@@ -102,6 +103,17 @@ fn prompt(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> boo
     let field = if is_chat { chat } else { json!({"prompt": text}) };
     load.add("extra", field.to_string());
     !text.starts_with('@')
+}
+
+/// A number of requests, or below 1 a share of those that are measured.
+fn warmup(line: &ParsedLine, requests: Option<&String>) -> Quantity<u32> {
+    let count = line.first_number::<f64>(&["--warmup-num"]);
+    match (&count, requests.and_then(|requests| requests.parse::<Quantity<f64>>().ok())) {
+        (Quantity::Known(share), Some(requests)) if *share > 0.0 && *share < 1.0 => {
+            requests.combine("*", *share, |requests, share| requests * share).whole().at_least(1_u32)
+        }
+        _ => count.clone().whole(),
+    }
 }
 
 fn stop(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
@@ -282,6 +294,10 @@ mod tests {
         assert!(lost(line).is_empty(), "{:?}", lost(line));
         let rate = args(&line.replace("--parallel 1 10 50", "--rate 5 --open-loop"));
         assert!(rate.contains("--rate 5") && !rate.contains("--concurrency"), "{rate}");
+        for (warmup, requests) in [("7", "7"), ("0.1", "10"), ("0.001", "1")] {
+            let sent = args(&format!("{line} --warmup-num {warmup}"));
+            assert!(sent.contains(&format!("--warmup {requests} ")), "{sent}");
+        }
         let base = args(&line.replace("8801/v1/chat/completions", "8801/v1"));
         assert!(!base.contains("--endpoint"), "{base}");
         let file =

@@ -48,7 +48,7 @@ impl ServerProgram {
     pub fn command(&self, start: &[&str], arguments: &[String], builder: &mut TranslationBuilder) -> CommandStage {
         let (line, others) = self.table.read_rows(|row| row.computes.is_some(), arguments, builder);
         // They stay in the line, too.
-        let (passed, _) = self.table.read_known(&others, &mut TranslationBuilder::default());
+        let (passed, _) = self.table.read_known(self.table.program, &others, &mut TranslationBuilder::default());
         let is_rank =
             |name: &&str| self.table.row(name).is_some_and(|row| row.multiplies_gpus && row.applies_to(&passed));
         let ranks: Vec<&str> = self.table.options.iter().map(|option| option.names[0]).filter(is_rank).collect();
@@ -111,6 +111,10 @@ impl ServerProgram {
             // A relative path has no meaning where the server is started.
             _ => {
                 let key = given.name.trim_start_matches('-').replace('-', "_");
+                if key == "config" {
+                    let given = given.as_written();
+                    builder.note(format!("`gpus` are those of the line's own options: set it to what {given} needs"));
+                }
                 server.words.extend([given.written.clone(), format!("{{{{ inputs.{key} }}}}")]);
                 server.inputs.insert(key, json!(given.value()));
             }

@@ -15,7 +15,7 @@ const PATTERN: &str = "cannot translate the line: it is a pattern of the page, n
 
 pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
-    let line = TABLE.read_words(words, &mut builder);
+    let line = TABLE.read_as(TABLE.program, words, &mut builder);
     let Some(written) = line.plain.first().map(String::as_str).or_else(|| line.value("--url")) else {
         builder.push_error("`curl` without a URL");
         return builder.finish(TABLE.program, TranslationKind::Commands(Vec::new()));

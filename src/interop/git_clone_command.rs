@@ -13,7 +13,7 @@ pub(crate) fn translate(arguments: &[String], path: &dyn Fn(&str) -> String) -> 
             patches by `cherry_picks`";
         return builder.finish("git", TranslationKind::Nothing(text.to_owned()));
     };
-    let line = TABLE.read_words(rest, &mut builder);
+    let line = TABLE.read_as(TABLE.program, rest, &mut builder);
     let Some(url) = line.plain.first() else {
         return Err(TranslationError::new("`git clone` needs a URL"));
     };

@@ -10,7 +10,7 @@
 //! A part uses only those to the left of it (above, on the lines before):
 //!
 //! ```text
-//!  command_line  metrics  tool_configs ← command_server ← trtllm_serve  perf_analyzer ← aiperf  chat_benchmarks
+//!  command_line  metrics ← command_server ← trtllm_serve  perf_analyzer ← aiperf  chat_benchmarks
 //!  curl  docker  genai_perf  git_clone_command  guidellm  inference_perf  llmb_run  nvidia_harness
 //!  nvidia_smi  sglang  slurm  tensorrt_llm  triton_backend  trtllm_bench  vllm ← triton_cli ← formats  translate
 //! ```
@@ -35,7 +35,6 @@ mod r2_downloader;
 mod sglang;
 mod slurm;
 mod tensorrt_llm;
-mod tool_configs;
 mod translate;
 mod triton_backend;
 mod triton_cli;
@@ -50,8 +49,8 @@ pub use command_line::{
 pub use docker::compose_script;
 pub use formats::{
     COLUMNS as REQUEST_COLUMNS, Column, ExportError, ExportFile, ExportFormat, Exported, ImportError, ImportIdentity,
-    ImportSource, Imported, ImportedSweep, LocatedRun, LocatedRuns, export, import_runs, import_sweep, loadgen_run,
-    locate_runs, requests_schema,
+    ImportSource, Imported, ImportedSweep, LocatedRun, LocatedRuns, OtherFile, export, import_runs, import_sweep,
+    loadgen_run, locate_runs, requests_schema,
 };
 pub use llmb_run::recipe_manifests;
 pub use metrics::{
@@ -60,5 +59,4 @@ pub use metrics::{
     PercentileRule, RequestTrace, SortedValues, Tool, TracedChunk, TracedChunks, compat, vector,
 };
 pub use nvidia_harness::{FLAG_VARIABLES, gpu_name, read_config};
-pub use tool_configs::{is_kubernetes, tool_of_config};
 pub use translate::{read_line, read_scripts};

@@ -13,7 +13,7 @@ tool_table!(TABLE, ["llmb-run"], []);
 /// settings.
 pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
-    let line = TABLE.read_words(words, &mut builder);
+    let line = TABLE.read_as(TABLE.program, words, &mut builder);
     let (command, plain) = match line.plain.split_first() {
         Some((command, rest)) => (command.as_str(), rest),
         None => ("", &[][..]),

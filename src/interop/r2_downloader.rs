@@ -14,7 +14,7 @@ pub(crate) fn translate(arguments: &[String], path: &dyn Fn(&str) -> String) -> 
     const SCRIPT: &str =
         "https://raw.githubusercontent.com/mlcommons/r2-downloader/refs/heads/main/mlc-r2-downloader.sh";
     let mut builder = TranslationBuilder::default();
-    let line = read(PROGRAM, &OPTIONS, arguments, &mut builder);
+    let line = read(PROGRAM, &OPTIONS, arguments, &mut builder, false);
     let [uri] = line.plain.as_slice() else {
         return Err(TranslationError::new(format!("`{PROGRAM}` needs one address, which ends in `.uri`")));
     };

@@ -24,7 +24,7 @@ pub(crate) fn translate(
     if let Some(at) = words.iter().position(|word| word == "prepare-dataset") {
         return prepare_dataset(words, at, builder);
     }
-    let line = TABLE.read_words(words, &mut builder);
+    let line = TABLE.read_as(TABLE.program, words, &mut builder);
     let kind = match line.plain.as_slice() {
         [kind] if ["throughput", "latency", "build"].contains(&kind.as_str()) => kind.as_str(),
         _ => {

@@ -33,7 +33,7 @@ pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
     let mut builder = TranslationBuilder::default();
     let words = if words.first().is_some_and(|word| word == "serve") { &words[1..] } else { words };
     refuse_subcommand(words)?;
-    let line = TABLE.read_words(words, &mut builder);
+    let line = TABLE.read_as(TABLE.program, words, &mut builder);
     let model = match line.plain.as_slice() {
         [model] => model.clone(),
         [] => {

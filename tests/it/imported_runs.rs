@@ -560,6 +560,33 @@ fn files_with_command_lines_and_printed_tables_get_an_answer() {
     let refused = world.regatta(&["import", "job.yaml"]);
     assert_eq!(refused.code, 2, "{refused:?}");
     refused.shows("a Kubernetes manifest").shows("`command:`").shows("regatta import -- ");
+    for (file, text, kind, instead) in [
+        (
+            "user.conf",
+            "*.Server.target_qps = 10\n",
+            "a file of LoadGen's settings (user.conf",
+            "`regatta mlperf check`",
+        ),
+        ("m.yaml", "regatta: 1\nstages: {}\n", "a manifest of Regatta", "`regatta run m.yaml`"),
+        (
+            "extra.yml",
+            "cuda_graph_config:\n  max_batch_size: 8\n",
+            "a file of options of TensorRT-LLM",
+            "--extra_llm_api_options extra.yml`",
+        ),
+        (
+            "pa.log",
+            "*** Measurement Settings ***\n",
+            "what perf_analyzer printed",
+            "`--profile-export-file EXPORT.json`",
+        ),
+        ("lb.json", "[{\"n_gen\": 128, \"avg_ts\": 118.9}]", "a result of llama-bench", "`regatta bench --serve"),
+    ] {
+        world.file(file, text);
+        let refused = world.regatta(&["import", file]);
+        assert_eq!(refused.code, 2, "{refused:?}");
+        refused.shows(&format!("{file} is {kind}")).shows(instead);
+    }
     world.file("notes.txt", "vllm bench serve --model m\n");
     let unknown = world.regatta(&["import", "notes.txt"]);
     assert_eq!(unknown.code, 2);
@@ -574,4 +601,9 @@ fn files_with_command_lines_and_printed_tables_get_an_answer() {
     saved.good(&["import", &golden.to_string_lossy(), "--out", "v"]);
     let json: Value = serde_json::from_str(&saved.read("v/result.json")).unwrap();
     assert_eq!(result["latency"]["ttft"]["definition"], json["latency"]["ttft"]["definition"]);
+    // Beside results that are read, those that are not are named.
+    saved.file("d/serve.json", &fs::read_to_string(&golden).unwrap());
+    saved.file("d/throughput.json", "{\"elapsed_time\": 1.0, \"tokens_per_second\": 5.0}");
+    let imported = saved.good(&["import", "d", "--out", "w"]);
+    imported.shows("d/throughput.json (a result of vllm bench throughput or latency)");
 }

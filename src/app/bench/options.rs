@@ -355,7 +355,8 @@ fn option_text(code: &str) -> Option<String> {
     let is_above = |above: &str, key: &str| key.strip_prefix(above).is_some_and(|rest| rest.starts_with('.'));
     let exact = options(&|row| row == key).first().map(|option| (*option).to_owned());
     if let Some(option) = exact.or_else(|| field_option(key)) {
-        return Some(format!("{option} {value}").trim_end_matches(" true").trim_end().to_owned());
+        let usual = if option.starts_with("--no-") { " false" } else { " true" };
+        return Some(format!("{option} {value}").trim_end_matches(usual).trim_end().to_owned());
     }
     // One option takes the names of several keys.
     if let ([option], Some((above, name))) = (&options(&|row| is_above(row, key))[..], key.split_once('.'))
@@ -470,6 +471,7 @@ mod tests {
             ("leave out `request.min_length`, `extra.ignore_eos`", "leave out `--min-tokens`, `--ignore-eos`"),
             ("set `model: mini`", "set `--model mini`"),
             ("`data.repeat: true`", "`--repeat-data`"),
+            ("`request.streaming: false` asks", "`--no-streaming` asks"),
             ("`tls.ca` names its file", "`--cacert` names its file"),
             ("`offered` of `target`, `max_in_flight`, `request`", "`offered` of `target`, `max_in_flight`, `request`"),
             ("lower `rate\nraise `stop`", "lower `rate\nraise `--requests` or `--duration`"),

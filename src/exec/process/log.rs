@@ -2,6 +2,7 @@
 //! split by rank: which rank printed what, and which failed first. Open MPI's `--tag-output` writes
 //! `[JOB,RANK]<stdout>:` in front of each line.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs::{self, File};
@@ -227,6 +228,11 @@ impl FollowedLog {
             }
             self.extend_line(rest);
         }
+    }
+
+    /// The line at the end of the file that has not ended.
+    pub fn open_line(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.line)
     }
 
     fn extend_line(&mut self, bytes: &[u8]) {

@@ -250,7 +250,7 @@ const REFUSALS: [&str; 10] = [
 ];
 
 /// Parts of the reason of a failure, and what to do.
-const CURES: [(&str, &str); 9] = [
+const CURES: [(&str, &str); 11] = [
     ("HTTP status 401", NAME_THE_KEY),
     ("HTTP status 403", NAME_THE_KEY),
     ("HTTP status 404 of", NAME_THE_PATH),
@@ -259,10 +259,13 @@ const CURES: [(&str, &str); 9] = [
     ("Connection refused", "the server accepts no more connections: read its log"),
     ("context length", LOWER_LENGTHS),
     ("context size", LOWER_LENGTHS),
+    ("max_tokens is too large", "lower `output_tokens`"),
+    ("treaming is not supported", "`request.streaming: false` asks for whole answers, whose TTFT is not measured"),
     ("the answer has no token", "if the model ends it at once, set `extra: { ignore_eos: true }`"),
 ];
 const LOWER_LENGTHS: &str = "lower `input_tokens` or `output_tokens`, or raise the server's limit";
-const NAME_THE_PATH: &str = "where the server has no such path, `endpoint` names another";
+const NAME_THE_PATH: &str =
+    "where the server has no such path, `endpoint` names another, and `protocol` another interface";
 
 /// What to do against failures for this reason. Of fields that the server refuses: what leaves them out.
 pub fn failure_cure(why: &str) -> Option<String> {
@@ -333,15 +336,14 @@ mod tests {
             ("HTTP status 400: This model's maximum context length is 4096 tokens", &["`input_tokens`"]),
             ("HTTP status 400: the request exceeds the available context size", &["`output_tokens`"]),
             ("the answer has no token", &["`extra: { ignore_eos: true }`"]),
+            ("HTTP status 400: Streaming is not supported for this model", &["`request.streaming: false`"]),
         ] {
             let hint = failure_cure(why).unwrap();
             assert!(settings.iter().all(|setting| hint.contains(setting)), "{why}: {hint}");
         }
-        for why in [
-            "HTTP status 400: max_tokens is too large: 9000. This model supports at most 4096 completion tokens",
-            "HTTP status 404: unknown model",
-        ] {
-            assert_eq!(failure_cure(why), None, "{why}");
-        }
+        let too_large =
+            "HTTP status 400: max_tokens is too large: 9000. This model supports at most 4096 completion tokens";
+        assert_eq!(failure_cure(too_large).as_deref(), Some("lower `output_tokens`"));
+        assert_eq!(failure_cure("HTTP status 404: unknown model"), None);
     }
 }

@@ -147,20 +147,9 @@ fn pairs(text: &str) -> Option<Vec<LengthPair>> {
 
 /// A comma behind a weight begins another pair.
 fn semicolons(text: &str) -> String {
-    let mut is_weight = false;
-    text.chars()
-        .map(|c| match c {
-            ':' => {
-                is_weight = true;
-                c
-            }
-            ',' if is_weight => {
-                is_weight = false;
-                ';'
-            }
-            c => c,
-        })
-        .collect()
+    let parts = text.split(':').enumerate();
+    let parts: Vec<String> = parts.map(|(at, part)| part.replacen(',', ";", at.min(1))).collect();
+    parts.join(":")
 }
 
 /// Lengths with weights, of prompts and of answers.

@@ -1,6 +1,5 @@
 //! Options that several load tools have in the same form: what each sets of a measurement here.
 
-use std::net::Ipv6Addr;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -132,9 +131,7 @@ impl TranslatedLoad {
         if let Err(fault) = RequestHeaders::default().add(word) {
             let shown = format!("{origin} {name}:…");
             return match fault {
-                HeaderFault::Reserved => {
-                    self.builder.push_untranslated(shown, "the harness sets that header itself");
-                }
+                HeaderFault::Reserved => self.builder.push_untranslated(shown, "the harness sets that header itself"),
                 fault => self.builder.push_error(format!("`{shown}` {fault}")),
             };
         }
@@ -213,7 +210,7 @@ impl TranslatedLoad {
             return self.put("tokenizer", model);
         }
         let name = model.unwrap_or("the model");
-        let marker = self.builder.require_written("tokenizer_path", format!("the tokenizer.json of {name}"));
+        let marker = self.builder.require("tokenizer_path", format!("the tokenizer.json of {name}"));
         self.put("tokenizer", marker.clone());
         self.set("tokenizer", json!(marker));
         self.builder.note(format!(
@@ -426,7 +423,8 @@ impl RangeRatio {
 pub(crate) fn host_and_port(host: &str, port: &str) -> String {
     match host {
         "::" => format!("[::1]:{port}"),
-        _ if host.parse::<Ipv6Addr>().is_ok() => format!("[{host}]:{port}"),
+        // With or without a zone.
+        _ if host.matches(':').count() > 1 && !host.starts_with('[') => format!("[{host}]:{port}"),
         _ => format!("{host}:{port}"),
     }
 }
@@ -472,6 +470,20 @@ mod tests {
         let left = |notes: Vec<String>| notes.iter().any(|note| note.contains("the tokenizer of org/name"));
         assert!(left(notes(None, CHAT.0)));
         assert!(!left(notes(Some("t.json"), CHAT.0)) && !left(notes(None, "kserve")));
+    }
+
+    #[test]
+    fn an_ipv6_address_has_brackets() {
+        for (host, expected) in [
+            ("::1", "[::1]:8"),
+            ("::", "[::1]:8"),
+            ("[::1]", "[::1]:8"),
+            ("fe80::1%eth0", "[fe80::1%eth0]:8"),
+            ("gpu7", "gpu7:8"),
+            ("http://gpu7", "http://gpu7:8"),
+        ] {
+            assert_eq!(host_and_port(host, "8"), expected);
+        }
     }
 
     /// The cases of AIPerf's own docstring, and a prefix.

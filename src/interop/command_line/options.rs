@@ -57,10 +57,7 @@ impl GivenOption {
 
     /// As it was written.
     pub fn as_written(&self) -> String {
-        std::iter::once(self.written.as_str())
-            .chain(self.values.iter().map(String::as_str))
-            .collect::<Vec<_>>()
-            .join(" ")
+        [std::slice::from_ref(&self.written), &self.values].concat().join(" ")
     }
 }
 
@@ -123,11 +120,8 @@ impl ParsedLine {
     /// The number of the first of these options that has one; where none has, the default of the tool for them.
     pub fn first_number<T: Numeric + FromStr + Default>(&self, names: &[&str]) -> Quantity<T> {
         let of_tool = |name: &&str| self.table?.row(name)?.default.as_ref()?.parse().ok();
-        names
-            .iter()
-            .find_map(|name| self.number(name))
-            .or_else(|| names.iter().find_map(of_tool))
-            .unwrap_or(Quantity::Known(T::default()))
+        let given = names.iter().find_map(|name| self.number(name));
+        given.or_else(|| names.iter().find_map(of_tool)).unwrap_or(Quantity::Known(T::default()))
     }
 
     /// A ratio from 0 to 1, or the tool's own default for it.
@@ -142,18 +136,9 @@ impl ParsedLine {
     }
 }
 
-/// Reads the arguments behind a tool's name. What cannot be read goes to the builder's problems.
-pub(crate) fn read(tool: &str, table: &[Opt], words: &[String], builder: &mut TranslationBuilder) -> ParsedLine {
-    read_to(tool, table, words, builder, false)
-}
-
-/// Reads a tool's options up to its first plain argument, as `docker run` and `srun` do: that one and all behind it
-/// are `behind`.
-pub(crate) fn read_front(tool: &str, table: &[Opt], words: &[String], builder: &mut TranslationBuilder) -> ParsedLine {
-    read_to(tool, table, words, builder, true)
-}
-
-fn read_to(
+/// Reads the arguments behind a tool's name. What cannot be read goes to the builder's problems. `ends_at_plain`: only
+/// up to the first plain argument, as `docker run` and `srun` do; that one and all behind it are `behind`.
+pub(crate) fn read(
     tool: &str,
     table: &[Opt],
     words: &[String],
@@ -211,25 +196,19 @@ fn values(
     at: &mut usize,
     builder: &mut TranslationBuilder,
 ) -> Option<Vec<String>> {
+    let most = match option.takes {
+        Takes::Nothing => 0,
+        Takes::One => 1,
+        Takes::Many => usize::MAX,
+    };
     let mut values: Vec<String> = attached.into_iter().collect();
-    match option.takes {
-        Takes::One if values.is_empty() => match words.get(*at) {
-            Some(value) if !is_option(value) => {
-                values.push(value.clone());
-                *at += 1;
-            }
-            _ => {
-                builder.push_error(format!("`{written}` of {tool} needs a value"));
-                return None;
-            }
-        },
-        Takes::One | Takes::Nothing => {}
-        Takes::Many => {
-            while let Some(value) = words.get(*at).filter(|word| !is_option(word)) {
-                values.push(value.clone());
-                *at += 1;
-            }
-        }
+    let further = words[*at..].iter().take_while(|word| !is_option(word)).take(most.saturating_sub(values.len()));
+    let further: Vec<String> = further.cloned().collect();
+    *at += further.len();
+    values.extend(further);
+    if option.takes == Takes::One && values.is_empty() {
+        builder.push_error(format!("`{written}` of {tool} needs a value"));
+        return None;
     }
     Some(values)
 }
@@ -246,10 +225,7 @@ pub(crate) fn read_known(
     let mut at = 0;
     while let Some(word) = words.get(at) {
         at += 1;
-        let (name, attached) = match word.split_once('=') {
-            Some((name, value)) => (name, Some(value.to_owned())),
-            None => (word.as_str(), None),
-        };
+        let (name, attached) = name_and_value(word);
         let Some(option) = exact(table, name).filter(|_| is_option(word)) else {
             others.push(word.clone());
             continue;
@@ -272,6 +248,10 @@ fn with_dashes(name: &str) -> String {
     format!("{}{}", &name[..dashes], name[dashes..].replace('_', "-"))
 }
 
+fn name_and_value(word: &str) -> (&str, Option<String>) {
+    word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value.to_owned())))
+}
+
 /// The option of this name, not abbreviated.
 fn exact<'a>(table: &'a [Opt], name: &str) -> Option<&'a Opt> {
     let wanted = with_dashes(name);
@@ -280,21 +260,16 @@ fn exact<'a>(table: &'a [Opt], name: &str) -> Option<&'a Opt> {
 
 /// The option, the name as it was written, and a value that hangs on it.
 fn find<'a>(table: &'a [Opt], word: &str) -> Option<(&'a Opt, String, Option<String>)> {
-    let (name, value) = match word.split_once('=') {
-        Some((name, value)) => (name, Some(value.to_owned())),
-        None => (word, None),
-    };
+    let (name, value) = name_and_value(word);
     let wanted = with_dashes(name);
     if let Some(option) = exact(table, name) {
         return Some((option, name.to_owned(), value));
     }
     if wanted.starts_with("--") {
-        let mut begun =
-            table.iter().filter(|option| option.names.iter().any(|name| with_dashes(name).starts_with(&wanted)));
-        return match (begun.next(), begun.next()) {
-            (Some(option), None) => Some((option, name.to_owned(), value)),
-            _ => None,
-        };
+        let begins = |option: &&Opt| option.names.iter().any(|name| with_dashes(name).starts_with(&wanted));
+        let mut begun = table.iter().filter(begins);
+        let option = begun.next()?;
+        return begun.next().is_none().then(|| (option, name.to_owned(), value));
     }
     // `-m4`
     let mut chars = word.char_indices().skip(2);
@@ -318,7 +293,7 @@ mod tests {
     fn read_line(text: &str) -> (ParsedLine, Vec<String>) {
         let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
         let mut builder = TranslationBuilder::default();
-        let line = read("tool", TABLE, &words, &mut builder);
+        let line = read("tool", TABLE, &words, &mut builder, false);
         (line, builder.problems.iter().map(ToString::to_string).collect())
     }
 
@@ -360,7 +335,7 @@ mod tests {
         #[test]
         fn no_arguments_make_the_option_reader_panic(words in proptest::collection::vec(".{0,12}", 0..12)) {
             let mut builder = TranslationBuilder::default();
-            let line = read("tool", TABLE, &words, &mut builder);
+            let line = read("tool", TABLE, &words, &mut builder, false);
             proptest::prop_assert!(line.given.len() + line.plain.len() + line.behind.len() <= words.len());
         }
 
@@ -369,7 +344,7 @@ mod tests {
             words in proptest::collection::vec("(--model|--streaming|-m|--x|a|=|--|-1|-|--model=)", 0..12),
         ) {
             let mut builder = TranslationBuilder::default();
-            let line = read("tool", TABLE, &words, &mut builder);
+            let line = read("tool", TABLE, &words, &mut builder, false);
             let kept: usize = line.given.iter().map(|given| 1 + given.values.len()).sum::<usize>()
                 + line.plain.len() + line.behind.len() + usize::from(words.contains(&"--".to_owned()));
             // A value joined to its option is one argument with it.

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::options::{Opt, Takes, read_front};
+use super::options::{Opt, Takes, read};
 use super::tool_table::{LauncherOptions, launchers};
 use super::translation::{ProblemKind, Translation, TranslationBuilder, TranslationError};
 use base::diag::did_you_mean;
@@ -124,16 +124,12 @@ fn launcher(words: &[String]) -> Option<(&'static LauncherOptions, usize)> {
 /// an option that is not known here.
 fn command_behind<'a>(name: &str, (row, table): &LauncherOptions, words: &'a [String]) -> &'a [String] {
     if name.starts_with("mpi") {
+        let has_value = |name: &str| table.iter().any(|it| it.takes == Takes::One && it.names.contains(&name));
         let mut at = 0;
         while let Some(word) = words.get(at).filter(|word| word.starts_with('-')) {
             at += match word.as_str() {
                 "--mca" | "-mca" => 3,
-                word if word.contains('=') => 1,
-                word => {
-                    1 + usize::from(
-                        table.iter().any(|option| option.takes == Takes::One && option.names.contains(&word)),
-                    )
-                }
+                word => 1 + usize::from(has_value(word)),
             };
         }
         return words.get(at..).unwrap_or_default();
@@ -142,7 +138,7 @@ fn command_behind<'a>(name: &str, (row, table): &LauncherOptions, words: &'a [St
         return command_behind_profiler(name, table, words);
     }
     let mut builder = TranslationBuilder::default();
-    let line = read_front(name, table, words, &mut builder);
+    let line = read(name, table, words, &mut builder, true);
     let command = &words[words.len() - line.behind.len().max(line.plain.len())..];
     if !row.has_operand {
         return command;

@@ -66,9 +66,8 @@ fn step_mounts(stage: &Map<String, Value>) -> Option<Vec<(String, String)>> {
 fn read_mounts<'a>(mounts: impl Iterator<Item = &'a str>) -> Vec<(String, String)> {
     let mut pairs: Vec<(String, String)> = mounts
         .filter_map(|mount| {
-            let mut parts = mount.split(':');
-            let (host, inside) = (parts.next()?, parts.next()?);
-            Some((host.trim_end_matches('/').to_owned(), inside.trim_end_matches('/').to_owned()))
+            let mut parts = mount.split(':').map(|part| part.trim_end_matches('/').to_owned());
+            Some((parts.next()?, parts.next()?))
         })
         .filter(|(_, inside)| inside.starts_with('/'))
         .collect();

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::load::TranslatedLoad;
-use super::options::{GivenOption, Opt, ParsedLine, Takes, read, read_front, read_known};
+use super::options::{GivenOption, Opt, ParsedLine, Takes, read, read_known};
 use super::translation::{Translation, TranslationBuilder, TranslationError};
 use base::spec::Quantity;
 
@@ -196,14 +196,9 @@ impl ToolTable {
 
     /// Reads the arguments of a program that takes options only.
     pub fn read(&'static self, words: &[String], builder: &mut TranslationBuilder) -> ParsedLine {
-        let line = self.read_words(words, builder);
+        let line = self.read_as(self.program, words, builder);
         line.has_options_only(self.program, builder);
         line
-    }
-
-    /// Reads the arguments of a program.
-    pub fn read_words(&'static self, words: &[String], builder: &mut TranslationBuilder) -> ParsedLine {
-        self.read_as(self.program, words, builder)
     }
 
     /// A line that is one measurement: what options set `together`, and then what the rows say.
@@ -229,23 +224,18 @@ impl ToolTable {
         load.finish(self.program)
     }
 
-    /// Reads the arguments of a program that has these options under another name.
+    /// Reads the arguments of a program, which may have these options under another name.
     pub fn read_as(&'static self, program: &str, words: &[String], builder: &mut TranslationBuilder) -> ParsedLine {
-        ParsedLine { table: Some(self), ..read(program, &self.options, words, builder) }
+        ParsedLine { table: Some(self), ..read(program, &self.options, words, builder, false) }
     }
 
     /// Reads the arguments of a launcher up to the command that it starts, which is `behind`.
     pub fn read_front(&'static self, program: &str, words: &[String], builder: &mut TranslationBuilder) -> ParsedLine {
-        ParsedLine { table: Some(self), ..read_front(program, &self.options, words, builder) }
+        ParsedLine { table: Some(self), ..read(program, &self.options, words, builder, true) }
     }
 
     /// Takes the program's own options out of a line. All other arguments are returned as they are.
-    pub fn read_known(&'static self, words: &[String], builder: &mut TranslationBuilder) -> (ParsedLine, Vec<String>) {
-        self.read_known_as(self.program, words, builder)
-    }
-
-    /// The same for a program that has these options under another name.
-    pub fn read_known_as(
+    pub fn read_known(
         &'static self,
         program: &str,
         words: &[String],

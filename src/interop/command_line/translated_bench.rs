@@ -134,28 +134,18 @@ impl TranslatedBench {
             let at = first.at(option_of(key)?)? + 1;
             let same = |other: &Self| {
                 let args = |bench: &Self| {
-                    bench
-                        .args
-                        .iter()
-                        .enumerate()
-                        .filter(|(n, _)| *n != at)
-                        .map(|(_, word)| word.clone())
-                        .collect::<Vec<_>>()
+                    (bench.args.get(..at).map(<[_]>::to_vec), bench.args.get(at + 1..).map(<[_]>::to_vec))
                 };
                 other.keys == first.keys && other.sweep == first.sweep && args(other) == args(first)
             };
-            let values = all
-                .iter()
-                .map(|bench| bench.args.get(at)?.parse::<f64>().ok().map(number))
-                .collect::<Option<Vec<_>>>()?;
+            let value = |bench: &Self| bench.args.get(at)?.parse::<f64>().ok().map(number);
+            let values = all.iter().map(value).collect::<Option<Vec<_>>>()?;
             (first.sweep.is_none() && !first.keys.contains_key("sweep") && others.iter().all(same))
                 .then_some((key, values))
         };
-        let level = LEVELS.into_iter().find_map(place);
-        match level {
-            Some((key, values)) if !others.is_empty() => {
+        match LEVELS.into_iter().find_map(place) {
+            Some((key, mut values)) if !others.is_empty() => {
                 let mut sweep = first.clone();
-                let mut values = values;
                 values.sort_by(|low, high| low.as_f64().unwrap_or(0.0).total_cmp(&high.as_f64().unwrap_or(0.0)));
                 sweep.sweep = Some(Sweep::new(key, values));
                 sweep.put_sweep();

@@ -55,11 +55,6 @@ impl UntranslatedOption {
     pub fn new(argument: impl Into<String>, why: impl Into<String>) -> Self {
         Self { argument: argument.into(), why: why.into(), is_workload: false }
     }
-
-    /// An argument without which another load is sent.
-    pub fn of_load(argument: impl Into<String>, why: impl Into<String>) -> Self {
-        Self { is_workload: true, ..Self::new(argument, why) }
-    }
 }
 
 /// What is to be done here.
@@ -237,14 +232,9 @@ pub(crate) struct TranslationBuilder {
 }
 
 impl TranslationBuilder {
-    /// A value that the line must have and does not: the manifest gets a parameter for it. Where it goes, this is
-    /// written.
-    pub fn require(&mut self, name: &str) -> String {
-        self.require_written(name, format!("<{name}>"))
-    }
-
-    /// Like `require`, for what `written` says of it.
-    pub fn require_written(&mut self, name: &str, written: String) -> String {
+    /// A value that the line must have and does not: the manifest gets a parameter for it, of which `written` says
+    /// what it is. Where it goes, the returned text is written.
+    pub fn require(&mut self, name: &str, written: String) -> String {
         let value = UnknownValue { name: name.to_owned(), written, env: None };
         let marker = value.marker();
         self.unknown.push(value);
@@ -264,7 +254,7 @@ impl TranslationBuilder {
 
     /// An argument without which another load is sent.
     pub fn push_untranslated_load(&mut self, word: impl Into<String>, why: impl Into<String>) {
-        self.untranslated.push(UntranslatedOption::of_load(word, why));
+        self.untranslated.push(UntranslatedOption { is_workload: true, ..UntranslatedOption::new(word, why) });
     }
 
     pub fn note(&mut self, text: impl Into<String>) {
@@ -377,10 +367,8 @@ impl TranslationError {
 
 impl fmt::Display for TranslationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, problem) in self.problems.iter().enumerate() {
-            write!(f, "{}{problem}", if index == 0 { "" } else { "\n" })?;
-        }
-        Ok(())
+        let lines: Vec<String> = self.problems.iter().map(ToString::to_string).collect();
+        f.write_str(&lines.join("\n"))
     }
 }
 
@@ -396,10 +384,7 @@ pub struct TranslationProblem {
 
 impl TranslationProblem {
     fn within(mut self, place: &str) -> Self {
-        self.place = Some(match self.place {
-            Some(inner) => format!("{place}: {inner}"),
-            None => place.to_owned(),
-        });
+        self.place = Some(self.place.map_or_else(|| place.to_owned(), |inner| format!("{place}: {inner}")));
         self
     }
 }

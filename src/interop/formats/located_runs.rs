@@ -4,12 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::string::FromUtf8Error;
 
+use super::other_files::OtherFile;
 use super::printed::LOADGEN_LOG_FILES;
 use super::read::{ImportError, ImportSource, Imported, import_runs};
 use base::files::{foreign_text, read_bytes, read_document};
 
 /// How many levels of folders below a named folder are searched.
-const DEPTH: usize = 4;
+const DEPTH: usize = 5;
 /// Suffixes of files that may contain what a tool printed, or its table.
 const PRINTED: [&str; 4] = ["log", "out", "txt", "csv"];
 /// The largest log that is searched for printed results; a server's log can fill a disk.
@@ -26,7 +27,7 @@ pub struct LocatedRun {
 #[derive(Debug, Default)]
 pub struct LocatedRuns {
     pub runs: Vec<LocatedRun>,
-    /// Named files that are no results of runs.
+    /// Named files that are no results of runs, and those of folders of which it is known why they are not read.
     pub unread: Vec<String>,
 }
 
@@ -46,15 +47,24 @@ pub fn locate_runs(paths: &[PathBuf]) -> Result<LocatedRuns, ImportError> {
     for FolderFiles { results, printed } in below {
         // The printed output of a tool has the same numbers as the result file next to it.
         for files in [results, printed] {
-            match import_runs(&name, &read(&files)?) {
+            let sources = read(&files)?;
+            match import_runs(&name, &sources) {
                 Ok(runs) => {
+                    let is_read = |name: &String| runs.iter().any(|(_, run)| run.result.imported.from.contains(name));
+                    let others = files.iter().zip(&sources).filter(|(_, source)| !is_read(&source.name));
+                    let named = |(file, source): (&PathBuf, &ImportSource)| {
+                        Some(format!("{} ({})", file.display(), OtherFile::detect(&source.text)?.is))
+                    };
+                    located.unread.extend(others.filter_map(named));
                     located.runs.extend(with_places(&files, runs));
                     break;
                 }
                 // Files that are no results, and accuracy runs beside the performance runs of a submission.
                 Err(ImportError::Unknown { .. }) => {}
-                Err(error @ (ImportError::AccuracyRun { .. } | ImportError::Empty { .. })) => none = error,
-                Err(error) => return Err(error),
+                Err(
+                    error @ (ImportError::AccuracyRun { .. } | ImportError::Empty { .. } | ImportError::Other { .. }),
+                ) => none = error,
+                Err(error) => return Err(error.of_files(&files)),
             }
         }
     }
@@ -81,6 +91,9 @@ fn runs_of_files(name: &str, files: &[PathBuf]) -> Result<LocatedRuns, ImportErr
     }
     // The summary of a run and its records may be in two folders.
     let together = import_runs(name, &read(files)?);
+    if let Err(error @ ImportError::Other { .. }) = together {
+        return Err(error);
+    }
     if let Ok([(_, run)]) = together.as_deref()
         && run.result.imported.from.len() == files.len()
     {
@@ -96,7 +109,7 @@ fn runs_of_files(name: &str, files: &[PathBuf]) -> Result<LocatedRuns, ImportErr
     }
     for group in groups {
         let runs = match import_runs(name, &read(&group)?) {
-            Err(ImportError::Unknown { .. }) => Vec::new(),
+            Err(ImportError::Unknown { .. } | ImportError::Other { .. }) => Vec::new(),
             runs => runs?,
         };
         let is_read = |name: &String| {

@@ -6,9 +6,9 @@ use serde_json::{Map, Value, json};
 use super::file_format::{FileFormat, ImportedNumbers, text_at};
 
 /// The title of the tables that `vllm bench serve` and SGLang's `bench_serving` print.
-pub(super) const TABLE: &str = " Serving Benchmark Result ";
-/// Where trtllm-bench's result begins in what it prints.
-pub(super) const OVERVIEW: &str = "= PERFORMANCE OVERVIEW";
+const TABLE: &str = " Serving Benchmark Result ";
+/// Where trtllm-bench's result begins in what it prints; the second was its title until 0.12.
+const OVERVIEW_TITLES: [&str; 2] = ["= PERFORMANCE OVERVIEW", "= STATISTICS"];
 /// The logs of LoadGen that are read, in the order in which they count. Both have the same numbers.
 pub const LOADGEN_LOG_FILES: [&str; 2] = ["mlperf_log_detail.txt", "mlperf_log_summary.txt"];
 
@@ -35,8 +35,14 @@ fn set(object: &mut Value, place: &str, value: Value) {
     }
 }
 
+/// The runs in a text that tools printed.
+pub(super) fn printed_runs(text: &str) -> Vec<ImportedNumbers> {
+    let readers = [overviews, metric_tables, serving_tables];
+    readers.into_iter().map(|read| read(text)).find(|runs| !runs.is_empty()).unwrap_or_default()
+}
+
 /// Each table of a text that vLLM or SGLang printed.
-pub(super) fn serving_tables(text: &str) -> Vec<ImportedNumbers> {
+fn serving_tables(text: &str) -> Vec<ImportedNumbers> {
     let numbers = |table: &Value| {
         let is_sglang = table.get("mean_e2e_latency_ms").is_some();
         let name = if is_sglang { "SGLang bench_serving, printed" } else { "vLLM bench serve, printed" };
@@ -51,8 +57,8 @@ fn tables(text: &str) -> Vec<Value> {
     let mut list = Vec::new();
     let (mut table, mut is_table) = (Map::new(), false);
     // In the log of a job or of containers each line begins with a name or a time.
-    let title = text.lines().find(|line| line.contains(TABLE)).unwrap_or_default();
-    let front = title.split('=').next().unwrap_or_default();
+    let Some(title) = text.lines().find(|line| line.contains(TABLE)) else { return list };
+    let front = title.split("==").next().unwrap_or_default();
     for line in text.lines() {
         let line = if has_front(line, front) { &line[front.len()..] } else { line };
         // In a comment or a quotation, and after a bar of progress.
@@ -88,13 +94,13 @@ fn has_front(line: &str, front: &str) -> bool {
 }
 
 /// The title of the tables that GenAI-Perf and AIPerf print.
-pub(super) const METRICS: &str = "LLM Metrics";
+const METRICS: &str = "LLM Metrics";
 /// The beginning of their CSV files.
-pub(super) const METRICS_CSV: &str = "Metric,";
+const METRICS_CSV: &str = "Metric,";
 
 /// Each table of a text that GenAI-Perf or AIPerf printed, as the object that it saves: `Request Latency (ms)` with a
 /// column `avg` is `/request_latency/avg`.
-pub(super) fn metric_tables(text: &str) -> Vec<ImportedNumbers> {
+fn metric_tables(text: &str) -> Vec<ImportedNumbers> {
     let is_csv = text.starts_with(METRICS_CSV);
     let rows = if is_csv { csv_rows(text) } else { String::new() };
     let parts = if is_csv { vec!["", &rows] } else { text.split(METRICS).collect() };
@@ -146,8 +152,9 @@ fn metric_table(text: &str) -> Value {
 
 /// Each overview in what trtllm-bench printed, with anything before and after it. Lines may begin with the logger's
 /// prefix.
-pub(super) fn overviews(text: &str) -> Vec<ImportedNumbers> {
+fn overviews(text: &str) -> Vec<ImportedNumbers> {
     let format = FileFormat::named("trtllm-bench PERFORMANCE OVERVIEW");
+    let title = OVERVIEW_TITLES.into_iter().find(|title| text.contains(title)).unwrap_or(OVERVIEW_TITLES[0]);
     let overview = |above: &str, below: &str| {
         let mut object = json!({});
         let mut read = |rows: &[Vec<String>], lines: &[&str]| {
@@ -163,11 +170,13 @@ pub(super) fn overviews(text: &str) -> Vec<ImportedNumbers> {
             }
         };
         read(&format.settings, &above.lines().rev().collect::<Vec<_>>());
+        // Until 0.12 the requests are below the title, too.
+        read(&format.settings, &below.lines().filter(|_| title == OVERVIEW_TITLES[1]).collect::<Vec<_>>());
         read(&format.labels, &below.lines().collect::<Vec<_>>());
         format.numbers(&object, &object)
     };
     // The settings of an overview are above it, after the numbers of the previous one.
-    let parts: Vec<&str> = text.split(OVERVIEW).collect();
+    let parts: Vec<&str> = text.split(title).collect();
     parts.windows(2).map(|parts| overview(parts[0], parts[1])).collect()
 }
 
@@ -290,7 +299,14 @@ Mean E2EL (ms):                          9000.5
         let title = TABLES.find("====").unwrap();
         let end = title + TABLES[title..].find("\n#").unwrap();
         let plain = tables(&TABLES[title..end]);
-        for front in ["bench-1  | ", "0: ", "\u{1b}[36mbench |\u{1b}[0m ", "2026-06-01T10:00:0N.12NZ ", "[pod/x/y] "] {
+        for front in [
+            "bench-1  | ",
+            "0: ",
+            "\u{1b}[36mbench |\u{1b}[0m ",
+            "2026-06-01T10:00:0N.12NZ ",
+            "[pod/x/y] ",
+            "(X pid=1) ",
+        ] {
             let lines = TABLES[title..end].lines().enumerate();
             let log: Vec<String> =
                 lines.map(|(n, line)| format!("{}{line}", front.replace('N', &(n % 10).to_string()))).collect();
@@ -370,6 +386,18 @@ Per User Output Speed (tps/user):                 75.7500
 [Latency] P99    : 15900.0000
 [Latency] AVERAGE: 14000.5000
 ";
+
+    #[test]
+    fn the_report_of_trtllm_bench_0_12_is_read() {
+        let report = "= ENGINE DETAILS\nModel:\t\t\torg/m\nTensorRT-LLM Version:\t0.12.0\n= STATISTICS\n\
+            Number of requests:\t\t3000\nAverage Input Length (tokens):\t128.0\nAverage Output Length (tokens):\t\
+            100.0\nToken Throughput (tokens/sec):\t18286.5\nRequest Throughput (req/sec):\t\t182.86\n\
+            Total Latency (seconds):\t\t16.4\n";
+        let [numbers]: [ImportedNumbers; 1] = printed_runs(report).try_into().expect("one report");
+        assert_eq!((numbers.ok, numbers.window_s, numbers.tokens_per_s), (Some(3000.0), Some(16.4), Some(18286.5)));
+        assert_eq!((numbers.input_tokens, numbers.output_tokens), (Some(384_000.0), Some(300_000.0)));
+        assert_eq!(numbers.version.as_deref(), Some("0.12.0"));
+    }
 
     #[test]
     fn every_overview_is_read_with_everything_in_it() {

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::file_format::{FileFormat, ImportedNumbers, ImportedRequests, SERVER, known_formats};
 use super::import_identity::ImportIdentity;
+use super::other_files::OtherFile;
 use super::printed::{self, LOADGEN_LOG_FILES, LoadGenLog};
 use super::records;
 use crate::metrics::{
@@ -51,6 +52,8 @@ pub enum ImportError {
     SeveralTools { name: String, first: String, second: String },
     #[error("{name} is not in a known result format")]
     Unknown { name: String },
+    #[error("{file} is {}, which is not read", kind.is)]
+    Other { file: String, kind: &'static OtherFile },
     #[error("{name} holds {count} runs")]
     SeveralRuns { name: String, count: usize },
     #[error("two runs in different folders are at the same level, {level}: {first} and {second}")]
@@ -74,6 +77,16 @@ pub enum ImportError {
 }
 
 impl ImportError {
+    /// With the path of its file, where that is one of several in folders.
+    pub(super) fn of_files(mut self, files: &[PathBuf]) -> Self {
+        if let Self::NoNumbers { file } | Self::CutOff { file } | Self::Json { file, .. } = &mut self
+            && let Some(path) = files.iter().find(|path| path.ends_with(&**file))
+        {
+            *file = path.display().to_string();
+        }
+        self
+    }
+
     /// What the user can do about it.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
@@ -81,6 +94,7 @@ impl ImportError {
             Self::Unknown { .. } => {
                 format!("known are {}; a command line in it is translated by `regatta import -- LINE`", known_formats())
             }
+            Self::Other { file, kind } => kind.instead.replace("FILE", file),
             Self::SeveralRuns { name, .. } => {
                 format!("`regatta import {name}` makes a sweep of them, whose points are results")
             }
@@ -169,7 +183,9 @@ pub fn import_runs(name: &str, sources: &[ImportSource]) -> Result<Vec<(String, 
     if runs.is_empty() {
         let is_empty = !sources.is_empty() && sources.iter().all(|source| source.text.trim().is_empty());
         let name = name.to_owned();
-        return Err(if is_empty { ImportError::Empty { name } } else { ImportError::Unknown { name } });
+        let error = if is_empty { ImportError::Empty { name } } else { ImportError::Unknown { name } };
+        let other = sources.iter().find_map(|source| Some((source.name.clone(), OtherFile::detect(&source.text)?)));
+        return Err(other.map_or(error, |(file, kind)| ImportError::Other { file, kind }));
     }
     let runs: Vec<(String, Imported)> = runs.into_iter().filter_map(|run| imported(name, run)).collect();
     let has_number = |run: &Imported| !(run.result.latency.is_empty() && run.result.rates.is_empty());
@@ -251,17 +267,9 @@ fn read(source: &ImportSource) -> Result<Vec<FoundRun>, ImportError> {
     let text = source.text.trim();
     // Lines of a log begin with `[`, too.
     let is_json = text.trim_start_matches(['[', ' ', '\n', '\r', '\t']).starts_with('{');
-    if !is_json && text.contains(printed::OVERVIEW) {
-        return Ok(FoundRun::with_numbers(printed::overviews(text)));
-    }
-    if !is_json && (text.contains(printed::METRICS) || text.starts_with(printed::METRICS_CSV)) {
-        let tables = printed::metric_tables(text);
-        if !tables.is_empty() {
-            return Ok(FoundRun::with_numbers(tables));
-        }
-    }
-    if !is_json && text.contains(printed::TABLE) {
-        return Ok(FoundRun::with_numbers(printed::serving_tables(text)));
+    let runs = if is_json { Vec::new() } else { printed::printed_runs(text) };
+    if !runs.is_empty() {
+        return Ok(FoundRun::with_numbers(runs));
     }
     match printed::loadgen_log(text) {
         Some(LoadGenLog::Performance(numbers)) => return Ok(FoundRun::with_numbers(vec![*numbers])),
@@ -269,13 +277,10 @@ fn read(source: &ImportSource) -> Result<Vec<FoundRun>, ImportError> {
         None => {}
     }
     let text = strict_json(text);
+    let is_aiperf_record = |value: &Value| ["metadata", "metrics"].iter().all(|key| value.get(key).is_some());
     // Several documents are records, or the runs to which a tool adds one each, as SGLang and vLLM do.
     match serde_json::Deserializer::from_str(&text).into_iter::<Value>().collect::<Result<Vec<Value>, _>>() {
-        Ok(values)
-            if values
-                .first()
-                .is_some_and(|first| first.get("metadata").is_some() && first.get("metrics").is_some()) =>
-        {
+        Ok(values) if values.first().is_some_and(is_aiperf_record) => {
             Ok(vec![FoundRun::with_requests(records::aiperf(&values))])
         }
         Ok(values) => Ok(values.iter().flat_map(runs_of_object).collect()),
@@ -371,14 +376,6 @@ fn computed(requests: ImportedRequests) -> ImportedNumbers {
     }
 }
 
-/// Whose definitions the numbers have. LoadGen's rate is another one in each scenario.
-fn definitions(tool: Tool, requested: &Map<String, Value>) -> String {
-    match requested.get("scenario").and_then(Value::as_str) {
-        Some(scenario) if tool == Tool::LoadGen => format!("MLPerf LoadGen, {scenario}"),
-        _ => tool.title().to_owned(),
-    }
-}
-
 fn result(numbers: ImportedNumbers, from: Vec<String>) -> ImportedResult {
     let tool = numbers.tool;
     let counted = numbers.counted.unwrap_or(tool.counted());
@@ -405,7 +402,11 @@ fn result(numbers: ImportedNumbers, from: Vec<String>) -> ImportedResult {
             tool: tool.as_str().to_owned(),
             tool_version: numbers.version,
             format: numbers.format.to_owned(),
-            definitions: definitions(tool, &numbers.requested),
+            // LoadGen's rate is another one in each scenario.
+            definitions: match numbers.requested.get("scenario").and_then(Value::as_str) {
+                Some(scenario) if tool == Tool::LoadGen => format!("MLPerf LoadGen, {scenario}"),
+                _ => tool.title().to_owned(),
+            },
             requests_counted: None,
         },
         requested: numbers.requested,

@@ -1,6 +1,8 @@
 //! Loops of a shell: over values that the text has, and those that only wait; arrays of such values.
 
-use crate::command_line::{ELEMENT_BLANK, WrittenCommand, sequence};
+use crate::command_line::{
+    ELEMENT_BLANK, TranslatedBench, Translation, TranslationBuilder, WrittenCommand, base, sequence,
+};
 use base::units::is_identifier;
 
 /// Words of the shell that a command may follow.
@@ -76,6 +78,41 @@ pub(super) fn waiting_loop(commands: &[WrittenCommand]) -> Option<usize> {
         command.text.split_whitespace().find(|word| !["until", "while", "do", "!"].contains(word))
     });
     programs.all(|program| WAITS.contains(&program)).then_some(length)
+}
+
+/// How long a script waits before its first measurement, in seconds: for the server, perhaps.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Wait(u64);
+
+impl Wait {
+    /// The wait of a command that does nothing else: `sleep 60`, `timeout 600 bash -c 'until …; do …; done'`.
+    pub fn read(&mut self, words: &[String], translation: &mut Translation, is_first: bool) {
+        if translation.tool != "waiting" {
+            return;
+        }
+        let is_limit = |word: &&String| ["sleep", "timeout"].contains(&base(word));
+        let seconds = words.iter().skip_while(|word| !is_limit(word)).nth(1);
+        self.lengthen(seconds.and_then(|seconds| seconds.trim_end_matches('s').parse().ok()), is_first);
+        translation.untranslated.retain(|option| !option.argument.starts_with("timeout "));
+    }
+
+    /// For so many seconds, or as long as it takes. Behind a measurement its server is up.
+    pub fn lengthen(&mut self, seconds: Option<u64>, is_first: bool) {
+        const AS_LONG_AS_IT_TAKES: u64 = 600;
+        if is_first {
+            self.0 = self.0.max(seconds.unwrap_or(AS_LONG_AS_IT_TAKES));
+        }
+    }
+
+    /// Lets a measurement of a server that the script does not start wait for it, too.
+    pub fn put_into(self, bench: &mut TranslatedBench, builder: &mut TranslationBuilder) {
+        const OPTION: &str = "--ready-timeout";
+        if self.0 > 0 && bench.value(OPTION).is_none() {
+            let time = format!("{}s", self.0);
+            builder.note(format!("the script waits before it measures: `{OPTION} {time}` waits for the server, too"));
+            bench.args.extend([OPTION.to_owned(), time]);
+        }
+    }
 }
 
 /// How many commands after the first one its `done` is.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::command::{NOT_RUN, Surroundings, translate};
-use super::loops::{OPENING, array, end_of_loop, for_loop, function, test, waiting_loop};
+use super::loops::{OPENING, Wait, array, end_of_loop, for_loop, function, test, waiting_loop};
 use super::stage_names::{unique, with_unique_names};
 use super::unknown_values::{with_every_value, with_variables_named};
 use crate::command_line::{
@@ -83,6 +83,7 @@ struct Script {
     functions: BTreeMap<String, Vec<WrittenCommand>>,
     /// Those that a command called.
     called: BTreeSet<String>,
+    wait: Wait,
     /// How many conditions are open here.
     conditions: usize,
     /// The values of variables that a condition sets.
@@ -167,9 +168,8 @@ impl Script {
             }
             if let Some(length) = waiting_loop(&commands[at..]) {
                 self.count += 1;
-                let name = command.text.split_whitespace().next().unwrap_or_default();
-                let name = if name == "while" { name } else { "until" };
-                self.nothing(&self.place(command), &[name.to_owned()]);
+                self.nothing(&self.place(command), if command.text.starts_with("while") { "while" } else { "until" });
+                self.wait.lengthen(None, self.whole.benches.is_empty());
                 at += length + 1;
                 continue;
             }
@@ -180,8 +180,11 @@ impl Script {
                     ["{", "if ", "for ", "while ", "case "].iter().any(|begin| next.text.starts_with(begin))
                 })
             {
+                let mut is_run = false;
                 while let Some(next) = commands.get(at).filter(|next| !next.behind.is_empty()) {
-                    if holds == (next.behind == "&&") {
+                    // What reads a command's output runs with it.
+                    is_run = if next.behind == "|" { is_run } else { holds == (next.behind == "&&") };
+                    if is_run {
                         self.command(next, depth);
                         holds = true;
                     }
@@ -189,7 +192,7 @@ impl Script {
                 }
                 continue;
             }
-            let is_conditional = usize::from(!command.behind.is_empty());
+            let is_conditional = usize::from(["&&", "||"].contains(&command.behind));
             self.conditions += is_conditional;
             self.command(command, depth);
             self.conditions = self.conditions.saturating_sub(is_conditional);
@@ -245,7 +248,7 @@ impl Script {
         }
         self.count += 1;
         if self.folder(&words) {
-            return self.nothing(&place, &words);
+            return self.nothing(&place, &words[0]);
         }
         self.program(&place, command, words);
     }
@@ -265,7 +268,7 @@ impl Script {
 
     /// Words of the shell in front of a command: what is behind them is read, once.
     fn keywords(&mut self, place: &str, words: &mut Vec<String>) {
-        const LOOPS: [&str; 7] = ["for", "while", "until", "if", "elif", "case", "select"];
+        const LOOPS: [&str; 10] = ["for", "while", "until", "if", "elif", "case", "select", "[", "[[", "test"];
         const CLOSING: [&str; 4] = ["done", "fi", "esac", "}"];
         if words.first().is_some_and(|word| word.starts_with("((")) {
             words.clear();
@@ -300,8 +303,7 @@ impl Script {
         true
     }
 
-    fn nothing(&mut self, place: &str, words: &[String]) {
-        let name = words.first().map(String::as_str).unwrap_or_default();
+    fn nothing(&mut self, place: &str, name: &str) {
         if let Some(Ok(translation)) = idle(name, "") {
             self.take(place, translation);
         }
@@ -309,9 +311,8 @@ impl Script {
 
     fn program(&mut self, place: &str, command: &WrittenCommand, words: Vec<String>) {
         let words = self.with_its_name(words);
-        let program = program(&words).map(|found| (found.name.to_owned(), found.arguments.to_vec()));
-        let (name, arguments) = match program {
-            Ok(program) => program,
+        let (name, arguments) = match program(&words) {
+            Ok(program) => (program.name.to_owned(), program.arguments.to_vec()),
             Err(error) => return self.problems(place, error),
         };
         match name.as_str() {
@@ -358,6 +359,7 @@ impl Script {
         let translation = translate(&command_words, &self.surroundings.with_output(written_to));
         match translation.and_then(|it| with_every_value(&command_words, it, &self.variables.unknown)) {
             Ok(mut translation) => {
+                self.wait.read(&command_words, &mut translation, self.whole.benches.is_empty());
                 self.place_exported(&name, &exported, &mut translation);
                 // What was read of a file that the text writes is in the stage.
                 let read = |file: &WrittenFile| translation.read_files.iter().any(|read| plain(read) == file.path);
@@ -423,13 +425,15 @@ impl Script {
         match translation.kind {
             TranslationKind::Nothing(reason) => self.without.push((place.to_owned(), reason, translation.tool)),
             TranslationKind::Container(container) => self.container = Some(container),
-            TranslationKind::Bench(bench) => {
+            TranslationKind::Bench(mut bench) => {
                 let target = bench.args.first().map(String::as_str).unwrap_or_default();
                 let server = self.server_of_target(target);
                 // Without a server of a stage it is that of the run that keeps its servers up.
                 let is_here = ["localhost", "127.0.0.1", "0.0.0.0", "{{"].iter().any(|part| target.contains(part));
-                let serving = self.whole.runs.iter().rposition(|run| run.serves);
-                let run = serving.filter(|_| server.is_none() && is_here);
+                let run = self.whole.runs.iter().rposition(|run| run.serves).filter(|_| server.is_none() && is_here);
+                if server.is_none() && run.is_none() {
+                    self.wait.put_into(&mut bench, &mut self.builder);
+                }
                 self.whole.benches.push(ScriptBench { server, run, bench, place: place.to_owned() });
             }
             TranslationKind::Run(run) => self.run(run),

@@ -67,7 +67,7 @@ fn tokenizer(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> 
 pub(crate) fn benchmark_core_model(words: &[String]) -> Result<Translation, TranslationError> {
     const TOOL: &str = "benchmark_core_model.py";
     let mut load = TranslatedLoad::default();
-    let line = BENCHMARK_CORE_MODEL.read_words(words, &mut load.builder);
+    let line = BENCHMARK_CORE_MODEL.read_as(BENCHMARK_CORE_MODEL.program, words, &mut load.builder);
     // Its page writes them with `_`.
     let kinds: Vec<String> = line.plain.iter().map(|kind| kind.replace('_', "-")).collect();
     match kinds.as_slice() {
@@ -166,7 +166,7 @@ const PROMPT: &str = "Born in north-east France, Soyer trained as a";
 pub(crate) fn inflight_batcher_llm_client(words: &[String]) -> Result<Translation, TranslationError> {
     const TOOL: &str = "inflight_batcher_llm_client.py";
     let mut builder = TranslationBuilder::default();
-    let line = INFLIGHT.read_words(words, &mut builder);
+    let line = INFLIGHT.read_as(INFLIGHT.program, words, &mut builder);
     let model = line.value("--tensorrt-llm-model-name").or(line.value("--model-name")).unwrap_or("tensorrt_llm");
     let mut command = request(line.value("--url"), model);
     if let Some(ids) = line.value("--input-tokens-csv") {
@@ -200,7 +200,7 @@ tool_table!(END_TO_END, ["end-to-end-grpc-client", "grpc-client-tensors"], []);
 pub(crate) fn end_to_end_grpc_client(words: &[String]) -> Result<Translation, TranslationError> {
     const TOOL: &str = "end_to_end_grpc_client.py";
     let mut builder = TranslationBuilder::default();
-    let line = END_TO_END.read_words(words, &mut builder);
+    let line = END_TO_END.read_as(END_TO_END.program, words, &mut builder);
     let prompt = line.value("--prompt").unwrap_or_default();
     let prompts = match serde_json::from_str::<Value>(prompt) {
         Ok(Value::Array(prompts)) => prompts.iter().map(unquoted).collect(),

@@ -58,7 +58,7 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
 
 /// Reads `[-i] FILE key:value,key:value`.
 pub(crate) fn filled(words: &[String], builder: &mut TranslationBuilder) -> Option<FilledFile> {
-    let line = read(TOOL, TABLE, words, builder);
+    let line = read(TOOL, TABLE, words, builder, false);
     let [file, text] = line.plain.as_slice() else {
         builder.push_error(format!("{TOOL} takes a file and `key:value,key:value`"));
         return None;

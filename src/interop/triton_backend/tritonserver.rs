@@ -32,11 +32,11 @@ pub(crate) fn translate(
     }
     let words = parts.first().copied().unwrap_or_default();
     let mut builder = TranslationBuilder::default();
-    let (line, _) = TABLE.read_known(words, &mut builder);
+    let (line, _) = TABLE.read_known(TABLE.program, words, &mut builder);
     let mut server = Map::new();
     let repository = match line.value("--model-repository") {
         Some(folder) => folder.to_owned(),
-        None => builder.require("model_repository"),
+        None => builder.require("model_repository", "<model_repository>".to_owned()),
     };
     if let Some((scheme, _)) = repository.split_once("://") {
         let reason = format!(
@@ -129,7 +129,7 @@ fn translate_ranks(
             );
         }
         world = world.combine("+", ranks(&rank.around), u64::saturating_add);
-        let (line, unread) = TABLE.read_known(rank.arguments, &mut builder);
+        let (line, unread) = TABLE.read_known(TABLE.program, rank.arguments, &mut builder);
         for word in unread.into_iter().chain(own_backend_configs(&line)) {
             builder.push_untranslated(word, "set for a later rank only: all ranks of a stage have the same options");
         }
@@ -139,7 +139,7 @@ fn translate_ranks(
             }
         }
     }
-    let (line, further) = TABLE.read_known(first, &mut builder);
+    let (line, further) = TABLE.read_known(TABLE.program, first, &mut builder);
     let rank_options =
         line.given.iter().filter(|given| OF_FURTHER_RANKS.contains(&given.name)).map(GivenOption::as_written);
     for word in rank_options.chain(own_backend_configs(&line)) {
@@ -188,7 +188,7 @@ pub(crate) fn launch_script_stage(env: &Env, words: &[String], builder: &mut Tra
         server.insert("repository".to_owned(), json!(folder));
     } else {
         // The script's own default is a folder that is not there any more.
-        let required = builder.require("model_repo");
+        let required = builder.require("model_repo", "<model_repo>".to_owned());
         server.insert("repository".to_owned(), json!(required));
     }
     if let Some(program) = line.value("--tritonserver") {

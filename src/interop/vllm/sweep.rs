@@ -22,7 +22,7 @@ tool_table!(TABLE, ["vllm-bench-sweep"], []);
 /// The lines behind its two options, once for each pair of combinations.
 pub(super) fn translate(words: &[String], inner: TranslateInner<'_>) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
-    let line = TABLE.read_words(words, &mut builder);
+    let line = TABLE.read_as(TABLE.program, words, &mut builder);
     let kind = line.plain.first().map_or("", String::as_str);
     let is_workload = match kind {
         "serve" => false,

@@ -193,7 +193,7 @@ pub fn write(log: &AttemptLog) -> io::Result<Option<(PathBuf, usize)>> {
     let _ = fs::remove_file(&path);
     let mut out = None;
     let mut count = 0;
-    FollowedLog::new(log.path(), log.begin()).read_lines(b"\n", |line| {
+    let mut take = |line: &str| {
         let Some(step) = read(line) else { return Ok(()) };
         let out = match &mut out {
             Some(out) => out,
@@ -202,8 +202,12 @@ pub fn write(log: &AttemptLog) -> io::Result<Option<(PathBuf, usize)>> {
         serde_json::to_writer(&mut *out, &step)?;
         out.write_all(b"\n")?;
         count += 1;
-        Ok(())
-    })?;
+        io::Result::Ok(())
+    };
+    let mut lines = FollowedLog::new(log.path(), log.begin());
+    lines.read_lines(b"\n", &mut take)?;
+    // A server that was killed has not ended its last line.
+    take(&lines.open_line())?;
     let Some(mut out) = out else { return Ok(None) };
     out.flush()?;
     Ok(Some((path, count)))
@@ -264,6 +268,21 @@ mod tests {
         assert_eq!(read(line), Some(expected));
         assert_eq!(read(&format!("{line} (dummy)")), None);
         assert_eq!(read("INFO 11-23 09:12:09 [loggers.py:271] Engine 000: Running: 3 reqs"), None);
+    }
+
+    #[test]
+    fn the_last_line_of_a_log_need_not_end() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let log = AttemptLog::from_now(folder.path().join("server.log"));
+        let lines = include_str!("../../../tests/golden/vllm-h200/iterations.log");
+        let count = |text: &str| {
+            fs::write(log.path(), text).expect("a log");
+            write(&log).expect("steps").map(|(_, count)| count)
+        };
+        let total = lines.lines().count();
+        assert_eq!(count(lines.trim_end()), Some(total));
+        // A line that is cut off is no step.
+        assert_eq!(count(&lines[..lines.trim_end().len() - 8]), Some(total - 1));
     }
 
     /// Of vLLM 0.24.0 on an H200.

@@ -123,3 +123,16 @@ guidellm benchmark --target http://localhost:8000 --scenario chat
 trtllm-serve m --tp_size 2 --kv_cache_dtype fp8 --host 0.0.0.0 --port 9000 --log_level info
 trtllm-serve serve m --tp_size 2 --trust_remote_code
 aiperf plot --paths artifacts
+# Further lines of these tools' documentation and of scripts around them.
+python3 -m sglang.bench_serving --backend sglang-oai --host localhost --port 30000 --model Qwen/Qwen3.8-Flash-Next --dataset-name random --random-input-len 1024 --random-output-len 1024 --random-range-ratio 1 --num-prompts 128 --max-concurrency 64 --request-rate inf --flush-cache
+evalscope perf --url http://127.0.0.1:8000/v1/chat/completions --parallel 10 --model qwen2.5 --number 100 --warmup-num 0.1 --api openai --dataset random --tokenizer-path Qwen/Q --min-prompt-length 100 --max-prompt-length 100 --max-tokens 10 --stream
+aiperf profile --model m --url http://localhost:8000 --endpoint-type chat --streaming --concurrency 400 --benchmark-duration 3600 --adaptive-scale --adaptive-scale-control concurrency:1,400:int --adaptive-scale-assessment-period 60 --adaptive-sustain-duration 1800 --adaptive-scale-sla request_latency:p95:le:30000
+trtllm-bench --model meta-llama/Llama-3.1-8B --config extra_config.yaml throughput --dataset d.txt
+mpirun --allow-run-as-root --oversubscribe -n 1 trtllm-bench --model /m --model_path /m throughput --backend pytorch --max_batch_size 128 --max_num_tokens 8192 --dataset d.txt --tp 8 --ep 8 --kv_cache_free_gpu_mem_fraction 0.9 --extra_llm_api_options extra.yml --concurrency 128 --num_requests $(( 128 * 5 )) --warmup 0 --streaming
+vllm serve --config vllm.yaml
+vllm bench serve --model [model_name] --port 8000 --dataset-name random --num-prompts 4 --result-dir [result]
+lmdeploy serve api_server /models/Qwen2.5-7B-Instruct --server-port 8000 --tp 1
+python3 -m dynamo.vllm --model Qwen/Qwen3-0.6B --enforce-eager
+llmdbenchmark --workspace r run --endpoint-url http://x:80 --model openai/gpt-oss-120b --harness inference-perf --workload w.yaml
+text-generation-benchmark --tokenizer-name bigscience/bloom
+[ 1 -gt 2 ] && vllm bench serve --model a | tee log; vllm bench serve --model m --dataset-name random --num-prompts 4

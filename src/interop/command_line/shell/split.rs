@@ -9,7 +9,7 @@ pub(crate) struct WrittenCommand {
     /// The line of its first character, from 1.
     pub line: usize,
     pub text: String,
-    /// `&&` or `||`, where it depends on the command in front of it.
+    /// `&&` or `||`, where it depends on the command in front of it; `|`, where it reads what that prints.
     pub behind: &'static str,
     /// The file that its output is redirected to.
     pub written_to: Option<String>,
@@ -41,7 +41,7 @@ struct Splitter {
     line: usize,
     current: WrittenCommand,
     commands: Vec<WrittenCommand>,
-    /// `&&` or `||`, where it was the last thing in front of the next command.
+    /// `&&`, `||` or `|`, where it was the last thing in front of the next command.
     behind: &'static str,
     /// How many parentheses of subshells are open.
     open: usize,
@@ -97,23 +97,22 @@ impl Splitter {
             '\\' => self.take(2),
             '\'' | '"' | '`' => return self.part(quoted(&self.chars[self.at..])),
             '$' if self.peek(1) == Some('(') => return self.part(substitution(&self.chars[self.at..])),
-            '$' if self.peek(1) == Some('{') => {
-                let length = substitution(&self.chars[self.at..]);
-                self.take(length.unwrap_or(1));
-            }
+            '$' if self.peek(1) == Some('{') => self.take(substitution(&self.chars[self.at..]).unwrap_or(1)),
             '#' if self.is_behind_blank() => {
                 while self.peek(0).is_some_and(|c| c != '\n') {
                     self.at += 1;
                 }
             }
-            '<' if placeholder(&self.chars[self.at..]).is_some() => {
-                let length = placeholder(&self.chars[self.at..]).unwrap_or(1);
-                self.take(length);
-            }
+            '<' if let Some(length) = placeholder(&self.chars[self.at..]) => self.take(length),
             '<' if let Some(length) = self.fetched_script() => {
                 self.push('\'');
                 self.take(length);
                 self.push('\'');
+            }
+            // A file with what a command prints: unknown, as what stands in `$( … )`.
+            '<' if self.peek(1) == Some('(') => {
+                self.chars[self.at] = '$';
+                return self.part(substitution(&self.chars[self.at..]));
             }
             '<' | '>' => self.redirection(),
             '&' if self.peek(1) == Some('>') => {
@@ -142,6 +141,7 @@ impl Splitter {
                 self.behind = match (c, self.peek(1)) {
                     ('&', Some('&')) => "&&",
                     ('|', Some('|')) => "||",
+                    ('|', _) => "|",
                     _ => "",
                 };
                 self.at += self.behind.len().max(1);
@@ -319,6 +319,17 @@ pub(super) fn placeholder(text: &[char]) -> Option<usize> {
     (is_name && begins && ends).then_some(end + 1)
 }
 
+/// How many characters a page's placeholder in brackets has, which is all of an option's value: `--model [model_name]`.
+/// `before` is the text in front of it.
+pub(super) fn bracketed(text: &[char], before: &str) -> Option<usize> {
+    let is_value = before.ends_with('=') || before.trim_end().rsplit(' ').next()?.starts_with("--");
+    let inner = text.strip_prefix(&['['])?.iter().take_while(|c| c.is_ascii_alphanumeric() || "_-".contains(**c));
+    let length = inner.count() + 2;
+    let ends = text.get(length).is_none_or(|c| c.is_whitespace());
+    let begins = text.get(1).is_some_and(char::is_ascii_alphabetic) && before.ends_with([' ', '=']);
+    (is_value && begins && ends && length > 4 && text.get(length - 1) == Some(&']')).then_some(length)
+}
+
 /// Substitutions inside each other, more than these, are not read.
 const DEEPEST: usize = 32;
 
@@ -422,6 +433,31 @@ mod tests {
             ),
             [one(1, "a   b"), one(2, "cat"), one(5, "e --dataset <dataset path> --dir <> -v </path/to/x>:/y")]
         );
+    }
+
+    #[test]
+    fn what_a_command_prints_as_a_file_stays_whole() {
+        assert_eq!(
+            texts("a --b <(c < d | e) f\ng -t h < <(i j)\n"),
+            [one(1, "a --b $(c < d | e) f"), one(2, "g -t h $(i j)")]
+        );
+    }
+
+    #[test]
+    fn a_placeholder_in_brackets_is_all_of_an_options_value() {
+        let length = |text: &str, before: &str| bracketed(&text.chars().collect::<Vec<_>>(), before);
+        assert_eq!(length("[model_name] --c", "a --model "), Some(12));
+        assert_eq!(length("[result]", "a --out="), Some(8));
+        for (text, before) in [
+            ("[x] b", "--a "),
+            ("[ -f x ]", "--a "),
+            ("[abc]d", "--a "),
+            ("[::1]", "--a "),
+            ("[abc]", "a "),
+            ("[abc", "--a "),
+        ] {
+            assert_eq!(length(text, before), None, "{before}{text}");
+        }
     }
 
     #[test]

@@ -67,13 +67,8 @@ fn behind_prompt(line: &str) -> Option<&str> {
         return Some(command.trim_start());
     }
     // `me@host:~/folder$ `, `root@host:/# `
-    let (host, command) = rest.split_once(
-        ["$", "#"]
-            .map(|end| format!("{end} "))
-            .iter()
-            .find(|end| rest.split_once(end.as_str()).is_some_and(|(host, _)| !host.contains(char::is_whitespace)))?
-            .as_str(),
-    )?;
+    let is_end = |end: &&str| rest.split_once(end).is_some_and(|(host, _)| !host.contains(char::is_whitespace));
+    let (host, command) = rest.split_once(["$ ", "# "].into_iter().find(is_end)?)?;
     let (user, machine) = host.split_once('@')?;
     let machine = machine.split(':').next().unwrap_or_default();
     (is_name(user) && is_name(machine)).then(|| command.trim_start())

@@ -56,7 +56,7 @@ impl UnknownValue {
 
     /// `option` is the word in front of it, which names one that is empty: `--tokenizer_dir <>`.
     pub(super) fn of_placeholder(written: &str, option: &str) -> Self {
-        let inner = written.trim_matches(['<', '>']);
+        let inner = written.trim_matches(['<', '>', '[', ']']);
         Self::named(if inner.is_empty() { option } else { inner }, written)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::parameter::{Operation, ParameterExpansion, evaluate, sequence};
-use super::split::{placeholder, substitution};
+use super::split::{bracketed, placeholder, substitution};
 use super::unknown::UnknownValue;
 use base::units::is_reserved_name;
 
@@ -106,8 +106,10 @@ impl Variables {
         while let Some(&c) = chars.get(at) {
             let is_command = reading == Reading::Command;
             match (quote, c) {
-                (_, '<') if placeholder(&chars[at..]).is_some() => {
-                    let length = placeholder(&chars[at..]).unwrap_or(1);
+                (_, '<' | '[')
+                    if let Some(length) =
+                        placeholder(&chars[at..]).or_else(|| bracketed(&chars[at..], &out).filter(|_| is_command)) =>
+                {
                     let written: String = chars[at..at + length].iter().collect();
                     let value = UnknownValue::of_placeholder(&written, last_word(&out));
                     out.push_str(&self.marker(value));

@@ -46,6 +46,44 @@ fn a_job_of_one_command_keeps_its_directives() {
     assert!(translation.untranslated.iter().any(|option| option.argument == "#SBATCH -J mine"));
 }
 
+#[test]
+fn a_wait_before_the_first_measurement_is_one_for_its_server() {
+    let bench = "vllm bench serve --model m --base-url http://gpu7:8000\n";
+    for (wait, expected) in [
+        ("sleep 45\n", Some("45s")),
+        ("until curl -s http://gpu7:8000/health; do sleep 2; done\n", Some("600s")),
+        ("while ! nc -z gpu7 8000; do sleep 1; done\n", Some("600s")),
+        ("timeout 90 bash -c 'until curl -sf gpu7:8000/health; do sleep 1; done' || exit 1\n", Some("90s")),
+        ("ready() { timeout 1200 bash -c 'until curl -s x; do sleep 1; done' && return 0; }\nready\n", Some("1200s")),
+        ("wait\n", None),
+    ] {
+        let translation = read_scripts(&[("job.sh".to_owned(), format!("{wait}{bench}sleep 900\n{bench}"))]);
+        let TranslationKind::Script(script) = translation.expect(wait).kind else { panic!("{wait}") };
+        let timeouts: Vec<_> = script.benches.iter().map(|one| one.bench.value("--ready-timeout")).collect();
+        assert_eq!(timeouts, [expected; 2], "{wait}");
+    }
+    // A server of the script is waited for anyway.
+    let served = read_scripts(&[(
+        "job.sh".to_owned(),
+        format!("vllm serve m --port 8000\nsleep 45\n{}", bench.replace("gpu7", "localhost")),
+    )]);
+    let TranslationKind::Script(script) = served.expect("a script").kind else { panic!("a server and a benchmark") };
+    assert_eq!(script.benches[0].bench.value("--ready-timeout"), None);
+}
+
+#[test]
+fn a_command_behind_a_pipe_runs_with_the_one_in_front_of_it() {
+    let script = |test: &str| format!("[ {test} ] && vllm serve a | vllm serve b\nvllm serve c\n");
+    for (test, expected) in [("2 -gt 1", &["a", "b", "c"][..]), ("1 -gt 2", &["c"]), ("-f log", &["a", "b", "c"])] {
+        let translation = files(&[("run.sh", &script(test))]);
+        let models: Vec<&str> =
+            stages(&translation).values().filter_map(|stage| stage["serve"]["vllm"]["model"].as_str()).collect();
+        assert_eq!(models, expected, "{test}");
+    }
+    let left = untranslated("[ -f log ] && cat log | grep x\nvllm serve c\n");
+    assert!(left[0].starts_with("job.sh:1: [ -f log ]: loops and conditions are not followed"), "{left:?}");
+}
+
 fn files(files: &[(&str, &str)]) -> Translation {
     let files: Vec<(String, String)> = files.iter().map(|(name, text)| ((*name).into(), (*text).into())).collect();
     read_scripts(&files).expect("scripts")
