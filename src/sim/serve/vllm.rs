@@ -6,9 +6,10 @@
 use std::path::Path;
 
 use serde_json::{Map, Value};
+use tonic::Status;
 
 use super::answer::ServedPrompt;
-use super::inputs::{Inputs, RequestRefusal};
+use super::inputs::Inputs;
 use super::load::{LoadError, LoadedEngine, VllmLoadError};
 use super::request::{PromptTokens, ReadPrompt};
 use crate::core::{Chunking, EngineLimits, SchedulerPolicy};
@@ -100,12 +101,11 @@ fn read(path: &Path) -> Result<LoadedEngine, VllmLoadError> {
 }
 
 /// Lengths, streaming and prompt of a row.
-pub(super) fn text(inputs: &Inputs<'_>, prompts: &PromptTokens, row: usize) -> Result<ReadPrompt, RequestRefusal> {
+pub(super) fn text(inputs: &Inputs<'_>, prompts: &PromptTokens, row: usize) -> Result<ReadPrompt, Status> {
     let text = inputs.text("text_input", row).unwrap_or_default();
     let settings: Map<String, Value> = match inputs.text("sampling_parameters", row) {
-        Some(settings) if !settings.is_empty() => serde_json::from_slice(&settings).map_err(|error| {
-            RequestRefusal::backend(format!("Error generating stream: sampling_parameters: {error}"))
-        })?,
+        Some(settings) if !settings.is_empty() => serde_json::from_slice(&settings)
+            .map_err(|error| Status::internal(format!("Error generating stream: sampling_parameters: {error}")))?,
         _ => Map::new(),
     };
     // Clients write numbers as texts, too.
@@ -113,14 +113,14 @@ pub(super) fn text(inputs: &Inputs<'_>, prompts: &PromptTokens, row: usize) -> R
     let osl = match settings.get("max_tokens") {
         None | Some(Value::Null) => 16,
         Some(value) => number(value).filter(|tokens| *tokens > 0).ok_or_else(|| {
-            RequestRefusal::backend(format!("Error generating stream: max_tokens must be at least 1, got {value}."))
+            Status::internal(format!("Error generating stream: max_tokens must be at least 1, got {value}."))
         })?,
     };
     let streams = inputs.switch("stream", row).unwrap_or(false);
     let excludes = inputs.switch("exclude_input_in_output", row).unwrap_or(streams);
     if streams && !excludes {
-        return Err(RequestRefusal::backend(
-            "Error generating stream: When streaming, `exclude_input_in_output` = False is not allowed.".to_owned(),
+        return Err(Status::internal(
+            "Error generating stream: When streaming, `exclude_input_in_output` = False is not allowed.",
         ));
     }
     let isl = prompts.count(&text);

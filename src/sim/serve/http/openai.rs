@@ -11,15 +11,14 @@ use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tokio_stream::{StreamExt as _, iter, once};
+use tonic::Status;
 
 use super::super::answer::{self, ServedPrompt};
 use super::super::driver::ResponseSink;
 use super::super::request::{Accepted, RequestPart, check_lengths, version};
 use super::super::service::{GuardedResponseStream, ServiceInner};
-use super::body::ServedFailure;
-use super::{Answer, body, event, events, json_reply, status_of};
+use super::{Answer, bytes, event, events, json_reply, parse, status_of};
 use crate::serve::answer::SelectedOutputs;
-use crate::serve::inputs::RequestRefusal;
 use crate::serve::request::PromptTokens;
 use crate::serve::tokens::TokenGenerator;
 use triton::proto::inference::ModelStreamInferResponse;
@@ -74,14 +73,11 @@ enum IdsMode {
 }
 
 pub(super) async fn perform(inner: &Arc<ServiceInner>, kind: Kind, request: Request<Incoming>) -> Answer {
-    let body = match body(request).await {
-        Ok(body) => body,
-        Err(error) => return refuse(&RequestRefusal::invalid(error.to_string())),
-    };
-    let openai_request = match parse_request(inner, kind, &body) {
-        Ok(request) => request,
-        Err(refusal) => return refuse(&refusal),
-    };
+    answer(inner, kind, request).await.unwrap_or_else(|refusal| refuse(&refusal))
+}
+
+async fn answer(inner: &Arc<ServiceInner>, kind: Kind, request: Request<Incoming>) -> Result<Answer, Status> {
+    let openai_request = parse_request(inner, kind, &parse(&bytes(request).await?)?)?;
     let OpenaiRequest { engine, part, model, streams, include_usage, continuous_usage, ids } = openai_request;
     let shape = ReplyTemplate {
         kind,
@@ -101,16 +97,10 @@ pub(super) async fn perform(inner: &Arc<ServiceInner>, kind: Kind, request: Requ
     let accepted = Accepted::Serve { engine, parts: vec![part] };
     inner.submit(accepted, call.owner, || sender.take().map(ResponseSink::Stream));
     let mut answers = GuardedResponseStream::new(Box::pin(UnboundedReceiverStream::new(receiver)), call);
-    let first = match answers.next().await {
-        None => return error(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
-        Some(first) => text_of(first),
-    };
-    let first = match first {
-        Err(failure) => return error(StatusCode::INTERNAL_SERVER_ERROR, &failure.0),
-        Ok(first) => first,
-    };
+    let first = answers.next().await.ok_or_else(|| Status::unavailable("the server is stopping"))?;
+    let first = text_of(first)?;
     if !streams {
-        return json_reply(StatusCode::OK, &shape.full_reply(&first));
+        return Ok(json_reply(StatusCode::OK, &shape.full_reply(&first)));
     }
     let mut count = 0;
     let ending = shape.ending();
@@ -120,42 +110,40 @@ pub(super) async fn perform(inner: &Arc<ServiceInner>, kind: Kind, request: Requ
             count += 1;
             shape.token(&text, count)
         }
-        Err(failure) => event(&error_object(StatusCode::INTERNAL_SERVER_ERROR, &failure.0)),
+        Err(failure) => event(&error_object(StatusCode::INTERNAL_SERVER_ERROR, failure.message())),
     });
-    events(iter(role).chain(texts).chain(iter(ending)))
+    Ok(events(iter(role).chain(texts).chain(iter(ending))))
 }
 
-fn text_of(answer: Result<ModelStreamInferResponse, tonic::Status>) -> Result<String, ServedFailure> {
-    let model_stream_infer_response = answer.map_err(|status| ServedFailure(status.message().to_owned()))?;
-    if !model_stream_infer_response.error_message.is_empty() {
-        return Err(ServedFailure(model_stream_infer_response.error_message));
+fn text_of(answer: Result<ModelStreamInferResponse, Status>) -> Result<String, Status> {
+    let answer = answer.map_err(|status| Status::internal(status.message()))?;
+    if !answer.error_message.is_empty() {
+        return Err(Status::internal(answer.error_message));
     }
-    let raw =
-        model_stream_infer_response.infer_response.and_then(|response| response.raw_output_contents.into_iter().next());
+    let raw = answer.infer_response.and_then(|response| response.raw_output_contents.into_iter().next());
     Ok(String::from_utf8_lossy(raw.as_ref().and_then(|raw| raw.get(4..)).unwrap_or_default()).into_owned())
 }
 
-fn parse_request(inner: &ServiceInner, kind: Kind, body: &Map<String, Value>) -> Result<OpenaiRequest, RequestRefusal> {
+fn parse_request(inner: &ServiceInner, kind: Kind, body: &Map<String, Value>) -> Result<OpenaiRequest, Status> {
     let field = |name: &str| body.get(name).filter(|value| !value.is_null());
     let name = field("model").and_then(Value::as_str).unwrap_or_default();
-    let model = inner.find(name, "").map_err(|refusal| RequestRefusal { message: does_not_exist(name), ..refusal })?;
-    let (engine_name, engine) =
-        inner.engine_under(model).ok_or_else(|| RequestRefusal::invalid(format!("`{name}` does not generate text")))?;
+    let model = inner.find(name, "").map_err(|refusal| Status::new(refusal.code(), does_not_exist(name)))?;
+    let (engine_name, engine) = inner
+        .engine_under(model)
+        .ok_or_else(|| Status::invalid_argument(format!("`{name}` does not generate text")))?;
     if field("n").and_then(Value::as_u64).is_some_and(|n| n != 1) {
-        return Err(RequestRefusal::invalid("the simulator makes one choice (`n` is 1)".to_owned()));
+        return Err(Status::invalid_argument("the simulator makes one choice (`n` is 1)"));
     }
     let isl = prompt_tokens(&inner.prompts, kind, body)?;
     let osl =
         ["max_completion_tokens", "max_tokens"].iter().find_map(|name| field(name)).map_or(Some(16), Value::as_u64);
-    let osl = osl
-        .filter(|osl| *osl > 0)
-        .ok_or_else(|| RequestRefusal::invalid("max_tokens must be at least 1".to_owned()))?;
-    check_lengths(isl, osl, engine).map_err(|refusal| RequestRefusal::invalid(refusal.message))?;
+    let osl = osl.filter(|osl| *osl > 0).ok_or_else(|| Status::invalid_argument("max_tokens must be at least 1"))?;
+    check_lengths(isl, osl, engine).map_err(|refusal| Status::invalid_argument(refusal.message()))?;
     let streams = field("stream").and_then(Value::as_bool).unwrap_or(false);
     let option = |name: &str| field("stream_options").is_some_and(|options| options[name] == Value::Bool(true));
     let number = inner.requests.fetch_add(1, Ordering::Relaxed) + 1;
     if inner.error_on_request == Some(number) {
-        return Err(RequestRefusal::backend(format!("simulated failure of request number {number}")));
+        return Err(Status::internal(format!("simulated failure of request number {number}")));
     }
     let id = format!("cmpl-{number}");
     let answer = answer::ServedAnswer {
@@ -190,14 +178,14 @@ fn parse_request(inner: &ServiceInner, kind: Kind, body: &Map<String, Value>) ->
 }
 
 /// As on the text path of the gRPC interface. A chat's template is not counted.
-fn prompt_tokens(prompts: &PromptTokens, kind: Kind, body: &Map<String, Value>) -> Result<u64, RequestRefusal> {
+fn prompt_tokens(prompts: &PromptTokens, kind: Kind, body: &Map<String, Value>) -> Result<u64, Status> {
     let count = |text: &str| prompts.count(text.as_bytes());
-    let missing = |what: &str| RequestRefusal::invalid(format!("`{what}` is missing or has the wrong type"));
+    let missing = |what: &str| Status::invalid_argument(format!("`{what}` is missing or has the wrong type"));
     let tokens = match kind {
         Kind::Chat => {
             let messages = body.get("messages").and_then(Value::as_array).ok_or_else(|| missing("messages"))?;
             if messages.is_empty() {
-                return Err(RequestRefusal::invalid("`messages` has no message".to_owned()));
+                return Err(Status::invalid_argument("`messages` has no message"));
             }
             let of_content = |content: &Value| match content {
                 Value::String(text) => count(text),
@@ -310,8 +298,8 @@ impl ReplyTemplate {
     }
 }
 
-fn refuse(refusal: &RequestRefusal) -> Answer {
-    error(status_of(refusal.code), &refusal.message)
+fn refuse(refusal: &Status) -> Answer {
+    error(status_of(refusal.code()), refusal.message())
 }
 
 fn error(status: StatusCode, message: &str) -> Answer {
