@@ -26,13 +26,10 @@ pub use calibrate::{
     read_step_log,
 };
 pub use engine::{
-    EngineServing, EngineSpec, RankFile, SimEngineError, load as load_engine, served_limits, simulated,
-    write as write_engine,
+    EngineServing, EngineSpec, RankFile, load as load_engine, served_limits, simulated, write as write_engine,
 };
 pub use ground_truth::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript};
-pub use serve::{
-    Addresses, Faults, InstanceError, LoadError, LoadFailure, ServeError, SimOptions, VllmLoadError, serve, token,
-};
+pub use serve::{Addresses, Faults, LoadFailure, ServeError, SimOptions, serve, token};
 pub use timing::{
     Coefficients, DecoderModel, Drafter, Drafting, Experts, GpuMemory, GpuTiming, LoraCost, ModelOnGpus, Parallelism,
     Precision, Speculation, StepTimeBasis, derive,

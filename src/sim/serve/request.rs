@@ -1,6 +1,7 @@
 //! From a request to jobs: the checks of the backend, after those of the server.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -9,9 +10,10 @@ use tonic::Status;
 
 use super::answer::{SelectedOutputs, ServedAnswer, ServedPrompt};
 use super::inputs::{Inputs, ReadFields, check};
-use super::load::{LoadError, LoadFailure, LoadedEngine, LoadedModel, ModelKind};
+use super::load::{LoadFailure, LoadedEngine, LoadedModel, ModelKind};
 use super::tokens::{StopWords, TokenGenerator, decode};
 use super::vllm;
+use base::diag::ErrorText;
 use base::files::read_bytes;
 use base::spec::WireForm;
 use tokenizer::Tokenizer;
@@ -305,9 +307,12 @@ impl PromptTokens {
             if !file.is_file() {
                 continue;
             }
-            let failed = |why: String| vec![(model.name.clone(), LoadError::Tokenizer { file: file.clone(), why })];
-            let bytes = read_bytes(&file).map_err(|error| failed(error.to_string()))?;
-            let tokenizer = Tokenizer::from_bytes(&bytes).map_err(|error| failed(error.to_string()))?;
+            let failed = |error: &dyn Display| {
+                let error = ErrorText::new(format_args!("cannot load {}: {error}", file.display()));
+                vec![(model.name.clone(), error)]
+            };
+            let bytes = read_bytes(&file).map_err(|error| failed(&error))?;
+            let tokenizer = Tokenizer::from_bytes(&bytes).map_err(|error| failed(&error))?;
             let add_special_tokens = matches!(text("add_special_tokens"), Some("true" | "True" | "1"));
             return Ok(Self::Counted { tokenizer: Box::new(tokenizer), add_special_tokens });
         }

@@ -10,10 +10,11 @@ use tonic::Status;
 
 use super::answer::ServedPrompt;
 use super::inputs::Inputs;
-use super::load::{LoadError, LoadedEngine, VllmLoadError};
+use super::load::LoadedEngine;
 use super::request::{PromptTokens, ReadPrompt};
 use crate::core::{Chunking, EngineLimits, SchedulerPolicy};
 use crate::engine;
+use base::diag::ErrorText;
 use base::files::read_text;
 use base::spec::SimScheduler;
 use triton::proto::inference::{DataType, ModelConfig, ModelInput, ModelOutput, ModelTransactionPolicy};
@@ -49,15 +50,15 @@ pub(super) fn complete(config: &mut ModelConfig) {
 }
 
 /// The engine of one version: its `model.json` and the simulated engine that this refers to.
-pub(super) fn engine(version: &Path) -> Result<LoadedEngine, LoadError> {
+pub(super) fn engine(version: &Path) -> Result<LoadedEngine, ErrorText> {
     let path = version.join("model.json");
-    read(&path).map_err(|error| LoadError::Vllm { path, error })
+    read(&path).map_err(|error| ErrorText::new(format_args!("{}: {error}", path.display())))
 }
 
-fn read(path: &Path) -> Result<LoadedEngine, VllmLoadError> {
-    let text = read_text(path).map_err(VllmLoadError::Read)?;
-    let args: Map<String, Value> = serde_json::from_str(&text).map_err(VllmLoadError::Json)?;
-    let model = args.get("model").and_then(Value::as_str).ok_or(VllmLoadError::NoModel)?;
+fn read(path: &Path) -> Result<LoadedEngine, ErrorText> {
+    let text = read_text(path).map_err(ErrorText::new)?;
+    let args: Map<String, Value> = serde_json::from_str(&text).map_err(ErrorText::new)?;
+    let model = args.get("model").and_then(Value::as_str).ok_or_else(|| ErrorText::new("`model` is missing"))?;
     let fraction = args.get("gpu_memory_utilization").and_then(Value::as_f64).unwrap_or(0.9);
     let number = |name: &str| args.get(name).and_then(Value::as_u64);
     let (config, rank) = engine::load(Path::new(model))?;
@@ -65,7 +66,9 @@ fn read(path: &Path) -> Result<LoadedEngine, VllmLoadError> {
     let tokens_per_block = config.tokens_per_block();
     let blocks = rank.memory.blocks(SimScheduler::Vllm, fraction, tokens_per_block);
     if blocks == 0 {
-        return Err(VllmLoadError::NoKvCache);
+        return Err(ErrorText::new(
+            "No available memory for the cache blocks. Try increasing `gpu_memory_utilization`",
+        ));
     }
     let max_seq_len = number("max_model_len").unwrap_or(u64::from(config.max_seq_len()));
     let limits = EngineLimits {
