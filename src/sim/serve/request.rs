@@ -58,20 +58,10 @@ pub(super) fn accept(
         Some(ParameterChoice::BoolParam(true))
     );
     let plain = ServedAnswer {
-        model_name: model.name.clone(),
-        model_version: version(model),
-        id: request.id.clone(),
-        row: 0,
-        sequence: 0,
-        beams: vec![TokenGenerator::new(&request.id, None, 0, 0, engine.vocab_size, None)],
-        decoded: None,
-        prompt: ServedPrompt::Tokens(Vec::new()),
-        is_streaming: false,
         is_final_apart,
         wants_empty_final,
         outputs: request.outputs.iter().map(|output| output.name.clone()).collect(),
-        returns: SelectedOutputs::default(),
-        left: Arc::default(),
+        ..ServedAnswer::new(model, engine, request.id.clone(), ServedPrompt::Tokens(Vec::new()))
     };
     if inputs.switch("stop", 0) == Some(true) {
         return Ok(Accepted::Stop { engine: engine_name.to_owned(), answer: Box::new(plain) });

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
@@ -13,12 +13,11 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 use tokio_stream::{StreamExt as _, iter, once};
 use tonic::Status;
 
-use super::super::answer::{self, ServedPrompt};
+use super::super::answer::{ServedAnswer, ServedPrompt};
 use super::super::driver::ResponseSink;
-use super::super::request::{Accepted, RequestPart, check_lengths, version};
+use super::super::request::{Accepted, RequestPart, check_lengths};
 use super::super::service::{GuardedResponseStream, ServiceInner};
 use super::{Answer, bytes, event, events, json_reply, parse, status_of};
-use crate::serve::answer::SelectedOutputs;
 use crate::serve::request::PromptTokens;
 use crate::serve::tokens::TokenGenerator;
 use triton::proto::inference::ModelStreamInferResponse;
@@ -145,23 +144,8 @@ fn parse_request(inner: &ServiceInner, kind: Kind, body: &Map<String, Value>) ->
     if inner.error_on_request == Some(number) {
         return Err(Status::internal(format!("simulated failure of request number {number}")));
     }
-    let id = format!("cmpl-{number}");
-    let answer = answer::ServedAnswer {
-        model_name: model.name.clone(),
-        model_version: version(model),
-        row: 0,
-        sequence: 0,
-        beams: vec![TokenGenerator::new(&id, None, 0, 0, engine.vocab_size, None)],
-        decoded: None,
-        id,
-        prompt: ServedPrompt::Text(Vec::new()),
-        is_streaming: streams,
-        is_final_apart: false,
-        wants_empty_final: false,
-        outputs: Vec::new(),
-        returns: SelectedOutputs::default(),
-        left: Arc::new(AtomicUsize::new(1)),
-    };
+    let plain = ServedAnswer::new(model, engine, format!("cmpl-{number}"), ServedPrompt::Text(Vec::new()));
+    let answer = ServedAnswer { is_streaming: streams, ..plain };
     Ok(OpenaiRequest {
         engine: engine_name.to_owned(),
         part: RequestPart { isl, osl, max_tokens: osl, adapter: None, answer },
