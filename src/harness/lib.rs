@@ -159,7 +159,7 @@ pub use measure::steady::Steady;
 pub use measure::subsets::{HostShare, SessionsSummary, SlowServer, host_of};
 pub use measure::workload::Workload;
 pub use record::{FailedAttempt, FailureClass, RequestEnd, RequestRecord, RequestRecords, ServerStamps};
-pub use schedule::data::{ChatMessage, DataSummary, NpyError, NpyIntegers, PreviousAnswers, Prompt};
+pub use schedule::data::{ChatMessage, DataSummary, NpyIntegers, PreviousAnswers, Prompt};
 pub use schedule::plan::{
     ExternalSample, PlannedReader, PlannedRequest, PlannedRequests, RequestSchedule, RequestTrigger, plan,
 };
