@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use bytes::buf::Chain;
 use bytes::{Buf, Bytes};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{Instant, timeout_at};
 
 use super::http1_decoder::{DecodeError, DecodeStep, Decoder, ResponseHead, USUAL_HEAD};
-use super::pool::{ConnectionPool, HttpSocket};
+use super::pool::{ConnectionPool, HttpSocket, poll_read, read};
 use super::request_template::HttpRequestTemplate;
 use super::response_reader::{ExpectedAnswer, HttpFault, HttpOutcome, HttpResponseReader};
 use crate::record::{BenchClock, FailureClass};
@@ -139,9 +139,7 @@ impl HttpAttempt<'_> {
                 if writer.advance(socket, context) {
                     t_sent = self.clock.now();
                 }
-                let mut buffer = self.pool.buffer.borrow_mut();
-                let mut into = ReadBuf::new(&mut buffer);
-                Pin::new(&mut *socket).poll_read(context, &mut into).map_ok(|()| into.filled().len())
+                poll_read(socket, context, &mut self.pool.buffer.borrow_mut())
             });
             let length = match patience {
                 None => reading.await,
@@ -268,7 +266,7 @@ pub(super) async fn get(pool: &ConnectionPool, request: &str) -> Result<(Respons
     let (mut answered, mut body) = (ResponseHead::default(), Vec::new());
     let mut buffer = vec![0; 16 << 10];
     loop {
-        let length = tokio::io::AsyncReadExt::read(&mut socket, &mut buffer).await.map_err(broken)?;
+        let length = read(&mut socket, &mut buffer).await.map_err(broken)?;
         if length == 0 {
             return if decoder.may_end() { Ok((answered, body)) } else { Err(QueryError::HungUp { is_secure }) };
         }
