@@ -152,8 +152,7 @@ fn files_that_cannot_be_used_are_all_named_and_never_shown() {
         client_key: Some(secret),
         insecure: false,
     };
-    let Err(HarnessError::Tls(files)) = measure("127.0.0.1:1".parse().unwrap(), tls) else { panic!("they were used") };
-    let why = files.to_string();
+    let Err(HarnessError::Spec(why)) = measure("127.0.0.1:1".parse().unwrap(), tls) else { panic!("they were used") };
     for wanted in
         ["tls.ca: no-such-file.pem cannot be read", "empty.pem has no certificate", "has no private key in PEM"]
     {

@@ -12,7 +12,7 @@ use super::row::{ChatMessage, PreviousAnswers, Prompt, PromptPart, RandomStream}
 use super::tokenizer::PromptTokenizer;
 use crate::schedule::arrivals;
 use crate::schedule::arrivals::generator;
-use crate::{BenchSpec, HarnessError, PromptSource, ScheduleError};
+use crate::{BenchSpec, HarnessError, PromptSource};
 use base::diag::ErrorText;
 
 /// A message as OpenAI's interfaces have it, or as ShareGPT has it (`from` and `value`).
@@ -249,7 +249,8 @@ impl PromptRenderer {
     }
 
     fn tokenizer(&self) -> Result<&PromptTokenizer, HarnessError> {
-        Ok(self.tokenizer.as_deref().ok_or(ScheduleError::NoTokenizer)?)
+        let message = "text must become token ids here, or ids text: give `tokenizer`, the path of a tokenizer.json";
+        self.tokenizer.as_deref().ok_or_else(|| HarnessError::spec(message))
     }
 }
 
