@@ -168,11 +168,15 @@ impl ConnectionPool {
 
     async fn connect(&self) -> Result<HttpSocket, ConnectError> {
         let socket = tokio::time::timeout(CONNECT_TIMEOUT, self.connect_socket()).await;
-        let socket = socket.map_err(|_| ConnectError::Late(CONNECT_TIMEOUT))??;
+        let socket = socket.map_err(|_| ConnectError::late())??;
         socket.set_nodelay(true)?;
         let Some(tls) = &self.tls else { return Ok(Either::Left(socket)) };
         let secured = tokio::time::timeout(CONNECT_TIMEOUT, tls.handshake(socket, &self.host)).await;
-        Ok(Either::Right(Box::new(secured.map_err(|_| ConnectError::LateTls(CONNECT_TIMEOUT))??)))
+        let late = |_| {
+            let late = format!("no TLS handshake within {} s", CONNECT_TIMEOUT.as_secs());
+            ConnectError::new(format!("it took the connection, and {late}: does it speak TLS at this port?"))
+        };
+        Ok(Either::Right(Box::new(secured.map_err(late)??)))
     }
 
     async fn connect_socket(&self) -> Result<TcpStream, ConnectError> {
@@ -193,9 +197,8 @@ impl ConnectionPool {
     /// Tries the host's addresses in order and keeps the first that accepts.
     async fn first(&self) -> Result<TcpStream, ConnectError> {
         let actual = lookup_host((self.host.as_str(), self.port)).await;
-        let unknown =
-            |source: std::io::Error| ConnectError::UnknownHost { host: self.host.clone(), source: source.into() };
-        let mut last = ConnectError::NoAddress;
+        let unknown = |error: io::Error| ConnectError::new(format!("cannot resolve {}: {error}", self.host));
+        let mut last = ConnectError::new("the name has no address");
         for address in actual.map_err(unknown)? {
             match self.connect_to(address).await {
                 Ok(socket) => {

@@ -20,6 +20,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::HarnessError;
+use crate::transport::connection::ConnectError;
 use base::diag::ErrorText;
 use base::files::read_bytes_up_to;
 use base::spec::{Tls, UnmeasuredProtocol};
@@ -83,10 +84,11 @@ impl Connector {
     }
 
     /// The handshake. Errors: why, and what to do.
-    pub async fn handshake(&self, socket: TcpStream, host: &str) -> Result<TlsStream<TcpStream>, TlsError> {
-        let name = ServerName::try_from(host.to_owned()).map_err(|_| TlsError::HostName { host: host.to_owned() })?;
+    pub async fn handshake(&self, socket: TcpStream, host: &str) -> Result<TlsStream<TcpStream>, ConnectError> {
+        let name = ServerName::try_from(host.to_owned());
+        let name = name.map_err(|_| ConnectError::new(format!("`{host}` is not a valid name for a certificate")))?;
         let connected = self.inner.connect(name, socket).await;
-        connected.map_err(|error| handshake_error(error, host, self.has_certificate))
+        connected.map_err(|error| ConnectError::new(handshake_fault(&error, host, self.has_certificate)))
     }
 }
 
@@ -203,27 +205,6 @@ impl ServerCertVerifier for ServerCertificates {
 
 // A readable message for a failed handshake: what is wrong, and what to do.
 
-/// Why a secure connection failed, and what to do.
-#[derive(Clone, Debug, thiserror::Error)]
-pub(crate) enum TlsError {
-    #[error("`{host}` is not a valid name for a certificate")]
-    HostName { host: String },
-    #[error("the server hung up during the TLS handshake: does it speak TLS at this port? If not, write http://")]
-    HungUp,
-    #[error("the TLS handshake failed: {0}")]
-    Io(#[source] Arc<io::Error>),
-    #[error("{}", certificate_fault(fault, host))]
-    Certificate { host: String, fault: CertificateError },
-    #[error("the server does not speak TLS at this port: write http:// in place of https://")]
-    NotTls,
-    #[error("{}", UnmeasuredProtocol::HTTP2)]
-    Http2,
-    #[error(transparent)]
-    Refused(TlsRefusal),
-    #[error("the TLS handshake failed: {0}")]
-    Protocol(#[source] Error),
-}
-
 /// The server ended the handshake: it may require a client certificate.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error(
@@ -240,26 +221,31 @@ pub(crate) struct TlsRefusal {
     pub has_certificate: bool,
 }
 
-/// The meaning of a failed handshake.
-pub(super) fn handshake_error(error: io::Error, host: &str, has_certificate: bool) -> TlsError {
+/// The meaning of a failed handshake, and what to do.
+fn handshake_fault(error: &io::Error, host: &str, has_certificate: bool) -> String {
     let Some(tls_error) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else {
         return match error.kind() {
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => TlsError::HungUp,
-            _ => TlsError::Io(Arc::new(error)),
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
+                "the server hung up during the TLS handshake: does it speak TLS at this port? If not, write http://"
+                    .to_owned()
+            }
+            _ => format!("the TLS handshake failed: {error}"),
         };
     };
     match tls_error {
-        Error::InvalidCertificate(fault) => TlsError::Certificate { host: host.to_owned(), fault: fault.clone() },
-        Error::InvalidMessage(InvalidMessage::InvalidContentType) => TlsError::NotTls,
+        Error::InvalidCertificate(fault) => certificate_fault(fault, host),
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+            "the server does not speak TLS at this port: write http:// in place of https://".to_owned()
+        }
         Error::AlertReceived(
             alert @ (AlertDescription::CertificateRequired
             | AlertDescription::HandshakeFailure
             | AlertDescription::BadCertificate
             | AlertDescription::UnknownCA
             | AlertDescription::AccessDenied),
-        ) => TlsError::Refused(TlsRefusal { alert: *alert, has_certificate }),
-        Error::AlertReceived(AlertDescription::NoApplicationProtocol) => TlsError::Http2,
-        other => TlsError::Protocol(other.clone()),
+        ) => TlsRefusal { alert: *alert, has_certificate }.to_string(),
+        Error::AlertReceived(AlertDescription::NoApplicationProtocol) => UnmeasuredProtocol::HTTP2.to_string(),
+        other => format!("the TLS handshake failed: {other}"),
     }
 }
 
