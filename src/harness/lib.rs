@@ -127,7 +127,7 @@ pub use drive::external_driver::{CallInlet, ExternalObserver};
 pub use error::{ApiKeyFault, HarnessError, ResultFormatError, TransportFailure, UnsupportedRequest};
 pub use identity::{
     EngineIdentity, GpuIdentity, HostIdentity, IdentityDifference, ManifestIdentity, RunIdentity, ServerIdentity,
-    ServerNotReady, Simulation, changes_of_servers, identity_differences, query_identities, query_identity, readiness,
+    Simulation, changes_of_servers, identity_differences, query_identities, query_identity, readiness,
 };
 pub use measure::consistency::{Mismatch, SelfCheck};
 pub use measure::course::CourseChange;
