@@ -16,7 +16,7 @@ use super::answer::{ServedAnswer, empty_response};
 use super::description::{index, load_refused, log_message, metadata, server, statistics, trace_message};
 use super::driver::{Driver, EngineRequest, ResponseSink, ServerCounters, SimClock};
 use super::load::{LoadedEngine, LoadedModel, ModelKind};
-use super::request::{Accepted, PromptTokens, RequestPart, accept, version};
+use super::request::{Accepted, PromptTokens, accept, version};
 use super::statistics::{Route, Statistics};
 use triton::proto::health::health_check_response::ServingStatus;
 use triton::proto::health::health_server::Health;
@@ -174,18 +174,14 @@ impl ServiceInner {
                 let copies = self.drivers.get(&engine).map_or(&[][..], |(drivers, _)| drivers);
                 let route = parts.first().and_then(|part| self.models.get(&part.answer.model_name));
                 let route = route.map_or_else(Route::default, |model| self.statistics.route(model));
-                for RequestPart { isl, osl, max_tokens, adapter, answer } in parts {
+                for part in parts {
                     // The least loaded copy; the first among equals.
                     if let (Some(driver), Some(reply)) = (copies.iter().min_by_key(|d| d.load()), reply()) {
                         let route = route.clone();
                         driver.submit(EngineRequest {
                             arrived,
                             owner,
-                            isl,
-                            osl,
-                            max_tokens,
-                            adapter,
-                            answer,
+                            part,
                             reply,
                             route,
                             token_count: 0,

@@ -51,17 +51,6 @@ fn does_not_exist(name: &str) -> String {
     format!("The model `{name}` does not exist.")
 }
 
-/// The request in a body.
-struct OpenaiRequest {
-    engine: String,
-    part: RequestPart,
-    model: String,
-    streams: bool,
-    include_usage: bool,
-    continuous_usage: bool,
-    ids: Option<IdsMode>,
-}
-
 /// How a completion gives token ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum IdsMode {
@@ -76,20 +65,8 @@ pub(super) async fn perform(inner: &Arc<ServiceInner>, kind: Kind, request: Requ
 }
 
 async fn answer(inner: &Arc<ServiceInner>, kind: Kind, request: Request<Incoming>) -> Result<Answer, Status> {
-    let openai_request = parse_request(inner, kind, &parse(&bytes(request).await?)?)?;
-    let OpenaiRequest { engine, part, model, streams, include_usage, continuous_usage, ids } = openai_request;
-    let shape = ReplyTemplate {
-        kind,
-        id: part.answer.id.clone(),
-        model,
-        isl: part.isl,
-        isl_source: inner.prompts.source(),
-        osl: part.osl,
-        include_usage,
-        continuous_usage,
-        ids,
-        speaker: part.answer.beams.first().cloned(),
-    };
+    let (engine, part, shape) = parse_request(inner, kind, &parse(&bytes(request).await?)?)?;
+    let streams = part.answer.is_streaming;
     let call = inner.call();
     let (sender, receiver) = mpsc::unbounded_channel();
     let mut sender = Some(sender);
@@ -123,7 +100,12 @@ fn text_of(answer: Result<ModelStreamInferResponse, Status>) -> Result<String, S
     Ok(String::from_utf8_lossy(raw.as_ref().and_then(|raw| raw.get(4..)).unwrap_or_default()).into_owned())
 }
 
-fn parse_request(inner: &ServiceInner, kind: Kind, body: &Map<String, Value>) -> Result<OpenaiRequest, Status> {
+/// The engine, the work that it has, and the form of the answer.
+fn parse_request(
+    inner: &ServiceInner,
+    kind: Kind,
+    body: &Map<String, Value>,
+) -> Result<(String, RequestPart, ReplyTemplate), Status> {
     let field = |name: &str| body.get(name).filter(|value| !value.is_null());
     let name = field("model").and_then(Value::as_str).unwrap_or_default();
     let model = inner.find(name, "").map_err(|refusal| Status::new(refusal.code(), does_not_exist(name)))?;
@@ -138,19 +120,20 @@ fn parse_request(inner: &ServiceInner, kind: Kind, body: &Map<String, Value>) ->
         ["max_completion_tokens", "max_tokens"].iter().find_map(|name| field(name)).map_or(Some(16), Value::as_u64);
     let osl = osl.filter(|osl| *osl > 0).ok_or_else(|| Status::invalid_argument("max_tokens must be at least 1"))?;
     check_lengths(isl, osl, engine).map_err(|refusal| Status::invalid_argument(refusal.message()))?;
-    let streams = field("stream").and_then(Value::as_bool).unwrap_or(false);
     let option = |name: &str| field("stream_options").is_some_and(|options| options[name] == Value::Bool(true));
     let number = inner.requests.fetch_add(1, Ordering::Relaxed) + 1;
     if inner.error_on_request == Some(number) {
         return Err(Status::internal(format!("simulated failure of request number {number}")));
     }
     let plain = ServedAnswer::new(model, engine, format!("cmpl-{number}"), ServedPrompt::Text(Vec::new()));
-    let answer = ServedAnswer { is_streaming: streams, ..plain };
-    Ok(OpenaiRequest {
-        engine: engine_name.to_owned(),
-        part: RequestPart { isl, osl, max_tokens: osl, adapter: None, answer },
+    let answer = ServedAnswer { is_streaming: field("stream") == Some(&Value::Bool(true)), ..plain };
+    let shape = ReplyTemplate {
+        kind,
+        id: answer.id.clone(),
         model: name.to_owned(),
-        streams,
+        isl,
+        isl_source: inner.prompts.source(),
+        osl,
         include_usage: option("include_usage"),
         continuous_usage: option("continuous_usage_stats"),
         ids: match kind {
@@ -158,7 +141,9 @@ fn parse_request(inner: &ServiceInner, kind: Kind, body: &Map<String, Value>) ->
             Kind::Completions if field("detokenize") == Some(&Value::Bool(false)) => Some(IdsMode::Alone),
             Kind::Completions => (field("return_token_ids") == Some(&Value::Bool(true))).then_some(IdsMode::BesideText),
         },
-    })
+        speaker: answer.beams.first().cloned(),
+    };
+    Ok((engine_name.to_owned(), RequestPart { isl, osl, max_tokens: osl, adapter: None, answer }, shape))
 }
 
 /// As on the text path of the gRPC interface. A chat's template is not counted.
