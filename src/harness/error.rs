@@ -34,12 +34,12 @@ pub enum HarnessError {
          request less"
     )]
     DataEnd { drawn: u64 },
-    #[error("cannot connect to {endpoint}: {source}")]
-    Connect { endpoint: String, source: TransportFailure },
-    #[error("{endpoint} refuses access: {source}")]
-    Access { endpoint: String, source: TransportFailure },
-    #[error("{}", no_model(endpoint, model, source))]
-    Model { endpoint: String, model: String, source: TransportFailure },
+    #[error("cannot connect to {endpoint}: {why}")]
+    Connect { endpoint: String, why: String },
+    #[error("{endpoint} refuses access: {why}")]
+    Access { endpoint: String, why: String },
+    #[error("{}", no_model(endpoint, model, why))]
+    Model { endpoint: String, model: String, why: String },
     /// One request template is for all servers.
     #[error(
         "{endpoint} does not offer model `{model}`: it is another model (streaming, tensors or batching) than on the \
@@ -75,23 +75,11 @@ const REFUSED_HINT: &str = "; `retries` sends it again, and `warmup: 0` leaves i
                             a server that is still loading";
 
 /// An empty name stands for the only model of a server, which this one is not.
-fn no_model(endpoint: &str, model: &str, source: &TransportFailure) -> String {
+fn no_model(endpoint: &str, model: &str, why: &str) -> String {
     if model.is_empty() {
-        format!("cannot use {endpoint}: {source}")
+        format!("cannot use {endpoint}: {why}")
     } else {
-        format!("{endpoint} does not offer model `{model}`: {source}")
-    }
-}
-
-/// Why a server or its model was not ready for a measurement. What it wraps
-/// belongs to a transport, and this file is below them.
-#[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub struct TransportFailure(Box<dyn std::error::Error + Send + Sync>);
-
-impl TransportFailure {
-    pub(super) fn new(cause: impl std::error::Error + Send + Sync + 'static) -> Self {
-        Self(Box::new(cause))
+        format!("{endpoint} does not offer model `{model}`: {why}")
     }
 }
 

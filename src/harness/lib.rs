@@ -124,7 +124,7 @@ pub use self::transport::kserve::grpc_messages::read_grpc_answer;
 pub use self::transport::sent_headers::{api_key_in, give_key};
 pub use drive::driver::{BenchProgress, measure, measure_external, run};
 pub use drive::external_driver::{CallInlet, ExternalObserver};
-pub use error::{ApiKeyFault, HarnessError, ResultFormatError, TransportFailure, UnsupportedRequest};
+pub use error::{ApiKeyFault, HarnessError, ResultFormatError, UnsupportedRequest};
 pub use identity::{
     EngineIdentity, GpuIdentity, HostIdentity, IdentityDifference, ManifestIdentity, RunIdentity, ServerIdentity,
     Simulation, changes_of_servers, identity_differences, query_identities, query_identity, readiness,

@@ -21,10 +21,7 @@ mod virtual_load;
 pub use self::core::{
     Chunking, EngineLimits, NeverFits, SchedulerPolicy, Served, SimulatedRequest, VirtualRun, simulate,
 };
-pub use calibrate::{
-    CalibrationError, CalibrationTarget, FittedStep, LoggedStep, RegionError, StepLogError, StepTimeFit, calibrate,
-    read_step_log,
-};
+pub use calibrate::{CalibrationTarget, FittedStep, LoggedStep, RegionError, StepTimeFit, calibrate, read_step_log};
 pub use engine::{
     EngineServing, EngineSpec, RankFile, load as load_engine, served_limits, simulated, write as write_engine,
 };

@@ -3,7 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::error::Error;
+use std::fmt::Display;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -24,7 +24,7 @@ use super::sent_headers::SentHeaders;
 use crate::record::BenchClock;
 use crate::spec::response_bounds::ResponseBounds;
 use crate::tokens::Violations;
-use crate::{FailureClass, HarnessError, Transport, TransportFailure};
+use crate::{FailureClass, HarnessError, Transport};
 use base::diag::{error_chain, nearest};
 use base::event::{Endpoint, host_port};
 use base::spec::StreamMode;
@@ -345,8 +345,8 @@ pub(crate) enum HandshakeError {
 }
 
 /// The server is not there, or not ready.
-pub(super) fn absent(endpoint: &str, error: impl Error + Send + Sync + 'static) -> HarnessError {
-    HarnessError::Connect { endpoint: endpoint.to_owned(), source: TransportFailure::new(error) }
+pub(super) fn absent(endpoint: &str, error: impl Display) -> HarnessError {
+    HarnessError::Connect { endpoint: endpoint.to_owned(), why: error.to_string() }
 }
 
 /// Of a single one it is known what to set. A gateway may have hundreds.
@@ -372,11 +372,11 @@ impl HandshakeError {
 
     /// Of a server that is there.
     pub fn refused(self, endpoint: &str, model: &str) -> HarnessError {
-        let endpoint = endpoint.to_owned();
+        let (endpoint, why) = (endpoint.to_owned(), self.to_string());
         match self {
-            Self::NotReady(_) => absent(&endpoint, self),
-            Self::Access(_) => HarnessError::Access { endpoint, source: TransportFailure::new(self) },
-            _ => HarnessError::Model { endpoint, model: model.to_owned(), source: TransportFailure::new(self) },
+            Self::NotReady(_) => HarnessError::Connect { endpoint, why },
+            Self::Access(_) => HarnessError::Access { endpoint, why },
+            _ => HarnessError::Model { endpoint, model: model.to_owned(), why },
         }
     }
 
