@@ -348,7 +348,7 @@ pub(super) fn limits(config: &EngineConfig, rank: &RankFile, serving: &EngineSer
 /// The largest step with a CUDA graph as vLLM 0.24 has it (`_set_cudagraph_sizes` in `vllm/config/vllm.py`): what is
 /// set, or twice the tokens of a step in which as many requests as may be generate, at most `usual`; and not more than
 /// the tokens of a step.
-pub(super) fn with_graphs(limits: EngineLimits, usual: u64, set: Option<u32>) -> EngineLimits {
+fn with_graphs(limits: EngineLimits, usual: u64, set: Option<u32>) -> EngineLimits {
     let drafts = limits.speculation.as_ref().map_or(0, |speculation| speculation.draft_len);
     let all_generate = limits.max_batch_size as u64 * (1 + drafts);
     let most = set.map_or_else(|| usual.min(2 * all_generate), u64::from).min(limits.max_num_tokens);

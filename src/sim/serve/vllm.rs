@@ -12,8 +12,8 @@ use super::answer::ServedPrompt;
 use super::inputs::Inputs;
 use super::load::LoadedEngine;
 use super::request::{PromptTokens, ReadPrompt};
-use crate::core::{Chunking, EngineLimits, SchedulerPolicy};
-use crate::engine;
+use crate::core::Chunking;
+use crate::engine::{self, EngineServing};
 use base::diag::ErrorText;
 use base::files::read_text;
 use base::spec::SimScheduler;
@@ -59,36 +59,32 @@ fn read(path: &Path) -> Result<LoadedEngine, ErrorText> {
     let text = read_text(path).map_err(ErrorText::new)?;
     let args: Map<String, Value> = serde_json::from_str(&text).map_err(ErrorText::new)?;
     let model = args.get("model").and_then(Value::as_str).ok_or_else(|| ErrorText::new("`model` is missing"))?;
-    let fraction = args.get("gpu_memory_utilization").and_then(Value::as_f64).unwrap_or(0.9);
     let number = |name: &str| args.get(name).and_then(Value::as_u64);
-    let (config, rank) = engine::load(Path::new(model))?;
-    let build = &config.build_config;
-    let tokens_per_block = config.tokens_per_block();
-    let blocks = rank.memory.blocks(SimScheduler::Vllm, fraction, tokens_per_block);
-    if blocks == 0 {
+    let small = |name: &str| number(name).map(|value| u32::try_from(value).unwrap_or(u32::MAX));
+    let (config, mut rank) = engine::load(Path::new(model))?;
+    // Whatever the engine was built for, this is vLLM.
+    rank.calibration.scheduler = SimScheduler::Vllm;
+    let graphs = match args.get("enforce_eager").and_then(Value::as_bool) {
+        Some(true) => Some(0),
+        _ => small("max_cudagraph_capture_size"),
+    };
+    rank.max_cudagraph_capture_size = graphs.or(rank.max_cudagraph_capture_size);
+    let serving = EngineServing {
+        chunking: Chunking::FirstComeFirstServed,
+        kv_fraction: args.get("gpu_memory_utilization").and_then(Value::as_f64).unwrap_or(0.9),
+        max_batch_size: small("max_num_seqs"),
+        max_num_tokens: small("max_num_batched_tokens"),
+        ..EngineServing::default()
+    };
+    let limits = engine::limits(&config, &rank, &serving);
+    if limits.blocks == 0 {
         return Err(ErrorText::new(
             "No available memory for the cache blocks. Try increasing `gpu_memory_utilization`",
         ));
     }
     let max_seq_len = number("max_model_len").unwrap_or(u64::from(config.max_seq_len()));
-    let limits = EngineLimits {
-        policy: SchedulerPolicy::Vllm,
-        chunking: Chunking::FirstComeFirstServed,
-        max_batch_size: number("max_num_seqs").map_or(build.max_batch_size as usize, |most| most.max(1) as usize),
-        max_num_tokens: number("max_num_batched_tokens").unwrap_or(u64::from(build.max_num_tokens)),
-        blocks,
-        tokens_per_block: u64::from(tokens_per_block),
-        timing: rank.timing,
-        speculation: rank.speculation,
-        lora: rank.lora,
-    };
-    let graphs = match args.get("enforce_eager").and_then(Value::as_bool) {
-        Some(true) => Some(0),
-        _ => number("max_cudagraph_capture_size").map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX)),
-    };
-    let graphs = graphs.or(rank.max_cudagraph_capture_size);
     Ok(LoadedEngine {
-        limits: engine::with_graphs(limits, rank.calibration.cuda_graph_tokens, graphs),
+        limits,
         instances: 1,
         // It has no separate limit: prompt and answer share one.
         max_input_len: max_seq_len,
