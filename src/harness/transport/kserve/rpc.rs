@@ -1,11 +1,11 @@
 //! The parts of a gRPC call: its head, its answer piece by piece, the classes of statuses and of broken connections.
 
 use std::cell::Cell;
+use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use std::{fmt, io};
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use h2::client::SendRequest;
@@ -196,21 +196,13 @@ pub(crate) mod code {
 pub(crate) type RpcFault = (FailureClass, String);
 
 /// A status other than OK.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("gRPC status {code}{}", message.as_ref().map_or_else(String::new, |message| format!(": {message}")))]
 pub(crate) struct GrpcStatus {
     pub code: u32,
     /// The server's, decoded.
     pub message: Option<String>,
 }
-
-impl fmt::Display for GrpcStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "gRPC status {}", self.code)?;
-        self.message.as_ref().map_or(Ok(()), |message| write!(f, ": {message}"))
-    }
-}
-
-impl std::error::Error for GrpcStatus {}
 
 impl GrpcStatus {
     const fn class(&self, has_begun: bool) -> FailureClass {
