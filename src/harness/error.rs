@@ -1,9 +1,9 @@
 //! Why a measurement could not take place at all. Errors *within* a measurement are in its result.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 
 use crate::FailureClass;
-use tokenizer::TokenizerError;
 
 /// Why the value of an environment variable cannot be a key. Reads after the variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,14 +22,9 @@ pub enum ApiKeyFault {
 /// Reads after "failed: ".
 #[derive(Debug, thiserror::Error)]
 pub enum HarnessError {
+    /// Of the spec by itself, or of what it names.
     #[error("the benchmark cannot be planned: {0}")]
     Spec(String),
-    #[error("the benchmark cannot be planned: {0}")]
-    Schedule(#[from] ScheduleError),
-    #[error("the benchmark cannot be planned: {0}")]
-    Tls(#[source] TransportFailure),
-    #[error("the benchmark cannot be planned: the key is to be in the environment variable {variable}, which {fault}")]
-    ApiKey { variable: String, fault: ApiKeyFault },
     /// Files of prompts; all that is wrong with one, each a sentence.
     #[error("{} cannot be used: {}", file.display(), faults.join("\n  "))]
     Data { file: PathBuf, faults: Vec<String> },
@@ -39,12 +34,12 @@ pub enum HarnessError {
          request less"
     )]
     DataEnd { drawn: u64 },
-    #[error("cannot connect to {endpoint}: {source}")]
-    Connect { endpoint: String, source: TransportFailure },
-    #[error("{endpoint} refuses access: {source}")]
-    Access { endpoint: String, source: TransportFailure },
-    #[error("{}", no_model(endpoint, model, source))]
-    Model { endpoint: String, model: String, source: TransportFailure },
+    #[error("cannot connect to {endpoint}: {why}")]
+    Connect { endpoint: String, why: String },
+    #[error("{endpoint} refuses access: {why}")]
+    Access { endpoint: String, why: String },
+    #[error("{}", no_model(endpoint, model, why))]
+    Model { endpoint: String, model: String, why: String },
     /// One request template is for all servers.
     #[error(
         "{endpoint} does not offer model `{model}`: it is another model (streaming, tensors or batching) than on the \
@@ -69,28 +64,22 @@ pub enum HarnessError {
     Format { path: PathBuf, source: ResultFormatError },
 }
 
+impl HarnessError {
+    pub(super) fn spec(why: impl Display) -> Self {
+        Self::Spec(why.to_string())
+    }
+}
+
 /// A server that refuses one request may take others.
 const REFUSED_HINT: &str = "; `retries` sends it again, and `warmup: 0` leaves it out; `ready_timeout: 10m` waits for \
                             a server that is still loading";
 
 /// An empty name stands for the only model of a server, which this one is not.
-fn no_model(endpoint: &str, model: &str, source: &TransportFailure) -> String {
+fn no_model(endpoint: &str, model: &str, why: &str) -> String {
     if model.is_empty() {
-        format!("cannot use {endpoint}: {source}")
+        format!("cannot use {endpoint}: {why}")
     } else {
-        format!("{endpoint} does not offer model `{model}`: {source}")
-    }
-}
-
-/// Why connections cannot be secured, or why a server or its model was not ready for a measurement. What it wraps
-/// belongs to a transport, and this file is below them.
-#[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub struct TransportFailure(Box<dyn std::error::Error + Send + Sync>);
-
-impl TransportFailure {
-    pub(super) fn new(cause: impl std::error::Error + Send + Sync + 'static) -> Self {
-        Self(Box::new(cause))
+        format!("{endpoint} does not offer model `{model}`: {why}")
     }
 }
 
@@ -108,33 +97,4 @@ pub enum ResultFormatError {
 #[error("{}", faults.join("; "))]
 pub struct UnsupportedRequest {
     pub faults: Vec<String>,
-}
-
-/// Why requests cannot be drawn from a spec that is valid by itself.
-#[derive(Debug, thiserror::Error)]
-pub enum ScheduleError {
-    #[error("the plan has more than {most} requests")]
-    TooLong { most: usize },
-    #[error("no request arrives before the duration ends")]
-    NoArrival,
-    #[error("there is no sample to request")]
-    NoSamples,
-    /// Of an external driver.
-    #[error("sample {sample} was requested, but there are {samples}")]
-    UnknownSample { sample: u32, samples: usize },
-    #[error("the rate falls to 0 after {drawn} requests, and `stop` requires {required}")]
-    RateEnd { drawn: u64, required: u64 },
-    #[error("the distribution of arrivals has impossible parameters")]
-    Arrivals,
-    #[error("a trace is replayed once, in the order of its time stamps")]
-    TraceOrder,
-    /// `what`, with its article, comes neither from the spec's `key` nor from data.
-    #[error("{what} is needed: `{key}`")]
-    Missing { what: &'static str, key: &'static str },
-    #[error("text must become token ids here, or ids text: give `tokenizer`, the path of a tokenizer.json")]
-    NoTokenizer,
-    #[error("the tokenizer cannot read a prompt: {0}")]
-    Encode(#[source] TokenizerError),
-    #[error("the tokenizer cannot decode a prompt: {0}")]
-    Decode(#[source] TokenizerError),
 }

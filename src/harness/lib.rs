@@ -124,10 +124,10 @@ pub use self::transport::kserve::grpc_messages::read_grpc_answer;
 pub use self::transport::sent_headers::{api_key_in, give_key};
 pub use drive::driver::{BenchProgress, measure, measure_external, run};
 pub use drive::external_driver::{CallInlet, ExternalObserver};
-pub use error::{ApiKeyFault, HarnessError, ResultFormatError, ScheduleError, TransportFailure, UnsupportedRequest};
+pub use error::{ApiKeyFault, HarnessError, ResultFormatError, UnsupportedRequest};
 pub use identity::{
     EngineIdentity, GpuIdentity, HostIdentity, IdentityDifference, ManifestIdentity, RunIdentity, ServerIdentity,
-    ServerNotReady, Simulation, changes_of_servers, identity_differences, query_identities, query_identity, readiness,
+    Simulation, changes_of_servers, identity_differences, query_identities, query_identity, readiness,
 };
 pub use measure::consistency::{Mismatch, SelfCheck};
 pub use measure::course::CourseChange;
@@ -159,7 +159,7 @@ pub use measure::steady::Steady;
 pub use measure::subsets::{HostShare, SessionsSummary, SlowServer, host_of};
 pub use measure::workload::Workload;
 pub use record::{FailedAttempt, FailureClass, RequestEnd, RequestRecord, RequestRecords, ServerStamps};
-pub use schedule::data::{ChatMessage, DataSummary, NpyError, NpyIntegers, PreviousAnswers, Prompt};
+pub use schedule::data::{ChatMessage, DataSummary, NpyIntegers, PreviousAnswers, Prompt};
 pub use schedule::plan::{
     ExternalSample, PlannedReader, PlannedRequest, PlannedRequests, RequestSchedule, RequestTrigger, plan,
 };

@@ -55,7 +55,7 @@ pub fn launch_text(launches: &[ServePreview], paint: Styler) -> String {
 }
 
 fn server_text(server: &LaunchedServer, styler: Styler, out: &mut String) {
-    let mut heading = vec![server.mode.to_string()];
+    let mut heading = vec![server.mode.as_str().to_owned()];
     heading.extend(server.parallelism.clone());
     heading.push(counted(server.ranks.len(), "rank"));
     heading.push(match server.launcher {

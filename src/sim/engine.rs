@@ -2,8 +2,9 @@
 //! files, and reads it back. The files are marked as simulated. Same spec, same bytes. And the scheduler's limits of an
 //! engine, from what it was built with and how it is served.
 
+use std::fmt::Display;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -13,9 +14,10 @@ use super::timing::{
     Coefficients, DecoderModel, Drafting, GpuMemory, GpuTiming, LoraCost, ModelOnGpus, Parallelism, Precision,
     Speculation, StepTimeBasis, derive, derive_drafter,
 };
+use base::diag::ErrorText;
 use base::files::read_bytes;
-use base::spec::{AcceptanceRateError, LoraConfig, SimCalibration, SimScheduler};
-use triton::{BuildConfig, EngineConfig, EngineError, Mapping, PluginConfig, PretrainedConfig, Quantization};
+use base::spec::{LoraConfig, SimCalibration, SimScheduler};
+use triton::{BuildConfig, EngineConfig, Mapping, PluginConfig, PretrainedConfig, Quantization};
 
 /// The version that simulated engines claim: the last one with an engine layout and Triton templates that this program
 /// supports.
@@ -68,37 +70,14 @@ pub struct RankFile {
     pub max_cudagraph_capture_size: Option<u32>,
 }
 
-/// Why no engine was written or read.
-#[derive(Debug, thiserror::Error)]
-pub enum SimEngineError {
-    #[error("precision `{0}` is not one of fp16, bf16, fp8, fp4")]
-    Precision(String),
-    #[error("kv_cache_dtype `{0}` is not one of auto, fp16, bf16, fp8, int8")]
-    KvPrecision(String),
-    #[error("build flag `{flag}`: {message}")]
-    Flag { flag: String, message: String },
-    #[error(
-        "the model does not fit: {needed:.1} GB of weights and workspace for each GPU of {memory:.1} GB ({gpus} GPUs); \
-         more GPUs (tensor or pipeline parallelism) or a smaller precision"
-    )]
-    Memory { needed: f64, memory: f64, gpus: u32 },
-    #[error("acceptance_rate: {0}")]
-    Acceptance(#[from] AcceptanceRateError),
-    #[error("cannot write {}", path.display())]
-    Write { path: PathBuf, source: std::io::Error },
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-    #[error("{}: {message}", path.display())]
-    Rank { path: PathBuf, message: String },
-}
-
 const NOTE: &str = "A simulated engine: a timing model, not measured, and no kernels. \
                     Only Regatta's simulator can serve it.";
 
 /// The engine without its files: what its config says, and rank 0.
-pub(super) fn design(spec: &EngineSpec) -> Result<(EngineConfig, RankFile), SimEngineError> {
-    let precision =
-        Precision::parse(&spec.precision).ok_or_else(|| SimEngineError::Precision(spec.precision.clone()))?;
+pub(super) fn design(spec: &EngineSpec) -> Result<(EngineConfig, RankFile), ErrorText> {
+    let precision = Precision::parse(&spec.precision).ok_or_else(|| {
+        ErrorText::new(format_args!("precision `{}` is not one of fp16, bf16, fp8, fp4", spec.precision))
+    })?;
     let (kv, kv_algo) = kv_precision(spec, precision)?;
     let (tp, pp) = (spec.tensor_parallelism.max(1), spec.pipeline_parallelism.max(1));
     let parallelism = Parallelism { tensor: tp, pipeline: pp };
@@ -113,7 +92,8 @@ pub(super) fn design(spec: &EngineSpec) -> Result<(EngineConfig, RankFile), SimE
             memory.weight_bytes += of_drafter.weight_bytes;
             memory.kv_bytes_per_token += of_drafter.kv_bytes_per_token;
         }
-        speculation = Some(drafting.resolve(drafter.map(|(pass, _)| pass))?);
+        let resolved = drafting.resolve(drafter.map(|(pass, _)| pass));
+        speculation = Some(resolved.map_err(|error| ErrorText::new(format_args!("acceptance_rate: {error}")))?);
     }
     let lora = spec.lora.map(|lora| {
         let (cost, bytes) = LoraCost::new(&lora, &on_gpus);
@@ -123,8 +103,13 @@ pub(super) fn design(spec: &EngineSpec) -> Result<(EngineConfig, RankFile), SimE
     });
     let needed = memory.weight_bytes + memory.workspace_bytes;
     if needed >= memory.gpu_bytes {
-        let (needed, memory) = (needed / 1e9, memory.gpu_bytes / 1e9);
-        return Err(SimEngineError::Memory { needed, memory, gpus: tp * pp });
+        return Err(ErrorText::new(format_args!(
+            "the model does not fit: {:.1} GB of weights and workspace for each GPU of {:.1} GB ({} GPUs); more GPUs \
+             (tensor or pipeline parallelism) or a smaller precision",
+            needed / 1e9,
+            memory.gpu_bytes / 1e9,
+            tp * pp
+        )));
     }
     let config = config(spec, precision, kv_algo, tp, pp)?;
     let rank = RankFile {
@@ -144,7 +129,7 @@ pub(super) fn design(spec: &EngineSpec) -> Result<(EngineConfig, RankFile), SimE
 }
 
 /// Builds the engine into `out`, which must exist.
-pub fn write(spec: &EngineSpec, out: &Path) -> Result<(), SimEngineError> {
+pub fn write(spec: &EngineSpec, out: &Path) -> Result<(), ErrorText> {
     let (config, first) = design(spec)?;
     publish(&out.join("config.json"), &config.to_text())?;
     for rank in 0..spec.tensor_parallelism.max(1) * spec.pipeline_parallelism.max(1) {
@@ -161,22 +146,22 @@ pub fn write(spec: &EngineSpec, out: &Path) -> Result<(), SimEngineError> {
 const MOST_RANK_FILE_BYTES: u64 = 1 << 20;
 
 /// Reads a simulated engine: its config and the file of rank 0 (all ranks are the same).
-pub fn load(folder: &Path) -> Result<(EngineConfig, RankFile), SimEngineError> {
-    let config = EngineConfig::load(folder)?;
+pub fn load(folder: &Path) -> Result<(EngineConfig, RankFile), ErrorText> {
+    let config = EngineConfig::load(folder).map_err(ErrorText::new)?;
     let path = folder.join("rank0.engine");
-    let wrong = |message: String| SimEngineError::Rank { path: path.clone(), message };
-    let of_another_kind = || wrong("not a simulated engine; this server has no GPU to run another kind".to_owned());
+    let wrong = |message: &dyn Display| ErrorText::new(format_args!("{}: {message}", path.display()));
+    let of_another_kind = || wrong(&"not a simulated engine; this server has no GPU to run another kind");
     // A real one has tens of gigabytes, which are not read to find that out.
-    let length = fs::metadata(&path).map_err(|error| wrong(error.to_string()))?.len();
+    let length = fs::metadata(&path).map_err(|error| wrong(&error))?.len();
     if length > MOST_RANK_FILE_BYTES {
         return Err(of_another_kind());
     }
-    let bytes = read_bytes(&path).map_err(|error| wrong(error.to_string()))?;
+    let bytes = read_bytes(&path).map_err(|error| wrong(&error))?;
     let file: RankFile = serde_json::from_slice(&bytes).map_err(|_| of_another_kind())?;
     let fits = file.model.num_hidden_layers == config.pretrained_config.num_hidden_layers
         && file.model.hidden_size == config.pretrained_config.hidden_size;
     if !fits {
-        return Err(wrong("it was built for a different model than the one in config.json".to_owned()));
+        return Err(wrong(&"it was built for a different model than the one in config.json"));
     }
     Ok((config, file))
 }
@@ -186,12 +171,12 @@ pub fn simulated(folder: &Path) -> bool {
     load(folder).is_ok()
 }
 
-fn publish(path: &Path, text: &str) -> Result<(), SimEngineError> {
-    fs::write(path, text).map_err(|source| SimEngineError::Write { path: path.to_owned(), source })
+fn publish(path: &Path, text: &str) -> Result<(), ErrorText> {
+    fs::write(path, text).map_err(|error| ErrorText::new(format_args!("cannot write {}: {error}", path.display())))
 }
 
 /// How KV is stored, and what `config.json` calls it.
-fn kv_precision(spec: &EngineSpec, weights: Precision) -> Result<(Precision, Option<&'static str>), SimEngineError> {
+fn kv_precision(spec: &EngineSpec, weights: Precision) -> Result<(Precision, Option<&'static str>), ErrorText> {
     let sixteen = if weights == Precision::Bf16 { Precision::Bf16 } else { Precision::Fp16 };
     let Some(value) = spec.checkpoint_flags.get("kv_cache_dtype").filter(|value| !value.is_null()) else {
         return Ok((sixteen, None));
@@ -200,7 +185,10 @@ fn kv_precision(spec: &EngineSpec, weights: Precision) -> Result<(Precision, Opt
         Some("auto" | "fp16" | "bf16" | "float16" | "bfloat16") => Ok((sixteen, None)),
         Some("fp8") => Ok((Precision::Fp8, Some("FP8"))),
         Some("int8") => Ok((Precision::Fp8, Some("INT8"))),
-        other => Err(SimEngineError::KvPrecision(other.map_or_else(|| value.to_string(), str::to_owned))),
+        other => {
+            let value = other.map_or_else(|| value.to_string(), str::to_owned);
+            Err(ErrorText::new(format_args!("kv_cache_dtype `{value}` is not one of auto, fp16, bf16, fp8, int8")))
+        }
     }
 }
 
@@ -210,7 +198,7 @@ pub(super) fn config(
     kv_algo: Option<&str>,
     tp: u32,
     pp: u32,
-) -> Result<EngineConfig, SimEngineError> {
+) -> Result<EngineConfig, ErrorText> {
     let mut flags = spec.build_flags.clone();
     // The defaults of trtllm-build.
     let max_seq_len = take(&mut flags, "max_seq_len")?.unwrap_or(spec.model.max_position_embeddings);
@@ -228,8 +216,8 @@ pub(super) fn config(
         rest: flags,
     };
     if build.max_input_len > max_seq_len {
-        let message = format!("{} is more than max_seq_len {max_seq_len}", build.max_input_len);
-        return Err(SimEngineError::Flag { flag: "max_input_len".to_owned(), message });
+        let message = format_args!("{} is more than max_seq_len {max_seq_len}", build.max_input_len);
+        return Err(flag_error("max_input_len", message));
     }
     let model = &spec.model;
     let quant_algo = match precision {
@@ -268,25 +256,26 @@ fn object(value: &Value) -> Map<String, Value> {
     value.as_object().cloned().unwrap_or_default()
 }
 
+fn flag_error(flag: &str, message: impl Display) -> ErrorText {
+    ErrorText::new(format_args!("build flag `{flag}`: {message}"))
+}
+
 /// Takes a whole number of at least 1 out of the flags.
-fn take(flags: &mut Map<String, Value>, flag: &str) -> Result<Option<u32>, SimEngineError> {
+fn take(flags: &mut Map<String, Value>, flag: &str) -> Result<Option<u32>, ErrorText> {
     let Some(value) = flags.shift_remove(flag).filter(|value| !value.is_null()) else { return Ok(None) };
     let number = value.as_u64().or_else(|| value.as_str().and_then(|text| text.parse().ok()));
     let number = number.and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
-    let message = || format!("{value} is not a whole number of at least 1");
-    number.map(Some).ok_or_else(|| SimEngineError::Flag { flag: flag.to_owned(), message: message() })
+    number.map(Some).ok_or_else(|| flag_error(flag, format_args!("{value} is not a whole number of at least 1")))
 }
 
 /// trtllm-build writes switches of plugins as `enable` and `disable`.
-fn switch(flags: &mut Map<String, Value>, flag: &str) -> Result<Option<bool>, SimEngineError> {
+fn switch(flags: &mut Map<String, Value>, flag: &str) -> Result<Option<bool>, ErrorText> {
     match flags.shift_remove(flag) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Bool(on)) => Ok(Some(on)),
         Some(Value::String(text)) if text == "enable" => Ok(Some(true)),
         Some(Value::String(text)) if text == "disable" => Ok(Some(false)),
-        Some(other) => {
-            Err(SimEngineError::Flag { flag: flag.to_owned(), message: format!("{other} is not enable or disable") })
-        }
+        Some(other) => Err(flag_error(flag, format_args!("{other} is not enable or disable"))),
     }
 }
 
@@ -319,7 +308,7 @@ impl Default for EngineServing {
 }
 
 /// The limits of one copy of an engine that is not written anywhere.
-pub fn served_limits(spec: &EngineSpec, serving: &EngineServing) -> Result<EngineLimits, SimEngineError> {
+pub fn served_limits(spec: &EngineSpec, serving: &EngineServing) -> Result<EngineLimits, ErrorText> {
     let (config, rank) = design(spec)?;
     Ok(limits(&config, &rank, serving))
 }
@@ -359,7 +348,7 @@ pub(super) fn limits(config: &EngineConfig, rank: &RankFile, serving: &EngineSer
 /// The largest step with a CUDA graph as vLLM 0.24 has it (`_set_cudagraph_sizes` in `vllm/config/vllm.py`): what is
 /// set, or twice the tokens of a step in which as many requests as may be generate, at most `usual`; and not more than
 /// the tokens of a step.
-pub(super) fn with_graphs(limits: EngineLimits, usual: u64, set: Option<u32>) -> EngineLimits {
+fn with_graphs(limits: EngineLimits, usual: u64, set: Option<u32>) -> EngineLimits {
     let drafts = limits.speculation.as_ref().map_or(0, |speculation| speculation.draft_len);
     let all_generate = limits.max_batch_size as u64 * (1 + drafts);
     let most = set.map_or_else(|| usual.min(2 * all_generate), u64::from).min(limits.max_num_tokens);

@@ -25,8 +25,8 @@ use crate::random::mix;
 use triton::proto::inference::infer_parameter::ParameterChoice;
 use triton::proto::inference::model_infer_response::InferOutputTensor;
 use triton::proto::inference::{
-    InferParameter, ModelConfig, ModelConfigResponse, ModelInferRequest, ModelInferResponse, ModelReadyResponse,
-    ModelStreamInferResponse, ModelTransactionPolicy, ServerLiveResponse, ServerReadyResponse,
+    InferParameter, ModelConfig, ModelConfigResponse, ModelInferRequest, ModelInferResponse, ModelMetadataResponse,
+    ModelReadyResponse, ModelStreamInferResponse, ModelTransactionPolicy, ServerLiveResponse, ServerReadyResponse,
 };
 
 /// How the server responds to a request.
@@ -79,8 +79,7 @@ impl GroundTruthServer {
             TcpListener::from_std(listener)?
         };
         let truths: Arc<Mutex<Vec<GroundTruth>>> = Arc::default();
-        let service =
-            Arc::new(Service { pattern: response_pattern, answers: TruthAnswers::new(), truths: Arc::clone(&truths) });
+        let service = Arc::new(Service { pattern: response_pattern, truths: Arc::clone(&truths) });
         runtime.spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
                 let _ = socket.set_nodelay(true);
@@ -120,7 +119,6 @@ type Body = http_body_util::combinators::BoxBody<Bytes, Infallible>;
 
 struct Service {
     pattern: ResponsePattern,
-    answers: TruthAnswers,
     truths: Arc<Mutex<Vec<GroundTruth>>>,
 }
 
@@ -133,14 +131,14 @@ impl Service {
                     // An answer before the end of the request would make the rest of it a protocol error that h2
                     // counts.
                     let mut incoming = request.into_body();
-                    let id = TruthAnswers::read_request(&mut incoming).await.map_or(0, |(id, _)| id);
+                    let id = read_request(&mut incoming).await.map_or(0, |(id, _)| id);
                     while let Some(Ok(_)) = incoming.frame().await {}
                     immediate_body(id, tokens)
                 }
                 ResponsePattern::Scripted(script) => Arc::clone(&self).scripted(script, request).await,
             }
         } else {
-            grpc_body([self.answers.to(&method)].into_iter())
+            grpc_body([unary(&method)].into_iter())
         };
         let response = Response::builder().header("content-type", "application/grpc").body(body);
         // Static parts only: it cannot fail.
@@ -148,7 +146,7 @@ impl Service {
     }
 
     async fn scripted(self: Arc<Self>, script: ResponseScript, request: Request<Incoming>) -> Body {
-        let parsed = TruthAnswers::read_request(&mut request.into_body()).await;
+        let parsed = read_request(&mut request.into_body()).await;
         let came = Instant::now();
         let Some((id, tokens)) = parsed else { return grpc_body(std::iter::empty()) };
         let (send, frames) = tokio::sync::mpsc::channel(4);
@@ -227,63 +225,43 @@ impl ResponseScript {
     }
 }
 
-// Ready-made messages, framed as gRPC frames them.
+// Messages, framed as gRPC frames them.
 
 /// Five bytes precede every message: not compressed, and its length.
 const PREFIX: usize = 5;
 
-struct TruthAnswers {
-    ready: Bytes,
-    live: Bytes,
-    model_ready: Bytes,
-    config: Bytes,
-    silent_message: Bytes,
+/// The answer to a unary call.
+fn unary(method: &str) -> Bytes {
+    match method {
+        "ServerReady" => framed(&ServerReadyResponse { ready: true }),
+        "ServerLive" => framed(&ServerLiveResponse { live: true }),
+        "ModelReady" => framed(&ModelReadyResponse { ready: true }),
+        // It describes no tensors.
+        "ModelMetadata" => framed(&ModelMetadataResponse::default()),
+        _ => framed(&ModelConfigResponse {
+            config: Some(ModelConfig {
+                name: "tensorrt_llm".to_owned(),
+                model_transaction_policy: Some(ModelTransactionPolicy { decoupled: true }),
+                ..ModelConfig::default()
+            }),
+        }),
+    }
 }
 
-impl TruthAnswers {
-    pub fn new() -> Self {
-        let config = ModelConfig {
-            name: "tensorrt_llm".to_owned(),
-            model_transaction_policy: Some(ModelTransactionPolicy { decoupled: true }),
-            ..ModelConfig::default()
-        };
-        Self {
-            ready: framed(&ServerReadyResponse { ready: true }),
-            live: framed(&ServerLiveResponse { live: true }),
-            model_ready: framed(&ModelReadyResponse { ready: true }),
-            config: framed(&ModelConfigResponse { config: Some(config) }),
-            silent_message: Bytes::from_static(&[0; PREFIX]),
-        }
-    }
-
-    /// The answer to a unary call.
-    pub fn to(&self, method: &str) -> Bytes {
-        match method {
-            "ServerReady" => &self.ready,
-            "ServerLive" => &self.live,
-            "ModelReady" => &self.model_ready,
-            // An empty message: it describes no tensors.
-            "ModelMetadata" => &self.silent_message,
-            _ => &self.config,
-        }
-        .clone()
-    }
-
-    /// The id and the number of tokens that the first message of a stream requests.
-    pub async fn read_request(body: &mut Incoming) -> Option<(u64, u32)> {
-        let mut bytes = BytesMut::new();
-        loop {
-            if let Some(prefix) = bytes.first_chunk::<PREFIX>() {
-                let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize;
-                if let Some(message) = bytes.get(PREFIX..PREFIX + length) {
-                    let request = ModelInferRequest::decode(message).ok()?;
-                    let at = request.inputs.iter().position(|input| input.name == "request_output_len")?;
-                    let tokens = request.raw_input_contents.get(at)?.first_chunk::<4>()?;
-                    return Some((request.id.parse().ok()?, u32::from_le_bytes(*tokens)));
-                }
+/// The id and the number of tokens that the first message of a stream requests.
+async fn read_request(body: &mut Incoming) -> Option<(u64, u32)> {
+    let mut bytes = BytesMut::new();
+    loop {
+        if let Some(prefix) = bytes.first_chunk::<PREFIX>() {
+            let length = u32::from_be_bytes([prefix[1], prefix[2], prefix[3], prefix[4]]) as usize;
+            if let Some(message) = bytes.get(PREFIX..PREFIX + length) {
+                let request = ModelInferRequest::decode(message).ok()?;
+                let at = request.inputs.iter().position(|input| input.name == "request_output_len")?;
+                let tokens = request.raw_input_contents.get(at)?.first_chunk::<4>()?;
+                return Some((request.id.parse().ok()?, u32::from_le_bytes(*tokens)));
             }
-            bytes.extend_from_slice(&body.frame().await?.ok()?.into_data().ok()?);
         }
+        bytes.extend_from_slice(&body.frame().await?.ok()?.into_data().ok()?);
     }
 }
 

@@ -21,18 +21,12 @@ mod virtual_load;
 pub use self::core::{
     Chunking, EngineLimits, NeverFits, SchedulerPolicy, Served, SimulatedRequest, VirtualRun, simulate,
 };
-pub use calibrate::{
-    CalibrationError, CalibrationTarget, FittedStep, LoggedStep, RegionError, StepLogError, StepTimeFit, calibrate,
-    read_step_log,
-};
+pub use calibrate::{CalibrationTarget, FittedStep, LoggedStep, RegionError, StepTimeFit, calibrate, read_step_log};
 pub use engine::{
-    EngineServing, EngineSpec, RankFile, SimEngineError, load as load_engine, served_limits, simulated,
-    write as write_engine,
+    EngineServing, EngineSpec, RankFile, load as load_engine, served_limits, simulated, write as write_engine,
 };
 pub use ground_truth::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript};
-pub use serve::{
-    Addresses, Faults, InstanceError, LoadError, LoadFailure, ServeError, SimOptions, VllmLoadError, serve, token,
-};
+pub use serve::{Addresses, Faults, LoadFailure, ServeError, SimOptions, serve, token};
 pub use timing::{
     Coefficients, DecoderModel, Drafter, Drafting, Experts, GpuMemory, GpuTiming, LoraCost, ModelOnGpus, Parallelism,
     Precision, Speculation, StepTimeBasis, derive,

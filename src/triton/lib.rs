@@ -28,7 +28,7 @@ pub use http::{
     is_own_address, probe,
 };
 pub use metrics::{
-    Derived, Exposition, MetricFamily, MetricKind, MetricSample, MetricSeries, MetricValue, MetricsError, Scrape,
-    Scraper, ServerMetric, ServerMetrics, ServerPoll, summarize, summarize_part,
+    Derived, Exposition, MetricFamily, MetricKind, MetricSample, MetricSeries, MetricValue, Scrape, Scraper,
+    ServerMetric, ServerMetrics, ServerPoll, since, summarize, summarize_part, thinned,
 };
 pub use repository::{Repository, RepositoryError, SpecProblem, WrittenRepositories};

@@ -26,9 +26,9 @@ fn measure(address: std::net::SocketAddr, tls: Tls) -> Result<Measured, HarnessE
 /// Why there was no connection.
 fn refused(server: &Secure, tls: Tls) -> String {
     match measure(server.address, tls) {
-        Err(HarnessError::Connect { source, .. }) => {
+        Err(HarnessError::Connect { why, .. }) => {
             assert!(server.behind.requests.lock().unwrap().is_empty(), "nothing was sent to whom we do not trust");
-            source.to_string()
+            why
         }
         Ok(_) => panic!("it was trusted"),
         Err(other) => panic!("{other}"),
@@ -100,12 +100,11 @@ fn a_server_that_wants_to_know_us_is_told_who_we_are() {
     let (authority, clients, folder) = (Authority::new("ours"), Authority::new("clients"), Folder::new());
     let server = Secure::start(&authority.issue(HERE, |_| {}), Some(&clients));
     let trusting = folder.trusting(&authority.pem());
-    let Err(HarnessError::Model { source, .. } | HarnessError::Connect { source, .. }) =
+    let Err(HarnessError::Model { why, .. } | HarnessError::Connect { why, .. }) =
         measure(server.address, trusting.clone())
     else {
         panic!("the server did not request a certificate");
     };
-    let why = source.to_string();
     assert!(why.contains("`tls.client_cert` and `tls.client_key`"), "{why}");
     let with = |identity: &server::Identity| Tls {
         client_cert: Some(folder.file("client.pem", &identity.cert)),
@@ -152,8 +151,7 @@ fn files_that_cannot_be_used_are_all_named_and_never_shown() {
         client_key: Some(secret),
         insecure: false,
     };
-    let Err(HarnessError::Tls(files)) = measure("127.0.0.1:1".parse().unwrap(), tls) else { panic!("they were used") };
-    let why = files.to_string();
+    let Err(HarnessError::Spec(why)) = measure("127.0.0.1:1".parse().unwrap(), tls) else { panic!("they were used") };
     for wanted in
         ["tls.ca: no-such-file.pem cannot be read", "empty.pem has no certificate", "has no private key in PEM"]
     {

@@ -22,43 +22,11 @@ pub struct Endpoint {
 pub enum EndpointError {
     #[error("it names no server")]
     NoServer,
-    #[error("an endpoint is missing next to a `|`{list}")]
-    Empty { list: InList },
     #[error("an address holds no user, password or token; `--api-key-env NAME` sends a key, which is never shown")]
     Credentials,
-    /// `rest` is what follows the scheme.
-    #[error("`{piece}`{list} begins with a scheme; write `{rest}` without `{scheme}://`")]
-    Scheme { piece: String, list: InList, scheme: String, rest: String },
-    #[error("the bracket of `{piece}` is not closed")]
-    OpenBracket { piece: String },
-    #[error("`{host}` in `{piece}` is not an IPv6 address")]
-    Ipv6 { host: String, piece: String },
-    #[error("`{piece}`{list} has no port")]
-    NoPort { piece: String, list: InList },
-    #[error("`{piece}`{list} is not host:port")]
-    NotHostPort { piece: String, list: InList },
-    #[error("`{piece}`{list} has more than one `:`; an IPv6 address needs brackets: [::1]:8001")]
-    Colons { piece: String, list: InList },
-    #[error("`{piece}`{list} has no host")]
-    NoHost { piece: String, list: InList },
-    #[error("`{host}` is not a host name; write host:port, without a scheme or a path")]
-    NotOnlyHost { host: String },
-    #[error("`{host}` is not a host name: it has {character:?} in it")]
-    HostCharacter { host: String, character: char },
-    #[error("`{port}` in `{piece}` is not a port (1 to 65535)")]
-    Port { port: String, piece: String },
-    #[error("{0} is given twice")]
-    Twice(Endpoint),
-}
-
-/// The list that a piece is from, where that is more than the piece.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InList(Option<String>);
-
-impl fmt::Display for InList {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.as_ref().map_or(Ok(()), |text| write!(f, " in `{text}`"))
-    }
+    /// With the piece that is wrong.
+    #[error("{0}")]
+    Grammar(String),
 }
 
 impl Endpoint {
@@ -86,7 +54,7 @@ impl Endpoint {
                     name: None,
                 };
                 if endpoints.iter().any(|other| other.host == endpoint.host && other.grpc == endpoint.grpc) {
-                    return Err(EndpointError::Twice(endpoint));
+                    return Err(EndpointError::Grammar(format!("{endpoint} is given twice")));
                 }
                 endpoints.push(endpoint);
             }
@@ -119,53 +87,47 @@ pub fn host_port(host: &str, port: impl fmt::Display) -> String {
 }
 
 fn host_and_rest<'a>(piece: &'a str, text: &str) -> Result<(&'a str, &'a str), EndpointError> {
-    let list = InList((piece != text).then(|| text.to_owned()));
-    let piece_text = || piece.to_owned();
+    use EndpointError::{Credentials, Grammar};
     // Reported without the text: it would be the password that is shown. Errors in other pieces show the list.
     if text.contains('@') {
-        return Err(EndpointError::Credentials);
+        return Err(Credentials);
     }
+    let list = if piece == text { String::new() } else { format!(" in `{text}`") };
     if piece.is_empty() {
-        return Err(EndpointError::Empty { list });
+        return Err(Grammar(format!("an endpoint is missing next to a `|`{list}")));
     }
     if let Some((scheme, rest)) = piece.split_once("://") {
-        let (scheme, rest) = (scheme.to_owned(), rest.to_owned());
-        return Err(EndpointError::Scheme { piece: piece_text(), list, scheme, rest });
+        return Err(Grammar(format!("`{piece}`{list} begins with a scheme; write `{rest}` without `{scheme}://`")));
     }
     let (host, rest) = if let Some(inner) = piece.strip_prefix('[') {
-        let (host, rest) = inner.split_once(']').ok_or_else(|| EndpointError::OpenBracket { piece: piece_text() })?;
+        let closed = inner.split_once(']');
+        let (host, rest) = closed.ok_or_else(|| Grammar(format!("the bracket of `{piece}` is not closed")))?;
         if host.parse::<std::net::Ipv6Addr>().is_err() {
-            return Err(EndpointError::Ipv6 { host: host.to_owned(), piece: piece_text() });
+            return Err(Grammar(format!("`{host}` in `{piece}` is not an IPv6 address")));
         }
-        let Some(ports) = rest.strip_prefix(':') else {
-            return Err(EndpointError::NoPort { piece: piece_text(), list });
-        };
-        (host, ports)
+        (host, rest.strip_prefix(':').ok_or_else(|| Grammar(format!("`{piece}`{list} has no port")))?)
     } else {
-        let Some((host, rest)) = piece.split_once(':') else {
-            return Err(EndpointError::NotHostPort { piece: piece_text(), list });
-        };
-        if rest.contains(':') {
-            return Err(EndpointError::Colons { piece: piece_text(), list });
-        }
-        (host, rest)
+        piece.split_once(':').ok_or_else(|| Grammar(format!("`{piece}`{list} is not host:port")))?
     };
-    if host.is_empty() {
-        return Err(EndpointError::NoHost { piece: piece_text(), list });
+    if rest.contains(':') && !piece.starts_with('[') {
+        let hint = "an IPv6 address needs brackets: [::1]:8001";
+        return Err(Grammar(format!("`{piece}`{list} has more than one `:`; {hint}")));
     }
-    let odd = host.chars().find(|c| c.is_whitespace() || matches!(c, '/' | ',' | '@'));
-    match odd {
-        Some('/' | '@') => Err(EndpointError::NotOnlyHost { host: host.to_owned() }),
-        Some(character) => Err(EndpointError::HostCharacter { host: host.to_owned(), character }),
+    if host.is_empty() {
+        return Err(Grammar(format!("`{piece}`{list} has no host")));
+    }
+    match host.chars().find(|c| c.is_whitespace() || matches!(c, '/' | ',')) {
+        Some('/') => Err(Grammar(format!("`{host}` is not a host name; write host:port, without a scheme or a path"))),
+        Some(character) => Err(Grammar(format!("`{host}` is not a host name: it has {character:?} in it"))),
         None => Ok((host, rest)),
     }
 }
 
 fn port_of(port: &str, piece: &str) -> Result<u16, EndpointError> {
-    match port.parse() {
-        Ok(0) | Err(_) => Err(EndpointError::Port { port: port.to_owned(), piece: piece.to_owned() }),
-        Ok(port) => Ok(port),
-    }
+    port.parse()
+        .ok()
+        .filter(|port| *port != 0)
+        .ok_or_else(|| EndpointError::Grammar(format!("`{port}` in `{piece}` is not a port (1 to 65535)")))
 }
 
 impl fmt::Display for Endpoint {

@@ -157,24 +157,15 @@ impl Container {
 
 // How the processes of a Triton server share the work.
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ServerMode {
-    /// One process, one rank.
-    Plain,
-    /// tp × pp ranks, one model; rank 0 answers.
-    Leader,
-    /// One process answers, with a worker for every rank of every model.
-    Orchestrator,
-}
-
-impl fmt::Display for ServerMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Plain => "plain",
-            Self::Leader => "leader",
-            Self::Orchestrator => "orchestrator",
-        })
+crate::named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+    pub enum ServerMode {
+        /// One process, one rank.
+        Plain = "plain",
+        /// tp × pp ranks, one model; rank 0 answers.
+        Leader = "leader",
+        /// One process answers, with a worker for every rank of every model.
+        Orchestrator = "orchestrator",
     }
 }
 

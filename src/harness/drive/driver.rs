@@ -238,7 +238,7 @@ async fn sum_up(
 /// The settings of TLS connections; their files are read once.
 fn connector(protocol: &Transport) -> Result<Option<Connector>, HarnessError> {
     let Transport::Http(http) = protocol else { return Ok(None) };
-    Ok(http.tls.as_deref().map(Connector::new).transpose()?)
+    http.tls.as_deref().map(Connector::new).transpose()
 }
 
 /// The connections that are open at once, as far as that is known before the first request: over HTTP each request in

@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::record::BenchClock;
 use crate::transport::request_encoder::RequestEncoder;
-use crate::{HarnessError, PlannedRequest, RequestEnd, RequestSchedule, ScheduleError};
+use crate::{HarnessError, PlannedRequest, RequestEnd, RequestSchedule};
 
 /// Receives the events of requests. Called on the threads of the load workers, on the same one for one request: it must
 /// not wait.
@@ -79,7 +79,8 @@ impl SampleCache {
     }
 
     fn unknown(&self, sample: u32) -> HarnessError {
-        ScheduleError::UnknownSample { sample, samples: self.bodies.len() }.into()
+        let samples = self.bodies.len();
+        HarnessError::spec(format_args!("sample {sample} was requested, but there are {samples}"))
     }
 
     fn make(&self, sample: u32) -> Result<Bytes, HarnessError> {

@@ -73,7 +73,7 @@ impl WorkerShare {
                 return Err(HarnessError::OtherModel { endpoint: connection.authority(), model });
             }
         }
-        let encoder = Arc::new(request_encoder.ok_or_else(|| HarnessError::Worker { when: "it has no connection" })?);
+        let encoder = Arc::new(request_encoder.ok_or(HarnessError::Worker { when: "it has no connection" })?);
         if let Some(inbox) = self.inbox.take() {
             // All workers have found the same.
             let _ = inbox.sample_cache.encoder.set(Arc::clone(&encoder));

@@ -16,7 +16,7 @@ use std::time::Instant;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use triton::Scrape;
+use triton::{Scrape, since};
 
 /// The population of GPUs that were leased to the servers under test.
 pub const LEASED_GPUS: &str = "the GPUs leased to the servers under test";
@@ -173,10 +173,7 @@ pub fn served(scrape: &Scrape, zero: Instant) -> GpuTrace {
     let mut trace = GpuTrace::default();
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for tick in &scrape.ticks {
-        let at_s = match tick.at.checked_duration_since(zero) {
-            Some(after) => after.as_secs_f64(),
-            None => -zero.duration_since(tick.at).as_secs_f64(),
-        };
+        let at_s = since(tick.at, zero);
         let mut now: BTreeMap<usize, GpuReading> = BTreeMap::new();
         for (place, value) in tick.values.iter().flatten().filter(|(_, value)| value.is_finite()) {
             let series = &scrape.series[*place as usize];

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::gpu::{GpuReading, GpuTrace, GpuUsage, GpusUsage};
 use base::units::counted;
+use triton::thinned;
 
-/// The most points of each series.
-const POINTS: usize = 300;
 /// If telemetry covers less than this share of the window, its energy does not represent the run.
 const COVERED: f64 = 0.9;
 
@@ -157,19 +156,11 @@ fn series(trace: &GpuTrace) -> BTreeMap<String, Vec<(f64, f64)>> {
             let line: Vec<(f64, f64)> =
                 readings_of(trace, gpu).filter_map(|reading| Some((reading.at_s, field(reading)?))).collect();
             if line.len() > 1 {
-                lines.insert(format!("{name} of {device}"), thinned(line));
+                lines.insert(format!("{name} of {device}"), thinned(&line));
             }
         }
     }
     lines
-}
-
-/// Evenly, with the last one.
-fn thinned(line: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
-    if line.len() <= POINTS {
-        return line;
-    }
-    (1..=POINTS).map(|point| line[(point * line.len()).div_ceil(POINTS) - 1]).collect()
 }
 
 #[cfg(test)]

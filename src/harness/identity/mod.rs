@@ -10,7 +10,7 @@ mod kserve;
 mod query;
 
 pub use describe::{IdentityDifference, changes_of_servers, identity_differences};
-pub use query::{ServerNotReady, query_identities, query_identity, readiness};
+pub use query::{query_identities, query_identity, readiness};
 
 pub(super) use describe::{changes as server_changes, entry_differences};
 

@@ -1,12 +1,10 @@
 //! Queries servers: for their identity, by `/v1/models` and what each kind of server with OpenAI's interface reports
 //! besides, and whether they are ready, in the way in which the requests of the measurement are sent.
 
-use std::str::Utf8Error;
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::task::JoinSet;
-use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use crate::identity::client::{IdentityClient, IdentityReply, NoReply, bounded, bounded_value};
@@ -14,10 +12,11 @@ use crate::identity::kserve;
 use crate::identity::kserve::{SIMULATOR_KIND, mark_simulated, server_by_http};
 use crate::transport::http::{listed_models, usual_model};
 use crate::{Api, BenchSpec, SentHeaders, ServerIdentity, Transport};
+use base::diag::ErrorText;
 use base::event::Endpoint;
 use base::files::Digest;
 use base::spec::RequestHeaders;
-use triton::{Exposition, MetricsError, TritonClient};
+use triton::{Exposition, TritonClient};
 
 /// The limit for one answer.
 const ANSWER: Duration = Duration::from_secs(3);
@@ -102,34 +101,18 @@ async fn query_all(
         identity.start_time_seconds = exposition.as_ref().ok().and_then(start_time);
         if is_beside {
             identity.metrics_not_read = match exposition {
-                Err(why) => Some(why),
-                Ok(_) if metrics.is_secure() => Some(UnreadMetrics::Secure),
+                Err(why) => Some(why.message),
+                Ok(_) if metrics.is_secure() => Some("over TLS they are not polled".to_owned()),
                 Ok(exposition) if exposition.concerns_serving() => None,
-                Ok(_) => Some(UnreadMetrics::OtherSeries),
-            }
-            .map(|why| why.to_string());
+                Ok(_) => Some("it has no metrics of vLLM, SGLang or Triton".to_owned()),
+            };
         }
     }
 }
 
-/// Why a server's metrics are not in a result.
-#[derive(Debug, thiserror::Error)]
-enum UnreadMetrics {
-    #[error(transparent)]
-    NoReply(#[from] NoReply),
-    #[error("it is not text")]
-    NoText(#[from] Utf8Error),
-    #[error(transparent)]
-    Malformed(#[from] MetricsError),
-    #[error("over TLS they are not polled")]
-    Secure,
-    #[error("it has no metrics of vLLM, SGLang or Triton")]
-    OtherSeries,
-}
-
-async fn read_metrics(metrics: &IdentityClient) -> Result<Exposition, UnreadMetrics> {
-    let reply = metrics.query("/metrics").await?;
-    Ok(Exposition::parse(std::str::from_utf8(&reply.body)?)?)
+async fn read_metrics(metrics: &IdentityClient) -> Result<Exposition, ErrorText> {
+    let reply = metrics.query("/metrics").await.map_err(ErrorText::new)?;
+    Exposition::parse(std::str::from_utf8(&reply.body).map_err(|_| ErrorText::new("it is not text"))?)
 }
 
 /// When its process started, as the client libraries of Prometheus report it.
@@ -251,27 +234,11 @@ async fn sglang(asker: &IdentityClient, identity: &mut ServerIdentity) -> Option
 /// The limit for one answer: a server that accepts and does not answer is not ready.
 const READY_ANSWER: Duration = Duration::from_secs(5);
 
-/// Why a server is not ready yet.
-#[derive(Debug, thiserror::Error)]
-pub enum ServerNotReady {
-    #[error("{path}: HTTP status {status}")]
-    Status { path: String, status: u16 },
-    #[error(transparent)]
-    NoReply(#[from] NoReply),
-    #[error("no connection within {} s", READY_ANSWER.as_secs())]
-    NoConnection(#[from] Elapsed),
-    /// As gRPC reports it, without keys.
-    #[error("{0}")]
-    Call(String),
-    #[error("the server answers that it is not ready")]
-    Negative,
-}
-
 /// Queries a server once. What else is wrong, and what a server does not have, is for the measurement to report.
 ///
 /// # Errors
 /// It is not ready.
-pub async fn readiness(endpoint: &Endpoint, spec: &BenchSpec) -> Result<(), ServerNotReady> {
+pub async fn readiness(endpoint: &Endpoint, spec: &BenchSpec) -> Result<(), ErrorText> {
     let Ok(sent) = SentHeaders::of_run(spec) else { return Ok(()) };
     let Transport::Http(http) = &spec.protocol else { return over_grpc(endpoint, &sent, &spec.model).await };
     let port = endpoint.http.unwrap_or(endpoint.grpc);
@@ -288,10 +255,10 @@ pub async fn readiness(endpoint: &Endpoint, spec: &BenchSpec) -> Result<(), Serv
         match client.query(&path).await {
             // What servers and gateways answer while an engine loads, and Triton's negative answer.
             Err(NoReply::Status(status @ (400 | 500 | 502..=504))) if status != 400 || http.api == Api::Generate => {
-                return Err(ServerNotReady::Status { path, status });
+                return Err(ErrorText::new(format_args!("{path}: HTTP status {status}")));
             }
             Err(error @ (NoReply::Connect(_) | NoReply::Late(_) | NoReply::Unreadable(_))) => {
-                return Err(error.into());
+                return Err(ErrorText::new(error));
             }
             Ok(_) | Err(NoReply::Status(_) | NoReply::Redirected(_) | NoReply::Redirects) => {}
         }
@@ -299,15 +266,16 @@ pub async fn readiness(endpoint: &Endpoint, spec: &BenchSpec) -> Result<(), Serv
     Ok(())
 }
 
-async fn over_grpc(endpoint: &Endpoint, sent: &SentHeaders, model: &str) -> Result<(), ServerNotReady> {
-    let connected = timeout(READY_ANSWER, TritonClient::connect_with(endpoint, sent.map())).await?;
-    let client = connected.map_err(|error| ServerNotReady::Call(error.why.to_string()))?.deadline(READY_ANSWER);
+async fn over_grpc(endpoint: &Endpoint, sent: &SentHeaders, model: &str) -> Result<(), ErrorText> {
+    let connected = timeout(READY_ANSWER, TritonClient::connect_with(endpoint, sent.map())).await;
+    let late = |_| ErrorText::new(format_args!("no connection within {} s", READY_ANSWER.as_secs()));
+    let client = connected.map_err(late)?.map_err(|error| ErrorText::new(error.why))?.deadline(READY_ANSWER);
     for answer in [client.is_ready().await, client.is_model_ready(model, "").await] {
         match answer {
             Ok(true) => {}
-            Ok(false) => return Err(ServerNotReady::Negative),
+            Ok(false) => return Err(ErrorText::new("the server answers that it is not ready")),
             Err(error) if error.code() == Some(tonic::Code::Unimplemented) => {}
-            Err(error) => return Err(ServerNotReady::Call(sent.hide(error.call_and_why()))),
+            Err(error) => return Err(ErrorText::new(sent.hide(error.call_and_why()))),
         }
     }
     Ok(())

@@ -36,7 +36,7 @@ pub fn write(dir: &Path, measured: &Measured) -> Result<(), HarnessError> {
         }
         measured.requests.check()
     })?;
-    plan::write(&dir.join(PLAN), &measured.schedule)?;
+    put(&dir.join(PLAN), |out| plan::write(out, &measured.schedule))?;
     amend(dir, measured)
 }
 

@@ -86,7 +86,7 @@ impl BenchSpec {
     }
 
     pub(super) fn check(&self) -> Result<(), HarnessError> {
-        let refuse = |what: &str| Err(HarnessError::Spec(what.to_owned()));
+        let refuse = |what: &str| Err(HarnessError::spec(what));
         if self.connections() == 0 {
             return refuse("there is no connection: endpoints, frontends and clients must each be at least 1");
         }

@@ -66,7 +66,7 @@ impl PromptSource {
     }
 
     pub(crate) fn check(&self) -> Result<(), HarnessError> {
-        let refuse = |what: &str| Err(HarnessError::Spec(what.to_owned()));
+        let refuse = |what: &str| Err(HarnessError::spec(what));
         if let Some(fault) = self.prefixes.and_then(|prefixes| prefixes.fault()) {
             return refuse(fault);
         }

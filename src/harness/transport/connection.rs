@@ -3,10 +3,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex, MutexGuard, Notify};
 
-use super::http::{ConnectionPool, QueryError, TlsError};
+use super::http::ConnectionPool;
 use super::kserve::rpc::{self, CallError, RpcSender, StampedSocket};
 use super::kserve::shared_stream::SharedStream;
 use super::limits::CONNECT_TIMEOUT;
@@ -24,11 +24,10 @@ use super::sent_headers::SentHeaders;
 use crate::record::BenchClock;
 use crate::spec::response_bounds::ResponseBounds;
 use crate::tokens::Violations;
-use crate::{FailureClass, Transport};
+use crate::{FailureClass, HarnessError, Transport};
 use base::diag::{error_chain, nearest};
 use base::event::{Endpoint, host_port};
 use base::spec::StreamMode;
-use triton::Redirect;
 
 /// Windows are large, so that the client does not throttle the server it measures and rarely sends window updates.
 const STREAM_WINDOW: u32 = 2 << 20;
@@ -190,7 +189,7 @@ impl Connection {
         }
         let _turn = self.attempts.turn(asked).await?;
         let connected = tokio::time::timeout(CONNECT_TIMEOUT, self.connect()).await;
-        let connected = connected.unwrap_or(Err(ConnectError::Late(CONNECT_TIMEOUT)));
+        let connected = connected.unwrap_or_else(|_| Err(ConnectError::late()));
         self.attempts.note(&connected);
         if let Ok(sender) = &connected {
             self.connects.set(self.connects.get() + 1);
@@ -284,42 +283,36 @@ impl ConnectAttempts {
 
 // Why connecting to a server failed.
 
-/// Why a connection was not made. Cheap to clone: requests that come while a server is away all get the same one.
+/// Why a connection was not made: the failure of a request that has none.
 #[derive(Clone, Debug, thiserror::Error)]
-pub(crate) enum ConnectError {
-    #[error("no connection within {} s", .0.as_secs())]
-    Late(Duration),
-    #[error("{}{}", .0, client_cure(.0).map_or_else(String::new, |cure| format!(": {cure}")))]
-    Socket(#[source] Arc<io::Error>),
-    #[error("{}", error_chain(.0.as_ref()))]
-    Http2(#[source] Arc<h2::Error>),
-    #[error("cannot resolve {host}: {source}")]
-    UnknownHost { host: String, source: Arc<io::Error> },
-    #[error("the name has no address")]
-    NoAddress,
-    #[error("it took the connection, and no TLS handshake within {} s: does it speak TLS at this port?", .0.as_secs())]
-    LateTls(Duration),
-    #[error(transparent)]
-    Tls(#[from] TlsError),
+#[error("{why}")]
+pub(crate) struct ConnectError {
+    pub class: FailureClass,
+    pub why: String,
+}
+
+impl ConnectError {
+    pub fn new(why: impl Into<String>) -> Self {
+        Self { class: FailureClass::Connect, why: why.into() }
+    }
+
+    pub fn late() -> Self {
+        Self::new(format!("no connection within {} s", CONNECT_TIMEOUT.as_secs()))
+    }
 }
 
 impl From<io::Error> for ConnectError {
     fn from(error: io::Error) -> Self {
-        Self::Socket(Arc::new(error))
+        match client_cure(&error) {
+            Some(cure) => Self { class: FailureClass::Client, why: format!("{error}: {cure}") },
+            None => Self::new(error.to_string()),
+        }
     }
 }
 
 impl From<h2::Error> for ConnectError {
     fn from(error: h2::Error) -> Self {
-        Self::Http2(Arc::new(error))
-    }
-}
-
-impl ConnectError {
-    /// The failure of a request that has no connection.
-    pub fn failure(&self) -> (FailureClass, String) {
-        let is_of_client = matches!(self, Self::Socket(error) if client_cure(error).is_some());
-        (if is_of_client { FailureClass::Client } else { FailureClass::Connect }, self.to_string())
+        Self::new(error_chain(&error))
     }
 }
 
@@ -339,50 +332,31 @@ pub(super) const A_PAGE: &str = "is a web page, not JSON: another server answere
 /// Why a server, or its model, cannot be used. Reads after the endpoint.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HandshakeError {
-    #[error(transparent)]
-    Connect(#[from] ConnectError),
     #[error("{method}: {error}")]
     Call { method: &'static str, error: CallError },
-    #[error("{path}: {error}")]
-    Query { path: String, error: QueryError },
-    /// `what` is a path or a method.
-    #[error("{what} was not answered within {:.1} s", patience.as_secs_f64())]
-    Late { what: String, patience: Duration },
-    #[error("the answer to {method} is not understood: {source}")]
-    Undecodable { method: &'static str, source: prost::DecodeError },
-    #[error("the server is live but not ready")]
-    ServerNotReady,
-    #[error("it is not ready ({path}: HTTP status {status})")]
-    HealthStatus { path: String, status: u16 },
-    #[error("it is not ready")]
-    ModelNotReady,
-    /// Of an ensemble.
-    #[error("its step `{step}`: {error}")]
-    Step { step: String, error: Box<Self> },
+    /// Of the server, not of the model alone.
+    #[error("{0}")]
+    NotReady(String),
     /// The server refuses every request, whatever the model is.
-    #[error("{path}: HTTP status {status}; {cause}")]
-    Access { path: String, status: u16, cause: String },
-    #[error("{path} (HTTP status {status}) {}; set `model`", if *is_page { A_PAGE } else { "lists no models" })]
-    NoModelNamed { path: String, status: u16, is_page: bool },
-    #[error("{path} is {redirect}: name that server")]
-    Redirected { path: String, redirect: Redirect },
-    /// All models that the server names, and the one that is not among them.
-    #[error("{}", other_models(names, requested))]
-    OtherModels { names: Vec<String>, requested: String },
-    /// The server's own message.
+    #[error("{0}")]
+    Access(String),
     #[error("{0}")]
     Refused(String),
 }
 
+/// The server is not there, or not ready.
+pub(super) fn absent(endpoint: &str, error: impl Display) -> HarnessError {
+    HarnessError::Connect { endpoint: endpoint.to_owned(), why: error.to_string() }
+}
+
 /// Of a single one it is known what to set. A gateway may have hundreds.
-fn other_models(names: &[String], requested: &str) -> String {
+pub(super) fn other_models(names: &[&str], requested: &str) -> String {
     const MOST: usize = 20;
-    let listed = || names.iter().map(String::as_str);
-    let alike = nearest(requested, listed()).map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
+    let alike =
+        nearest(requested, names.iter().copied()).map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
     match names {
         _ if names.len() > MOST => {
-            let first: Vec<&str> = listed().take(MOST).collect();
-            format!("it has {} and {} more{alike}", first.join(", "), names.len() - MOST)
+            format!("it has {} and {} more{alike}", names[..MOST].join(", "), names.len() - MOST)
         }
         [only] => format!("it has {only}; set `model: {only}`"),
         _ if requested.is_empty() => format!("it has several models, {}: set `model`", names.join(", ")),
@@ -391,6 +365,21 @@ fn other_models(names: &[String], requested: &str) -> String {
 }
 
 impl HandshakeError {
+    /// `what`, a path or a method, was not answered in time.
+    pub fn late(what: &str, patience: Duration) -> Self {
+        Self::Refused(format!("{what} was not answered within {:.1} s", patience.as_secs_f64()))
+    }
+
+    /// Of a server that is there.
+    pub fn refused(self, endpoint: &str, model: &str) -> HarnessError {
+        let (endpoint, why) = (endpoint.to_owned(), self.to_string());
+        match self {
+            Self::NotReady(_) => HarnessError::Connect { endpoint, why },
+            Self::Access(_) => HarnessError::Access { endpoint, why },
+            _ => HarnessError::Model { endpoint, model: model.to_owned(), why },
+        }
+    }
+
     /// Whether the server has no such method: then the question stays open.
     pub fn is_unimplemented(&self) -> bool {
         matches!(self, Self::Call { error, .. } if error.is_unimplemented())
@@ -409,9 +398,8 @@ mod tests {
             (Errno::CONNREFUSED, FailureClass::Connect),
         ] {
             let error = ConnectError::from(io::Error::from_raw_os_error(errno.raw_os_error()));
-            assert_eq!(error.failure().0, class, "{error}");
+            assert_eq!(error.class, class, "{error}");
         }
-        assert_eq!(ConnectError::NoAddress.failure().0, FailureClass::Connect);
     }
 
     #[tokio::test]
@@ -419,7 +407,7 @@ mod tests {
         let attempts = ConnectAttempts::default();
         let begin = Instant::now();
         let first = attempts.turn(begin).await.unwrap();
-        attempts.note(&Err::<(), _>(ConnectError::NoAddress));
+        attempts.note(&Err::<(), _>(ConnectError::late()));
         drop(first);
         assert!(attempts.turn(begin).await.is_err());
 
@@ -429,7 +417,7 @@ mod tests {
         let waiting = attempts.turn(asked);
         let fail = async {
             tokio::task::yield_now().await;
-            attempts.note(&Err::<(), _>(ConnectError::NoAddress));
+            attempts.note(&Err::<(), _>(ConnectError::late()));
             drop(turn);
         };
         assert!(tokio::join!(waiting, fail).0.is_err());
@@ -453,7 +441,7 @@ mod handshake_error_tests {
     #[test]
     fn of_many_models_some_are_listed_and_the_nearest_is_named() {
         let names: Vec<String> = (0..217).map(|number| format!("model-{number:03}")).collect();
-        let text = HandshakeError::OtherModels { names, requested: "model-20O".to_owned() }.to_string();
+        let text = other_models(&names.iter().map(String::as_str).collect::<Vec<_>>(), "model-20O");
         assert!(text.starts_with("it has model-000, model-001, "), "{text}");
         assert!(text.ends_with(", model-019 and 197 more; did you mean `model-200`?"), "{text}");
     }

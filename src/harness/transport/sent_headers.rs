@@ -185,7 +185,8 @@ pub fn api_key_in(variable: &str) -> Result<String, ApiKeyFault> {
 
 /// The key of a run.
 pub(super) fn api_key(variable: &str) -> Result<String, HarnessError> {
-    api_key_in(variable).map_err(|fault| HarnessError::ApiKey { variable: variable.to_owned(), fault })
+    let key = "the key is to be in the environment variable";
+    api_key_in(variable).map_err(|fault| HarnessError::spec(format_args!("{key} {variable}, which {fault}")))
 }
 
 fn key_of(value: &str) -> Result<String, ApiKeyFault> {

@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use base::diag::{FeatureLeftOut, LibraryPanic};
-use harness::NpyError;
+use base::diag::{ErrorText, FeatureLeftOut, LibraryPanic};
 
 #[derive(Debug, thiserror::Error)]
 pub enum DatasetError {
@@ -37,7 +36,7 @@ pub enum SampleFileError {
     #[error("{}: {error}", path.display())]
     Parquet { path: PathBuf, error: ParquetFileError },
     #[error("{}: {error}", path.display())]
-    Npy { path: PathBuf, error: NpyError },
+    Npy { path: PathBuf, error: ErrorText },
     #[error("{} has {rows} rows, and {} lengths of shape {shape:?}", ids.display(), lengths.display())]
     NpyLengths { ids: PathBuf, rows: usize, lengths: PathBuf, shape: Vec<usize> },
     #[error("{}: {error}", path.display())]

@@ -14,8 +14,9 @@ use super::synthetic::DatasetShape;
 use super::{parquet, row};
 use crate::DatasetRecord;
 use crate::accuracy::ScoringMethod;
+use base::diag::ErrorText;
 use base::files::{Sha256Of, open_regular, sha256_of_file};
-use harness::{NpyError, NpyIntegers};
+use harness::NpyIntegers;
 use rules::{Benchmark, Round};
 
 /// Which data set is wanted, and where it goes.
@@ -298,8 +299,8 @@ const NPY_FILES: [&str; 2] = ["input_ids_padded.npy", "input_lens.npy"];
 /// Gives each row to `sink`, cut to its length.
 fn read_npy(folder: &Path, sink: &mut RowSink<'_>) -> Result<(), SampleFileError> {
     let [ids_file, lengths_file] = NPY_FILES.map(|name| folder.join(name));
-    let no_ids = |error: NpyError| SampleFileError::Npy { path: ids_file.clone(), error };
-    let no_lengths = |error: NpyError| SampleFileError::Npy { path: lengths_file.clone(), error };
+    let no_ids = |error: ErrorText| SampleFileError::Npy { path: ids_file.clone(), error };
+    let no_lengths = |error: ErrorText| SampleFileError::Npy { path: lengths_file.clone(), error };
     let mut ids = NpyIntegers::open(&ids_file).map_err(no_ids)?;
     let mut lengths = NpyIntegers::open(&lengths_file).map_err(no_lengths)?;
     let [rows, columns] = ids.shape()[..] else {

@@ -58,7 +58,7 @@ impl ChildError {
             Self::NoRound(_)
                 | Self::NoBenchmark { .. }
                 | Self::Mismatches(_)
-                | Self::Harness(HarnessError::Spec(_) | HarnessError::Schedule(_) | HarnessError::Data { .. })
+                | Self::Harness(HarnessError::Spec(_) | HarnessError::Data { .. })
         )
     }
 }

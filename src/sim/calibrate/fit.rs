@@ -2,6 +2,7 @@
 
 use super::{LoggedStep, ObservationKind, TimedSteps, non_negative, observe};
 use crate::timing::{DecoderModel, GpuTiming, ModelOnGpus, Parallelism, Precision, derive};
+use base::diag::ErrorText;
 use base::spec::{SimCalibration, SimScheduler};
 
 /// What the log was made with.
@@ -70,19 +71,6 @@ pub struct StepTimeFit {
     pub assumed: Vec<&'static str>,
 }
 
-/// Why no fit was made.
-#[derive(Debug, thiserror::Error)]
-pub enum CalibrationError {
-    #[error(
-        "{found} usable times in {steps} steps are too few for a fit; a log needs steady batches of several sizes, \
-        and prompts: \
-         at least {FEWEST}"
-    )]
-    TooFew { found: usize, steps: usize },
-    #[error("a fit needs a dense model: how many experts a batch touched is not in the log")]
-    Experts,
-}
-
 const FEWEST: usize = 20;
 
 /// The linear coefficients: base, tokens above the free ones, pairs, requests, KV tokens, steps with prompts, turns of
@@ -91,9 +79,10 @@ const COLUMNS: usize = 9;
 const PAIRS: usize = 2;
 
 /// Fits the coefficients to the log's steps, then once more to every second load, to see the error on the others.
-pub fn calibrate(target: &CalibrationTarget, logs: &[Vec<LoggedStep>]) -> Result<StepTimeFit, CalibrationError> {
+pub fn calibrate(target: &CalibrationTarget, logs: &[Vec<LoggedStep>]) -> Result<StepTimeFit, ErrorText> {
     if target.model.experts.is_some() {
-        return Err(CalibrationError::Experts);
+        let message = "a fit needs a dense model: how many experts a batch touched is not in the log";
+        return Err(ErrorText::new(message));
     }
     let mut observed: Vec<TimedSteps> = Vec::new();
     for log in logs {
@@ -102,7 +91,11 @@ pub fn calibrate(target: &CalibrationTarget, logs: &[Vec<LoggedStep>]) -> Result
     }
     let logged_steps = logs.iter().map(Vec::len).sum();
     if observed.len() < FEWEST {
-        return Err(CalibrationError::TooFew { found: observed.len(), steps: logged_steps });
+        return Err(ErrorText::new(format_args!(
+            "{} usable times in {logged_steps} steps are too few for a fit; a log needs steady batches of several \
+             sizes, and prompts: at least {FEWEST}",
+            observed.len()
+        )));
     }
     let observations: Vec<&TimedSteps> = observed.iter().collect();
     let whole = Linear::fit(target, &observations);

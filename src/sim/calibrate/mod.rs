@@ -9,7 +9,9 @@ mod fit;
 use serde::Deserialize;
 use serde_json::Value;
 
-pub use fit::{CalibrationError, CalibrationTarget, FittedStep, RegionError, StepTimeFit, calibrate};
+use base::diag::ErrorText;
+
+pub use fit::{CalibrationTarget, FittedStep, RegionError, StepTimeFit, calibrate};
 
 // Non-negative least squares for a handful of columns.
 
@@ -76,19 +78,6 @@ pub struct LoggedStep {
     pub period: Option<f64>,
 }
 
-/// Why a log cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum StepLogError {
-    #[error("line {line}: {message}")]
-    Line { line: usize, message: String },
-    #[error(
-        "no line has `period_ms`, the time from the end of a step to the end of the next; the time that an engine \
-        waited for \
-         its result (`wait_ms`, `milliseconds`) is a part of that only"
-    )]
-    NoPeriods,
-}
-
 /// A line with names.
 #[derive(Deserialize)]
 struct NamedLine {
@@ -107,10 +96,10 @@ struct NamedLine {
 type ArrayLine = (u64, f64, [u64; 3], [u64; 3], f64, f64);
 
 /// Reads a log: objects with names, or the arrays of the hook for vLLM.
-pub fn read_step_log(text: &str) -> Result<Vec<LoggedStep>, StepLogError> {
+pub fn read_step_log(text: &str) -> Result<Vec<LoggedStep>, ErrorText> {
     let mut steps = Vec::new();
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let wrong = |error: serde_json::Error| StepLogError::Line { line: at + 1, message: error.to_string() };
+        let wrong = |error: serde_json::Error| ErrorText::new(format_args!("line {}: {error}", at + 1));
         let value: Value = serde_json::from_str(line).map_err(wrong)?;
         let (step, prefill, decode, period_ms) = if value.is_array() {
             let (step, _, prefill, decode, _, period) = serde_json::from_value::<ArrayLine>(value).map_err(wrong)?;
@@ -137,7 +126,10 @@ pub fn read_step_log(text: &str) -> Result<Vec<LoggedStep>, StepLogError> {
         });
     }
     if steps.iter().all(|step| step.period.is_none()) {
-        return Err(StepLogError::NoPeriods);
+        return Err(ErrorText::new(
+            "no line has `period_ms`, the time from the end of a step to the end of the next; the time that an engine \
+             waited for its result (`wait_ms`, `milliseconds`) is a part of that only",
+        ));
     }
     Ok(steps)
 }
@@ -287,7 +279,7 @@ mod tests {
             r#"{"step":1,"engine":"EngineCore","at":"11-23 22:23:41","prefill_requests":0,"prefill_tokens":0,"#,
             r#""decode_requests":1,"decode_tokens":1,"milliseconds":0.05}"#,
         );
-        assert!(matches!(read_step_log(line), Err(StepLogError::NoPeriods)));
+        assert!(read_step_log(line).unwrap_err().message.starts_with("no line has `period_ms`"));
         assert!(read_step_log("[1, 2]").unwrap_err().to_string().starts_with("line 1: "));
     }
 }

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::inputs::ReadFields;
-use super::load::LoadedEngine;
+use super::load::{LoadedEngine, LoadedModel};
+use super::request::version;
 use super::tokens::{TokenGenerator, word};
 use crate::random::mix;
 use triton::proto::inference::infer_parameter::ParameterChoice;
@@ -51,6 +52,26 @@ pub(super) enum ServedPrompt {
 }
 
 impl ServedAnswer {
+    /// The only part of a message, with nothing beside its tokens, and in one response.
+    pub(super) fn new(model: &LoadedModel, engine: &LoadedEngine, id: String, prompt: ServedPrompt) -> Self {
+        Self {
+            model_name: model.name.clone(),
+            model_version: version(model),
+            row: 0,
+            sequence: 0,
+            beams: vec![TokenGenerator::new(&id, None, 0, 0, engine.vocab_size, None)],
+            id,
+            decoded: None,
+            prompt,
+            is_streaming: false,
+            is_final_apart: false,
+            wants_empty_final: false,
+            outputs: Vec::new(),
+            returns: SelectedOutputs::new(&ReadFields::default(), engine, 0),
+            left: Arc::new(AtomicUsize::new(1)),
+        }
+    }
+
     /// This part has ended. True for the last of its message.
     pub(super) fn ends(&self) -> bool {
         self.left.fetch_sub(1, Ordering::Relaxed) == 1
@@ -167,21 +188,6 @@ pub(super) struct SelectedOutputs {
     pub vocab_size: u32,
     pub tokens_per_block: u64,
     pub logits: DataType,
-}
-
-impl Default for SelectedOutputs {
-    fn default() -> Self {
-        Self {
-            log_probs: false,
-            context_logits: false,
-            generation_logits: false,
-            perf_metrics: false,
-            isl: 0,
-            vocab_size: 0,
-            tokens_per_block: 1,
-            logits: DataType::TypeFp32,
-        }
-    }
 }
 
 /// The times of a request's events, simulated ns.

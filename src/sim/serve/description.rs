@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tonic::Code;
+use tonic::Status;
 
-use super::inputs::{RequestRefusal, full_shape, wire_name};
+use super::inputs::{full_shape, wire_name};
 use super::load::LoadedModel;
 use super::request::version;
 use super::service::ServiceInner;
@@ -47,11 +47,7 @@ pub(super) fn metadata(model: &LoadedModel) -> ModelMetadataResponse {
 }
 
 /// The statistics of one model, or of all if `name` is empty.
-pub(super) fn statistics(
-    inner: &ServiceInner,
-    name: &str,
-    version: &str,
-) -> Result<ModelStatisticsResponse, RequestRefusal> {
+pub(super) fn statistics(inner: &ServiceInner, name: &str, version: &str) -> Result<ModelStatisticsResponse, Status> {
     if !name.is_empty() {
         inner.find(name, version)?;
     }
@@ -74,12 +70,8 @@ pub(super) fn index(inner: &ServiceInner) -> RepositoryIndexResponse {
 // at its start only. Clients ask for them at their beginning.
 
 /// As a Triton without `--model-control-mode=explicit` refuses it.
-pub(super) fn load_refused() -> RequestRefusal {
-    RequestRefusal {
-        code: Code::Unavailable,
-        message: "explicit model load / unload is not allowed if polling is enabled".to_owned(),
-        by_backend: false,
-    }
+pub(super) fn load_refused() -> Status {
+    Status::unavailable("explicit model load / unload is not allowed if polling is enabled")
 }
 
 /// Nothing is traced.

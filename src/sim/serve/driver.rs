@@ -17,6 +17,7 @@ use tonic::Status;
 
 use super::answer::{RequestTimes, ServedAnswer};
 use super::load::LoadedEngine;
+use super::request::RequestPart;
 use super::statistics::{CountedRequest, EngineCounts, Route};
 use crate::core::{Core, CoreLoad, CoreRequest, CoreTokens, NeverFits};
 use triton::proto::inference::{ModelInferResponse, ModelStreamInferResponse};
@@ -65,13 +66,7 @@ pub(super) struct EngineRequest {
     pub arrived: u64,
     /// The call that it came by; when that goes away, so does the request.
     pub owner: u64,
-    pub isl: u64,
-    pub osl: u64,
-    /// Requested; more than `osl` where a stop word ends the answer.
-    pub max_tokens: u64,
-    /// The LoRA adapter that it names.
-    pub adapter: Option<u64>,
-    pub answer: ServedAnswer,
+    pub part: RequestPart,
     pub reply: ResponseSink,
     /// The models that count it.
     pub route: Route,
@@ -85,8 +80,8 @@ pub(super) struct EngineRequest {
 
 impl EngineRequest {
     fn counted(&self, times: RequestTimes, frontend: u64) -> CountedRequest {
-        let (prompt_tokens, max_tokens, previous_token) = (self.isl, self.max_tokens, self.previous_token);
-        CountedRequest { prompt_tokens, max_tokens, previous_token, times, frontend }
+        let RequestPart { isl: prompt_tokens, max_tokens, .. } = self.part;
+        CountedRequest { prompt_tokens, max_tokens, previous_token: self.previous_token, times, frontend }
     }
 }
 
@@ -280,11 +275,11 @@ impl Running {
     fn stop(&mut self, id: &str) {
         let mut stopped: Vec<Box<EngineRequest>> = Vec::new();
         let (ended, waiting) =
-            std::mem::take(&mut self.waiting).into_iter().partition(|request| request.answer.id == id);
+            std::mem::take(&mut self.waiting).into_iter().partition(|request| request.part.answer.id == id);
         self.waiting = waiting;
         stopped.extend::<VecDeque<_>>(ended);
         let inside: Vec<u64> =
-            self.requests.iter().filter(|(_, request)| request.answer.id == id).map(|(id, _)| *id).collect();
+            self.requests.iter().filter(|(_, request)| request.part.answer.id == id).map(|(id, _)| *id).collect();
         for id in inside {
             self.core.cancel(id);
             stopped.extend(self.requests.remove(&id));
@@ -300,9 +295,10 @@ impl Running {
         let Some(request) = self.waiting.pop_front() else { return };
         let id = self.next_id;
         self.next_id += 1;
-        match self.core.arrive(CoreRequest { id, isl: request.isl, osl: request.osl, adapter: request.adapter }) {
+        let RequestPart { isl, osl, adapter, .. } = request.part;
+        match self.core.arrive(CoreRequest { id, isl, osl, adapter }) {
             Ok(()) => {
-                self.shared.input_tokens.fetch_add(request.isl, Ordering::Relaxed);
+                self.shared.input_tokens.fetch_add(isl, Ordering::Relaxed);
                 self.requests.insert(id, request);
             }
             Err(unfit) => {
@@ -311,7 +307,7 @@ impl Running {
                 self.inside.fetch_sub(1, Ordering::Relaxed);
                 match request.reply {
                     ResponseSink::Stream(sender) => {
-                        let _ = sender.send(Ok(request.answer.failed(error.to_string())));
+                        let _ = sender.send(Ok(request.part.answer.failed(error.to_string())));
                     }
                     ResponseSink::Once(sender) => {
                         let _ = sender.send(Err(error));
@@ -345,10 +341,10 @@ impl Running {
             }
             request.previous_token = now;
             let times = token.is_last.then_some(times);
-            let is_message_done = token.is_last && request.answer.ends();
+            let is_message_done = token.is_last && request.part.answer.ends();
             // Counted before it is sent: a client that has the last token finds it in the statistics.
             if let Some(times) = &times {
-                let responses = if request.answer.is_streaming { request.chunk_count } else { 1 };
+                let responses = if request.part.answer.is_streaming { request.chunk_count } else { 1 };
                 request.route.answered(times, responses, is_message_done);
             }
             let is_heard = send_token(request, token, is_message_done, times);
@@ -381,9 +377,9 @@ impl Running {
 fn send_token(request: &EngineRequest, token: CoreTokens, is_message_done: bool, times: Option<RequestTimes>) -> bool {
     match &request.reply {
         ResponseSink::Once(sender) => !sender.is_closed(),
-        ResponseSink::Stream(sender) if request.answer.is_streaming => {
-            let response = request.answer.response(token.index, token.index + token.count, false, times);
-            let is_final = is_message_done && !request.answer.is_final_apart;
+        ResponseSink::Stream(sender) if request.part.answer.is_streaming => {
+            let response = request.part.answer.response(token.index, token.index + token.count, false, times);
+            let is_final = is_message_done && !request.part.answer.is_final_apart;
             sender.send(Ok(ServedAnswer::streamed(response, is_final))).is_ok()
         }
         ResponseSink::Stream(sender) => !sender.is_closed(),
@@ -392,7 +388,7 @@ fn send_token(request: &EngineRequest, token: CoreTokens, is_message_done: bool,
 
 /// Sends the rest when the last token was generated.
 fn close(request: EngineRequest, is_message_done: bool, times: Option<RequestTimes>) {
-    let EngineRequest { answer, osl, reply, .. } = request;
+    let EngineRequest { part: RequestPart { answer, osl, .. }, reply, .. } = request;
     match reply {
         ResponseSink::Once(sender) => {
             let _ = sender.send(Ok(answer.response(0, osl, true, times)));
@@ -411,7 +407,7 @@ fn close(request: EngineRequest, is_message_done: bool, times: Option<RequestTim
 
 /// Ends a request that was stopped: one that streams sends no more, the others send their tokens so far.
 fn cut_short(request: EngineRequest) {
-    let EngineRequest { answer, token_count: made, reply, .. } = request;
+    let EngineRequest { part: RequestPart { answer, .. }, token_count: made, reply, .. } = request;
     let is_message_done = answer.ends();
     match reply {
         ResponseSink::Once(sender) => {

@@ -1,9 +1,10 @@
 //! The inputs of a request: checked against the model's config as a Triton checks them, then read, row by row.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use bytes::Bytes;
-use tonic::Code;
+use tonic::Status;
 
 use super::load::LoadedModel;
 use super::tokens::StopWords;
@@ -13,214 +14,168 @@ use triton::proto::inference::model_infer_request::InferInputTensor;
 use triton::proto::inference::{DataType as ConfigType, ModelInferRequest, ModelInput};
 use triton::{DataType, TensorData, strings};
 
-/// Why a request is not served.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct RequestRefusal {
-    pub code: Code,
-    pub message: String,
-    /// The error comes from the backend: the answer is the request's last one and is marked so.
-    pub by_backend: bool,
-}
-
-impl RequestRefusal {
-    pub(super) fn invalid(message: String) -> Self {
-        Self { code: Code::InvalidArgument, message, by_backend: false }
-    }
-
-    pub(super) fn backend(message: String) -> Self {
-        Self { code: Code::Internal, message, by_backend: true }
-    }
-}
-
-/// What is wrong with the inputs of a request: the real server's sentences.
-#[derive(Debug, thiserror::Error)]
-enum InputsError {
-    #[error(
-        "expected {} but got {} inputs for model '{model}'. Got input(s) [{}], but missing required input(s) [{}]. \
-         Please provide all required input(s).",
-        input_count(*required, *all), given.len(), given.join(","), missing.join(",")
-    )]
-    Missing { model: String, required: usize, all: usize, given: Vec<String>, missing: Vec<String> },
-    #[error("input '{input}' already exists in request")]
-    Twice { input: String },
-    #[error("inference input '{input}' data-type is '{found}', but model '{model}' expects '{expected}'")]
-    Datatype { input: String, model: String, found: String, expected: &'static str },
-    #[error(
-        "unexpected shape for input '{input}' for model '{model}'. Expected {}, got {}.{}",
-        brackets(expected), brackets(found),
-        if *is_batched {
-            " NOTE: a non-zero max_batch_size in the model config requires a batch dimension before each input shape."
-        } else { "" }
-    )]
-    Shape { input: String, model: String, expected: Vec<i64>, found: Vec<i64>, is_batched: bool },
-    #[error("inference request batch-size must be <= {limit} for '{model}'")]
-    BatchSize { model: String, limit: i64 },
-    #[error("input '{input}' batch size does not match other inputs for '{model}'")]
-    BatchSizes { input: String, model: String },
-    #[error("input '{input}' for model '{model}' is too large")]
-    TooLarge { input: String, model: String },
-    #[error("contents field must not be specified when using raw_input_contents for '{input}' for model '{model}'")]
-    ContentsAndRaw { input: String, model: String },
-    #[error("input byte size mismatch for input '{input}' for model '{model}'. Expected {expected}, got {found}")]
-    Bytes { input: String, model: String, expected: usize, found: usize },
-    #[error(
-        "unexpected number of string elements {found} for inference input '{input}' for model '{model}', expecting \
-         {expected}"
-    )]
-    Strings { input: String, model: String, expected: usize, found: usize },
-    #[error("incomplete string data for inference input '{input}' for model '{model}'")]
-    IncompleteStrings { input: String, model: String },
-    #[error(
-        "unexpected explicit tensor data for input tensor '{input}' for model '{model}': expected {expected} \
-         elements, got {found}"
-    )]
-    Contents { input: String, model: String, expected: usize, found: usize },
-}
-
-fn input_count(required: usize, all: usize) -> String {
-    if required == all { format!("{all} inputs") } else { format!("number of inputs between {required} and {all}") }
-}
-
 /// Checks every input and every requested output.
-pub(super) fn check<'a>(model: &LoadedModel, request: &'a ModelInferRequest) -> Result<Inputs<'a>, RequestRefusal> {
+pub(super) fn check<'a>(model: &LoadedModel, request: &'a ModelInferRequest) -> Result<Inputs<'a>, Status> {
     let has_raw = !request.raw_input_contents.is_empty();
     // The order of the checks is the real server's: data, count, then each input by itself.
     for (at, input) in request.inputs.iter().enumerate() {
         let is_there = if has_raw { at < request.raw_input_contents.len() } else { input.contents.is_some() };
         if !is_there && !input.shape.contains(&0) {
-            return Err(RequestRefusal::invalid(format!(
+            return Err(Status::invalid_argument(format!(
                 "unable to find data for input tensor '{}' for model '{}' in request.",
                 input.name, model.name
             )));
         }
     }
-    check_missing(model, request).map_err(|error| named(request, &error))?;
+    let check = InputsCheck { model, request };
+    check.missing()?;
     for (at, input) in request.inputs.iter().enumerate() {
         let Some(known) = model.config.input.iter().find(|known| known.name == input.name) else {
             let message = format!("unexpected inference input '{}' for model '{}'", input.name, model.name);
-            return Err(RequestRefusal::invalid(message));
+            return Err(Status::invalid_argument(message));
         };
-        let raw = request.raw_input_contents.get(at);
-        check_one(model, known, request, input, raw).map_err(|error| named(request, &error))?;
+        check.input(known, input, request.raw_input_contents.get(at))?;
     }
-    let rows = rows(model, request).map_err(|error| named(request, &error))?;
+    let rows = check.rows()?;
     for output in &request.outputs {
         if !model.config.output.iter().any(|known| known.name == output.name) {
             let message = format!("unexpected inference output '{}' for model '{}'", output.name, model.name);
-            return Err(RequestRefusal::invalid(message));
+            return Err(Status::invalid_argument(message));
         }
     }
     Ok(Inputs::new(request, rows))
 }
 
-/// The real server puts the request's id before the message about its inputs.
-fn named(request: &ModelInferRequest, error: &InputsError) -> RequestRefusal {
-    let id = if request.id.is_empty() { "<id_unknown>" } else { &request.id };
-    RequestRefusal::invalid(format!("[request id: {id}] {error}"))
+/// The checks whose messages begin with the request's id. The sentences are the real server's.
+struct InputsCheck<'a> {
+    model: &'a LoadedModel,
+    request: &'a ModelInferRequest,
 }
 
-fn check_one(
-    model: &LoadedModel,
-    known: &ModelInput,
-    request: &ModelInferRequest,
-    input: &InferInputTensor,
-    raw: Option<&Bytes>,
-) -> Result<(), InputsError> {
-    let (name, model_name) = (input.name.clone(), model.name.clone());
-    if request.inputs.iter().filter(|other| other.name == name).count() > 1 {
-        return Err(InputsError::Twice { input: name });
+impl InputsCheck<'_> {
+    fn refuse<T>(&self, message: impl Display) -> Result<T, Status> {
+        let id = if self.request.id.is_empty() { "<id_unknown>" } else { &self.request.id };
+        Err(Status::invalid_argument(format!("[request id: {id}] {message}")))
     }
-    let expected = wire_name(known.data_type());
-    if input.datatype != expected {
-        let datatype = input.datatype.clone();
-        return Err(InputsError::Datatype { input: name, model: model_name, found: datatype, expected });
-    }
-    check_shape(model, known, input)?;
-    let Some(count) = input.shape.iter().try_fold(1_i64, |product, n| product.checked_mul(*n)).map(|n| n as usize)
-    else {
-        return Err(InputsError::TooLarge { input: name, model: model_name });
-    };
-    if raw.is_some() && input.contents.is_some() {
-        return Err(InputsError::ContentsAndRaw { input: name, model: model_name });
-    }
-    let width = wire_type(known.data_type()).map_or(Some(0), DataType::size);
-    match (raw, width) {
-        (Some(raw), Some(width)) if raw.len() != count.saturating_mul(width) => {
-            let expected = count.saturating_mul(width);
-            Err(InputsError::Bytes { input: name, model: model_name, expected, found: raw.len() })
+
+    fn missing(&self) -> Result<(), Status> {
+        let (given, declared) = (&self.request.inputs, &self.model.config.input);
+        let (required, most) = (declared.iter().filter(|known| !known.optional).count(), declared.len());
+        let is_missing = |known: &&ModelInput| !known.optional && !given.iter().any(|input| input.name == known.name);
+        let missing: Vec<String> =
+            declared.iter().filter(is_missing).map(|known| format!("'{}'", known.name)).collect();
+        let is_counted = (required..=most).contains(&given.len());
+        if missing.is_empty() && is_counted {
+            return Ok(());
         }
-        (Some(raw), None) => match strings(raw).map(|found| found.len()) {
-            Some(found) if found == count => Ok(()),
-            Some(found) => Err(InputsError::Strings { input: name, model: model_name, expected: count, found }),
-            None => Err(InputsError::IncompleteStrings { input: name, model: model_name }),
-        },
-        (None, _) => {
-            let given = contents(input).map_or(0, |contents| contents.len());
-            if given == count {
-                return Ok(());
-            }
-            Err(InputsError::Contents { input: name, model: model_name, expected: count, found: given })
+        // A wrong name in the place of a required one is reported by the wrong name.
+        let has_stranger = given.iter().any(|input| !declared.iter().any(|known| known.name == input.name));
+        if is_counted && has_stranger {
+            return Ok(());
         }
-        _ => Ok(()),
+        let given: Vec<String> = given.iter().map(|input| format!("'{}'", input.name)).collect();
+        let expected = if required == most {
+            format!("{most} inputs")
+        } else {
+            format!("number of inputs between {required} and {most}")
+        };
+        self.refuse(format_args!(
+            "expected {expected} but got {} inputs for model '{}'. Got input(s) [{}], but missing required input(s) \
+             [{}]. Please provide all required input(s).",
+            given.len(),
+            self.model.name,
+            given.join(","),
+            missing.join(",")
+        ))
     }
-}
 
-/// The wire shape is `[batch] + dims` when the model batches.
-fn check_shape(model: &LoadedModel, known: &ModelInput, input: &InferInputTensor) -> Result<(), InputsError> {
-    let expected = full_shape(model.config.max_batch_size, &known.dims);
-    let fits = input.shape.len() == expected.len()
-        && input.shape.iter().zip(&expected).all(|(found, want)| *found >= 0 && (*want == -1 || found == want));
-    if !fits {
-        return Err(InputsError::Shape {
-            input: input.name.clone(),
-            model: model.name.clone(),
-            expected,
-            found: input.shape.clone(),
-            is_batched: model.config.max_batch_size > 0,
-        });
+    fn input(&self, known: &ModelInput, input: &InferInputTensor, raw: Option<&Bytes>) -> Result<(), Status> {
+        let (name, model) = (&input.name, &self.model.name);
+        if self.request.inputs.iter().filter(|other| other.name == *name).count() > 1 {
+            return self.refuse(format_args!("input '{name}' already exists in request"));
+        }
+        let expected = wire_name(known.data_type());
+        if input.datatype != expected {
+            let datatype = &input.datatype;
+            return self.refuse(format_args!(
+                "inference input '{name}' data-type is '{datatype}', but model '{model}' expects '{expected}'"
+            ));
+        }
+        self.shape(known, input)?;
+        let Some(count) = input.shape.iter().try_fold(1_i64, |product, n| product.checked_mul(*n)).map(|n| n as usize)
+        else {
+            return self.refuse(format_args!("input '{name}' for model '{model}' is too large"));
+        };
+        if raw.is_some() && input.contents.is_some() {
+            return self.refuse(format_args!(
+                "contents field must not be specified when using raw_input_contents for '{name}' for model '{model}'"
+            ));
+        }
+        let width = wire_type(known.data_type()).map_or(Some(0), DataType::size);
+        match (raw, width) {
+            (Some(raw), Some(width)) if raw.len() != count.saturating_mul(width) => self.refuse(format_args!(
+                "input byte size mismatch for input '{name}' for model '{model}'. Expected {}, got {}",
+                count.saturating_mul(width),
+                raw.len()
+            )),
+            (Some(raw), None) => match strings(raw).map(|elements| elements.len()) {
+                Some(given) if given == count => Ok(()),
+                Some(given) => self.refuse(format_args!(
+                    "unexpected number of string elements {given} for inference input '{name}' for model '{model}', \
+                     expecting {count}"
+                )),
+                None => {
+                    self.refuse(format_args!("incomplete string data for inference input '{name}' for model '{model}'"))
+                }
+            },
+            (None, _) => match contents(input).map_or(0, |contents| contents.len()) {
+                given if given == count => Ok(()),
+                given => self.refuse(format_args!(
+                    "unexpected explicit tensor data for input tensor '{name}' for model '{model}': expected {count} \
+                     elements, got {given}"
+                )),
+            },
+            _ => Ok(()),
+        }
     }
-    let limit = i64::from(model.config.max_batch_size);
-    if limit > 0 && input.shape[0] > limit {
-        return Err(InputsError::BatchSize { model: model.name.clone(), limit });
-    }
-    Ok(())
-}
 
-/// Requests in the message: the first dimension of every input, when the model batches.
-fn rows(model: &LoadedModel, request: &ModelInferRequest) -> Result<usize, InputsError> {
-    if model.config.max_batch_size == 0 {
-        return Ok(1);
+    /// The wire shape is `[batch] + dims` when the model batches.
+    fn shape(&self, known: &ModelInput, input: &InferInputTensor) -> Result<(), Status> {
+        let (name, model, limit) = (&input.name, &self.model.name, self.model.config.max_batch_size);
+        let expected = full_shape(limit, &known.dims);
+        let fits = input.shape.len() == expected.len()
+            && input.shape.iter().zip(&expected).all(|(given, want)| *given >= 0 && (*want == -1 || given == want));
+        if !fits {
+            let note = " NOTE: a non-zero max_batch_size in the model config requires a batch dimension before each \
+                        input shape.";
+            return self.refuse(format_args!(
+                "unexpected shape for input '{name}' for model '{model}'. Expected {}, got {}.{}",
+                brackets(&expected),
+                brackets(&input.shape),
+                if limit > 0 { note } else { "" }
+            ));
+        }
+        if limit > 0 && input.shape[0] > i64::from(limit) {
+            return self.refuse(format_args!("inference request batch-size must be <= {limit} for '{model}'"));
+        }
+        Ok(())
     }
-    let mut inputs = request.inputs.iter();
-    let rows = inputs.next().and_then(|input| input.shape.first().copied()).unwrap_or(1);
-    match inputs.find(|input| input.shape.first() != Some(&rows)) {
-        Some(other) => Err(InputsError::BatchSizes { input: other.name.clone(), model: model.name.clone() }),
-        None => Ok(rows.max(1) as usize),
-    }
-}
 
-fn check_missing(model: &LoadedModel, request: &ModelInferRequest) -> Result<(), InputsError> {
-    let missing: Vec<String> = model
-        .config
-        .input
-        .iter()
-        .filter(|known| !known.optional && !request.inputs.iter().any(|input| input.name == known.name))
-        .map(|known| format!("'{}'", known.name))
-        .collect();
-    let required = model.config.input.iter().filter(|known| !known.optional).count();
-    let declared = model.config.input.len();
-    let is_counted = (required..=declared).contains(&request.inputs.len());
-    if missing.is_empty() && is_counted {
-        return Ok(());
+    /// Requests in the message: the first dimension of every input, when the model batches.
+    fn rows(&self) -> Result<usize, Status> {
+        if self.model.config.max_batch_size == 0 {
+            return Ok(1);
+        }
+        let mut inputs = self.request.inputs.iter();
+        let rows = inputs.next().and_then(|input| input.shape.first().copied()).unwrap_or(1);
+        match inputs.find(|input| input.shape.first() != Some(&rows)) {
+            Some(InferInputTensor { name, .. }) => self.refuse(format_args!(
+                "input '{name}' batch size does not match other inputs for '{}'",
+                self.model.name
+            )),
+            None => Ok(rows.max(1) as usize),
+        }
     }
-    // A wrong name in the place of a required one is reported by the wrong name.
-    let has_stranger =
-        request.inputs.iter().any(|input| !model.config.input.iter().any(|known| known.name == input.name));
-    if is_counted && has_stranger {
-        return Ok(());
-    }
-    let given = request.inputs.iter().map(|input| format!("'{}'", input.name)).collect();
-    Err(InputsError::Missing { model: model.name.clone(), required, all: declared, given, missing })
 }
 
 pub(super) fn full_shape(max_batch_size: i32, dims: &[i64]) -> Vec<i64> {

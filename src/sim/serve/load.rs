@@ -1,22 +1,26 @@
 //! Reads a model repository as a Triton would, and refuses what a Triton refuses.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::{fs, io};
 
 use serde_json::Value;
 
 use super::vllm;
 use crate::core::{Chunking, EngineLimits, SchedulerPolicy};
-use crate::engine::{self, EngineServing, SimEngineError};
+use crate::engine::{self, EngineServing};
 use crate::timing::GpuMemory;
+use base::diag::ErrorText;
 use base::files::read_text;
 use triton::memory::Fit;
-use triton::pbtxt::PbtxtError;
 use triton::proto::inference::model_config::SchedulingChoice;
 use triton::proto::inference::{DataType, ModelConfig, ModelOutput};
 use triton::{EngineConfig, pbtxt};
+
+/// A model that did not load: its name and why, in the words of the server that is simulated. A failure of the whole
+/// repository has the repository's path for a name.
+pub type LoadFailure = (String, ErrorText);
 
 /// Loads every model of a repository, or returns why each failed one did.
 pub(super) fn load(repository: &Path) -> Result<BTreeMap<String, LoadedModel>, Vec<LoadFailure>> {
@@ -32,17 +36,18 @@ pub(super) fn load(repository: &Path) -> Result<BTreeMap<String, LoadedModel>, V
         }
     }
     if models.is_empty() && failed.is_empty() {
-        failed.push((repository.display().to_string(), LoadError::NoModels));
+        failed.push((repository.display().to_string(), ErrorText::new("the repository holds no model")));
     }
     connect(&mut models, &mut failed);
     if failed.is_empty() { Ok(models) } else { Err(failed) }
 }
 
-fn folders(repository: &Path) -> Result<BTreeMap<String, PathBuf>, LoadError> {
-    let entries = fs::read_dir(repository).map_err(LoadError::Repository)?;
+fn folders(repository: &Path) -> Result<BTreeMap<String, PathBuf>, ErrorText> {
+    let entries = fs::read_dir(repository)
+        .map_err(|error| ErrorText::new(format_args!("failed to open the model repository: {error}")))?;
     let mut folders = BTreeMap::new();
     for entry in entries {
-        let path = entry.map_err(LoadError::RepositoryEntry)?.path();
+        let path = entry.map_err(ErrorText::new)?.path();
         let name = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
         if let Some(name) = name.filter(|name| path.is_dir() && !name.starts_with('.')) {
             folders.insert(name, path);
@@ -51,30 +56,44 @@ fn folders(repository: &Path) -> Result<BTreeMap<String, PathBuf>, LoadError> {
     Ok(folders)
 }
 
-fn model(name: &str, folder: &Path) -> Result<LoadedModel, LoadError> {
+fn model(name: &str, folder: &Path) -> Result<LoadedModel, ErrorText> {
     let path = folder.join("config.pbtxt");
-    let text = read_text(&path).map_err(|source| LoadError::ReadConfig { path: path.clone(), source })?;
-    let config = pbtxt::read_as_server(&text).map_err(|error| {
+    let text =
+        read_text(&path).map_err(|error| ErrorText::new(format_args!("failed to read {}: {error}", path.display())))?;
+    let mut config = pbtxt::read_as_server(&text).map_err(|error| {
+        let hint = error.hint.as_ref().map_or_else(String::new, |hint| format!(" ({hint})"));
+        // The line with a caret below.
         let excerpt = error.excerpt(&text);
-        LoadError::Config { path, error, excerpt }
+        ErrorText::new(format_args!("failed to read text proto from {}: {error}{hint}\n{excerpt}", path.display()))
     })?;
     if !config.name.is_empty() && config.name != name {
-        return Err(LoadError::FolderName { folder: name.to_owned(), name: config.name });
+        return Err(ErrorText::new(format_args!(
+            "unexpected directory name '{name}' for model '{}', directory name must equal model name",
+            config.name
+        )));
     }
     if config.max_batch_size < 0 {
-        return Err(LoadError::MaxBatchSize { model: name.to_owned() });
+        return Err(ErrorText::new(format_args!(
+            "'max_batch_size' must be non-negative value in model configuration for model {name}"
+        )));
     }
     let versions = versions(folder);
     if versions.is_empty() {
-        return Err(LoadError::NoVersion { model: name.to_owned() });
+        return Err(ErrorText::new(format_args!(
+            "at least one version must be available under the version policy of model '{name}'"
+        )));
     }
-    let mut config = config;
     if config.backend == "vllm" {
         vllm::complete(&mut config);
     }
     let mut is_decoupled = config.model_transaction_policy.is_some_and(|policy| policy.decoupled);
     let kind = match (config.backend.as_str(), config.platform.as_str()) {
-        ("tensorrtllm", _) => ModelKind::Engine(Box::new(engine_of(&config).map_err(LoadError::Instance)?)),
+        ("tensorrtllm", _) => {
+            let engine = engine_of(&config).map_err(|error| {
+                ErrorText::new(format_args!("unexpected error when creating modelInstanceState: {error}"))
+            })?;
+            ModelKind::Engine(Box::new(engine))
+        }
         ("vllm", _) => ModelKind::Vllm(Box::new(vllm::engine(&folder.join(versions[0].to_string()))?)),
         ("python", _) if config.parameters.contains_key("tensorrt_llm_model_name") => {
             // As in the backend's `lib/triton_decoder.py`.
@@ -86,8 +105,12 @@ fn model(name: &str, folder: &Path) -> Result<LoadedModel, LoadError> {
         }
         ("python", _) => ModelKind::Python,
         (_, "ensemble") => ModelKind::Text { engine: String::new(), before: Vec::new(), after: Vec::new() },
-        ("", "") => return Err(LoadError::NoBackend { model: name.to_owned() }),
-        (other, _) => return Err(LoadError::UnknownBackend { backend: other.to_owned() }),
+        ("", "") => {
+            return Err(ErrorText::new(format_args!("must specify 'platform' or 'backend' for model {name}")));
+        }
+        (other, _) => {
+            return Err(ErrorText::new(format_args!("unable to find backend library for backend '{other}'")));
+        }
     };
     if matches!(kind, ModelKind::Python) {
         is_decoupled = false;
@@ -124,9 +147,10 @@ fn connect(models: &mut BTreeMap<String, LoadedModel>, failed: &mut Vec<LoadFail
         if let Some(SchedulingChoice::EnsembleScheduling(ensemble)) = &model.config.scheduling_choice {
             for step in ensemble.step.iter().map(|step| &step.model_name) {
                 if broken.contains(step) {
-                    reason = Some(LoadError::BrokenStep { ensemble: name.clone(), step: step.clone() });
+                    reason = Some(format!("ensemble '{name}' depends on '{step}' which has no loaded version"));
                 } else if !loaded.contains(step) {
-                    reason = Some(LoadError::UnknownStep { ensemble: name.clone(), step: step.clone() });
+                    reason =
+                        Some(format!("ensemble {name} contains models that are not available or ambiguous: {step}"));
                 } else if let Some(is_decoupled) = engines.get(step) {
                     step.clone_into(engine);
                     model.is_decoupled = *is_decoupled;
@@ -138,15 +162,15 @@ fn connect(models: &mut BTreeMap<String, LoadedModel>, failed: &mut Vec<LoadFail
             }
         }
         if reason.is_none() && !engines.contains_key(engine) && !broken.contains(engine) {
-            reason = Some(LoadError::NoEngineModel(engine.clone()));
+            reason = Some(format!("the engine model '{engine}' is not in the repository"));
         }
-        failed.extend(reason.map(|reason| (name.clone(), reason)));
+        failed.extend(reason.map(|reason| (name.clone(), ErrorText::new(reason))));
     }
 }
 
 /// How the TensorRT-LLM backend reads its parameters: an unreadable number or boolean is a default, an unreadable
 /// model type or path is a failure.
-fn engine_of(config: &ModelConfig) -> Result<LoadedEngine, InstanceError> {
+fn engine_of(config: &ModelConfig) -> Result<LoadedEngine, ErrorText> {
     let chunked = parameter::<bool>(config, "enable_chunked_context").unwrap_or(false);
     let policy = match text(config, "gpt_model_type") {
         Some("inflight_fused_batching" | "inflight_batching") => match text(config, "batch_scheduler_policy") {
@@ -155,11 +179,16 @@ fn engine_of(config: &ModelConfig) -> Result<LoadedEngine, InstanceError> {
             _ => SchedulerPolicy::GuaranteedNoEvict,
         },
         Some("V1" | "v1") => SchedulerPolicy::StaticBatch,
-        other => return Err(InstanceError::ModelType(other.unwrap_or_default().to_owned())),
+        other => {
+            return Err(ErrorText::new(format_args!("invalid gpt_model_type '{}'", other.unwrap_or_default())));
+        }
     };
-    let Some(path) = text(config, "gpt_model_path").filter(|path| !path.is_empty() && Path::new(path).is_dir()) else {
-        return Err(InstanceError::NoEngineFolder(text(config, "gpt_model_path").unwrap_or_default().to_owned()));
-    };
+    let path = text(config, "gpt_model_path").unwrap_or_default();
+    if !Path::new(path).is_dir() {
+        return Err(ErrorText::new(format_args!(
+            "both encoder and decoder model paths are empty (gpt_model_path '{path}' is not a folder)"
+        )));
+    }
     let (engine, rank) = engine::load(Path::new(path))?;
     let build = &engine.build_config;
     let fraction = parameter::<f64>(config, "kv_cache_free_gpu_mem_fraction").unwrap_or(0.9);
@@ -182,11 +211,12 @@ fn engine_of(config: &ModelConfig) -> Result<LoadedEngine, InstanceError> {
     };
     let limits = engine::limits(&engine, &rank, &serving);
     if limits.blocks == 0 {
-        return Err(InstanceError::NoKvCache {
-            taken: rank.memory.weight_bytes + rank.memory.workspace_bytes,
-            gpu: rank.memory.gpu_bytes,
-            fraction,
-        });
+        return Err(ErrorText::new(format_args!(
+            "no GPU memory is left for the KV cache: {:.1} GB of {:.1} GB are weights and workspace, and \
+             kv_cache_free_gpu_mem_fraction is {fraction}",
+            (rank.memory.weight_bytes + rank.memory.workspace_bytes) / 1e9,
+            rank.memory.gpu_bytes / 1e9
+        )));
     }
     check_memory(&engine, &rank.memory, limits.blocks, max_batch_size, max_num_tokens, fraction)?;
     Ok(LoadedEngine {
@@ -219,7 +249,7 @@ fn check_memory(
     max_batch_size: u32,
     max_num_tokens: u32,
     fraction: f64,
-) -> Result<(), InstanceError> {
+) -> Result<(), ErrorText> {
     let fit = Fit {
         max_batch_size: Some(f64::from(max_batch_size)),
         max_num_tokens: Some(f64::from(max_num_tokens)),
@@ -233,8 +263,15 @@ fn check_memory(
     if left >= needed {
         return Ok(());
     }
-    let (gpu, left) = (memory.gpu_bytes, left.max(0.0));
-    Err(InstanceError::OutOfMemory { fraction, cache, gpu, left, needed, max_batch_size, max_num_tokens })
+    Err(ErrorText::new(format_args!(
+        "[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, mCudaStream->get()): out of memory \
+         (simulated: with kv_cache_free_gpu_mem_fraction {fraction} the KV cache takes {:.1} of {:.1} GB and leaves \
+         {:.3} GB, and max_batch_size {max_batch_size} and max_num_tokens {max_num_tokens} need {:.3} GB)",
+        cache / 1e9,
+        memory.gpu_bytes / 1e9,
+        left.max(0.0) / 1e9,
+        needed / 1e9
+    )))
 }
 
 /// A build flag that is set to any value except those for "no".
@@ -263,108 +300,6 @@ fn parameter<T: FromStr>(config: &ModelConfig, key: &str) -> Option<T> {
         "0" => "false".parse().ok(),
         _ => None,
     })
-}
-
-// Why a model does not load, in the words of the server that is simulated.
-
-/// A model that did not load: its name and why. A failure of the whole repository has the repository's path for a name.
-pub type LoadFailure = (String, LoadError);
-
-/// Why a model, or a whole repository, does not load.
-#[derive(Debug, thiserror::Error)]
-pub enum LoadError {
-    #[error("failed to open the model repository: {0}")]
-    Repository(#[source] io::Error),
-    #[error("{0}")]
-    RepositoryEntry(#[source] io::Error),
-    #[error("the repository holds no model")]
-    NoModels,
-    #[error("failed to read {}: {source}", path.display())]
-    ReadConfig { path: PathBuf, source: io::Error },
-    /// `excerpt` is the line with a caret below.
-    #[error(
-        "failed to read text proto from {}: {error}{}\n{excerpt}",
-        path.display(),
-        error.hint.as_ref().map_or_else(String::new, |hint| format!(" ({hint})"))
-    )]
-    Config { path: PathBuf, error: PbtxtError, excerpt: String },
-    #[error("unexpected directory name '{folder}' for model '{name}', directory name must equal model name")]
-    FolderName { folder: String, name: String },
-    #[error("'max_batch_size' must be non-negative value in model configuration for model {model}")]
-    MaxBatchSize { model: String },
-    #[error("at least one version must be available under the version policy of model '{model}'")]
-    NoVersion { model: String },
-    #[error("must specify 'platform' or 'backend' for model {model}")]
-    NoBackend { model: String },
-    #[error("unable to find backend library for backend '{backend}'")]
-    UnknownBackend { backend: String },
-    #[error("ensemble '{ensemble}' depends on '{step}' which has no loaded version")]
-    BrokenStep { ensemble: String, step: String },
-    #[error("ensemble {ensemble} contains models that are not available or ambiguous: {step}")]
-    UnknownStep { ensemble: String, step: String },
-    #[error("the engine model '{0}' is not in the repository")]
-    NoEngineModel(String),
-    #[error("cannot load {}: {why}", file.display())]
-    Tokenizer { file: PathBuf, why: String },
-    #[error("unexpected error when creating modelInstanceState: {0}")]
-    Instance(InstanceError),
-    /// `path` is vLLM's `model.json`.
-    #[error("{}: {error}", path.display())]
-    Vllm { path: PathBuf, error: VllmLoadError },
-}
-
-/// Why the TensorRT-LLM backend makes no instance of its model.
-#[derive(Debug, thiserror::Error)]
-pub enum InstanceError {
-    #[error("invalid gpt_model_type '{0}'")]
-    ModelType(String),
-    #[error("both encoder and decoder model paths are empty (gpt_model_path '{0}' is not a folder)")]
-    NoEngineFolder(String),
-    #[error(transparent)]
-    Engine(#[from] SimEngineError),
-    /// Sizes in bytes.
-    #[error(
-        "no GPU memory is left for the KV cache: {:.1} GB of {:.1} GB are weights and workspace, and \
-         kv_cache_free_gpu_mem_fraction is {fraction}",
-        taken / 1e9,
-        gpu / 1e9
-    )]
-    NoKvCache { taken: f64, gpu: f64, fraction: f64 },
-    /// The buffers of a full batch do not fit beside the rest. Sizes in bytes.
-    #[error(
-        "[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMallocAsync(ptr, n, mCudaStream->get()): out of memory \
-         (simulated: with kv_cache_free_gpu_mem_fraction {fraction} the KV cache takes {:.1} of {:.1} GB and leaves \
-         {:.3} GB, \
-         and max_batch_size {max_batch_size} and max_num_tokens {max_num_tokens} need {:.3} GB)",
-        cache / 1e9,
-        gpu / 1e9,
-        left / 1e9,
-        needed / 1e9
-    )]
-    OutOfMemory {
-        fraction: f64,
-        cache: f64,
-        gpu: f64,
-        left: f64,
-        needed: f64,
-        max_batch_size: u32,
-        max_num_tokens: u32,
-    },
-}
-
-/// Why vLLM's backend starts no engine.
-#[derive(Debug, thiserror::Error)]
-pub enum VllmLoadError {
-    #[error("{0}")]
-    Read(#[source] io::Error),
-    #[error("{0}")]
-    Json(#[source] serde_json::Error),
-    #[error("`model` is missing")]
-    NoModel,
-    #[error(transparent)]
-    Engine(#[from] SimEngineError),
-    #[error("No available memory for the cache blocks. Try increasing `gpu_memory_utilization`")]
-    NoKvCache,
 }
 
 // A model of the repository as the server loaded it.

@@ -32,8 +32,8 @@ use tonic::transport::server::TcpIncoming;
 
 use self::driver::{Driver, ServerCounters, SimClock};
 use self::http::{Open, PortRole};
+pub use self::load::LoadFailure;
 use self::load::LoadedModel;
-pub use self::load::{InstanceError, LoadError, LoadFailure, VllmLoadError};
 use self::request::PromptTokens;
 use self::service::{InferenceService, ServiceInner};
 use self::statistics::Statistics;

@@ -1,17 +1,19 @@
 //! From a request to jobs: the checks of the backend, after those of the server.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use tonic::Code;
+use tonic::Status;
 
 use super::answer::{SelectedOutputs, ServedAnswer, ServedPrompt};
-use super::inputs::{Inputs, ReadFields, RequestRefusal, check};
-use super::load::{LoadError, LoadFailure, LoadedEngine, LoadedModel, ModelKind};
+use super::inputs::{Inputs, ReadFields, check};
+use super::load::{LoadFailure, LoadedEngine, LoadedModel, ModelKind};
 use super::tokens::{StopWords, TokenGenerator, decode};
 use super::vllm;
+use base::diag::ErrorText;
 use base::files::read_bytes;
 use base::spec::WireForm;
 use tokenizer::Tokenizer;
@@ -44,52 +46,40 @@ pub(super) fn accept(
     request: &ModelInferRequest,
     prompts: &PromptTokens,
     is_final_apart: bool,
-) -> Result<Accepted, RequestRefusal> {
+) -> Result<Accepted, Status> {
     let inputs = check(model, request)?;
     let Some((engine_name, engine)) = engine else {
         let message =
             format!("model '{}' is a part of the text path that the simulator does not serve on its own", model.name);
-        return Err(RequestRefusal { code: Code::Unavailable, message, by_backend: false });
+        return Err(Status::unavailable(message));
     };
     let wants_empty_final = matches!(
         request.parameters.get("triton_enable_empty_final_response").and_then(|p| p.parameter_choice.as_ref()),
         Some(ParameterChoice::BoolParam(true))
     );
     let plain = ServedAnswer {
-        model_name: model.name.clone(),
-        model_version: version(model),
-        id: request.id.clone(),
-        row: 0,
-        sequence: 0,
-        beams: vec![TokenGenerator::new(&request.id, None, 0, 0, engine.vocab_size, None)],
-        decoded: None,
-        prompt: ServedPrompt::Tokens(Vec::new()),
-        is_streaming: false,
         is_final_apart,
         wants_empty_final,
         outputs: request.outputs.iter().map(|output| output.name.clone()).collect(),
-        returns: SelectedOutputs::default(),
-        left: Arc::default(),
+        ..ServedAnswer::new(model, engine, request.id.clone(), ServedPrompt::Tokens(Vec::new()))
     };
     if inputs.switch("stop", 0) == Some(true) {
         return Ok(Accepted::Stop { engine: engine_name.to_owned(), answer: Box::new(plain) });
     }
     if !model.is_decoupled && inputs.rows > 1 {
         let message = "Batch size > 1 requires the tensorrt_llm backend to be using decoupled transaction policy";
-        return Err(RequestRefusal::backend(message.to_owned()));
+        return Err(Status::internal(message));
     }
     let mut parts = Vec::new();
     for row in 0..inputs.rows {
         let row_request = RowRequest::read(model, engine, &inputs, prompts, row)?;
         if row_request.is_streaming && !model.is_decoupled {
-            return Err(RequestRefusal::backend(
-                "Streaming is only supported if model is deployed using decoupled mode.".to_owned(),
-            ));
+            return Err(Status::internal("Streaming is only supported if model is deployed using decoupled mode."));
         }
         if !model.is_decoupled && row_request.sequences > 1 {
             let message =
                 "num_return_sequences > 1 requires the tensorrt_llm backend to be using decoupled transaction policy";
-            return Err(RequestRefusal::backend(message.to_owned()));
+            return Err(Status::internal(message));
         }
         parts.extend((0..row_request.sequences).map(|sequence| row_request.part(&plain, engine, row, sequence)));
     }
@@ -127,7 +117,7 @@ impl RowRequest {
         inputs: &Inputs<'_>,
         prompts: &PromptTokens,
         row: usize,
-    ) -> Result<Self, RequestRefusal> {
+    ) -> Result<Self, Status> {
         let (isl, osl, is_streaming, prompt) = match model.kind {
             ModelKind::Engine(_) => tokens(inputs, engine, row)?,
             ModelKind::Vllm(_) => vllm::text(inputs, prompts, row)?,
@@ -135,11 +125,11 @@ impl RowRequest {
         };
         check_lengths(isl, osl, engine)?;
         let form = if matches!(model.kind, ModelKind::Engine(_)) { WireForm::TokenIds } else { WireForm::Text };
-        let fields = inputs.fields(form, row).map_err(|error| RequestRefusal::backend(error.to_string()))?;
+        let fields = inputs.fields(form, row).map_err(|error| Status::internal(error.to_string()))?;
         let beams = fields.int("beam_width").unwrap_or(1);
         if beams > engine.max_beam_width {
             let limit = engine.max_beam_width;
-            return Err(RequestRefusal::backend(format!(
+            return Err(Status::internal(format!(
                 "Requested beam width {beams} exceeds the engine's max_beam_width {limit}"
             )));
         }
@@ -147,15 +137,13 @@ impl RowRequest {
         check_sampling(&fields, beams, sequences)?;
         let adapter = fields.id("lora_task_id");
         if let Some(task) = adapter.filter(|_| !engine.has_lora) {
-            return Err(RequestRefusal::backend(format!(
+            return Err(Status::internal(format!(
                 "LoRA task {task} not found in cache. Please send LoRA weights with request"
             )));
         }
         let returns = SelectedOutputs::new(&fields, engine, isl);
         if returns.context_logits && !engine.has_context_logits {
-            return Err(RequestRefusal::backend(
-                "Return context logit need to build engine with gather_context_logits".to_owned(),
-            ));
+            return Err(Status::internal("Return context logit need to build engine with gather_context_logits"));
         }
         // The answer is drawn and not the likeliest: then a seed decides it.
         let is_drawn = fields.int("top_k").is_some_and(|k| k != 1) || fields.number("top_p").is_some_and(|p| p > 0.0);
@@ -199,7 +187,7 @@ impl RowRequest {
 }
 
 /// The checks of TensorRT-LLM's sampling configuration.
-fn check_sampling(fields: &ReadFields, beams: i64, sequences: i64) -> Result<(), RequestRefusal> {
+fn check_sampling(fields: &ReadFields, beams: i64, sequences: i64) -> Result<(), Status> {
     let number = |key: &str, holds: fn(f64) -> bool| fields.number(key).is_none_or(holds);
     let int = |key: &str, holds: fn(i64) -> bool| fields.int(key).is_none_or(holds);
     let checks = [
@@ -213,9 +201,7 @@ fn check_sampling(fields: &ReadFields, beams: i64, sequences: i64) -> Result<(),
         (beams <= 1 || sequences <= beams, "numReturnSequences.value() <= beamWidth"),
     ];
     match checks.into_iter().find(|(holds, _)| !holds) {
-        Some((_, expression)) => {
-            Err(RequestRefusal::backend(format!("[TensorRT-LLM][ERROR] Assertion failed: {expression}")))
-        }
+        Some((_, expression)) => Err(Status::internal(format!("[TensorRT-LLM][ERROR] Assertion failed: {expression}"))),
         None => Ok(()),
     }
 }
@@ -223,17 +209,15 @@ fn check_sampling(fields: &ReadFields, beams: i64, sequences: i64) -> Result<(),
 /// The tokens of a prompt, the most that its answer may have, whether that is streamed, and the prompt itself.
 pub(super) type ReadPrompt = (u64, u64, bool, ServedPrompt);
 
-fn tokens(inputs: &Inputs<'_>, engine: &LoadedEngine, row: usize) -> Result<ReadPrompt, RequestRefusal> {
+fn tokens(inputs: &Inputs<'_>, engine: &LoadedEngine, row: usize) -> Result<ReadPrompt, Status> {
     let ids = inputs.ints("input_ids", row).unwrap_or_default();
     if ids.is_empty() {
-        return Err(RequestRefusal::backend(
-            "Input tokens are not provided: input 'input_ids' is missing or empty".to_owned(),
-        ));
+        return Err(Status::internal("Input tokens are not provided: input 'input_ids' is missing or empty"));
     }
     let isl = match inputs.int("input_lengths", row) {
         Some(length) if length > 0 && length as usize <= ids.len() => length as usize,
         Some(length) => {
-            return Err(RequestRefusal::backend(format!(
+            return Err(Status::internal(format!(
                 "input_lengths {length} does not fit input_ids of {} tokens",
                 ids.len()
             )));
@@ -243,7 +227,7 @@ fn tokens(inputs: &Inputs<'_>, engine: &LoadedEngine, row: usize) -> Result<Read
     // Everything past the length is padding.
     let ids = &ids[..isl];
     if let Some(bad) = ids.iter().find(|id| **id < 0 || **id as u32 >= engine.vocab_size) {
-        return Err(RequestRefusal::backend(format!(
+        return Err(Status::internal(format!(
             "Token ID {bad} in input_ids is out of range [0, {})",
             engine.vocab_size
         )));
@@ -254,7 +238,7 @@ fn tokens(inputs: &Inputs<'_>, engine: &LoadedEngine, row: usize) -> Result<Read
     Ok((isl as u64, osl, inputs.switch("streaming", row).unwrap_or(false), prompt))
 }
 
-fn text(inputs: &Inputs<'_>, prompts: &PromptTokens, row: usize) -> Result<ReadPrompt, RequestRefusal> {
+fn text(inputs: &Inputs<'_>, prompts: &PromptTokens, row: usize) -> Result<ReadPrompt, Status> {
     let text = inputs.text("text_input", row).unwrap_or_default();
     let osl = output_length(inputs.int("max_tokens", row))?;
     let isl = prompts.count(&text);
@@ -263,24 +247,24 @@ fn text(inputs: &Inputs<'_>, prompts: &PromptTokens, row: usize) -> Result<ReadP
     Ok((isl, osl, inputs.switch("stream", row).unwrap_or(false), prompt))
 }
 
-fn output_length(length: Option<i32>) -> Result<u64, RequestRefusal> {
+fn output_length(length: Option<i32>) -> Result<u64, Status> {
     match length {
         Some(length) if length > 0 => Ok(length as u64),
-        other => Err(RequestRefusal::backend(format!(
+        other => Err(Status::internal(format!(
             "the maximum number of new tokens must be greater than 0, got {}",
             other.unwrap_or(0)
         ))),
     }
 }
 
-pub(super) fn check_lengths(isl: u64, osl: u64, engine: &LoadedEngine) -> Result<(), RequestRefusal> {
+pub(super) fn check_lengths(isl: u64, osl: u64, engine: &LoadedEngine) -> Result<(), Status> {
     if isl > engine.max_input_len {
         let limit = engine.max_input_len;
-        return Err(RequestRefusal::backend(format!("Prompt length ({isl}) exceeds maximum input length ({limit}).")));
+        return Err(Status::internal(format!("Prompt length ({isl}) exceeds maximum input length ({limit}).")));
     }
     if isl + osl > engine.max_seq_len {
         let limit = engine.max_seq_len;
-        return Err(RequestRefusal::backend(format!(
+        return Err(Status::internal(format!(
             "Prompt length ({isl}) and maximum new tokens ({osl}) exceed the maximum sequence length ({limit})."
         )));
     }
@@ -313,9 +297,12 @@ impl PromptTokens {
             if !file.is_file() {
                 continue;
             }
-            let failed = |why: String| vec![(model.name.clone(), LoadError::Tokenizer { file: file.clone(), why })];
-            let bytes = read_bytes(&file).map_err(|error| failed(error.to_string()))?;
-            let tokenizer = Tokenizer::from_bytes(&bytes).map_err(|error| failed(error.to_string()))?;
+            let failed = |error: &dyn Display| {
+                let error = ErrorText::new(format_args!("cannot load {}: {error}", file.display()));
+                vec![(model.name.clone(), error)]
+            };
+            let bytes = read_bytes(&file).map_err(|error| failed(&error))?;
+            let tokenizer = Tokenizer::from_bytes(&bytes).map_err(|error| failed(&error))?;
             let add_special_tokens = matches!(text("add_special_tokens"), Some("true" | "True" | "1"));
             return Ok(Self::Counted { tokenizer: Box::new(tokenizer), add_special_tokens });
         }

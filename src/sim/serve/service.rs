@@ -15,9 +15,8 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use super::answer::{ServedAnswer, empty_response};
 use super::description::{index, load_refused, log_message, metadata, server, statistics, trace_message};
 use super::driver::{Driver, EngineRequest, ResponseSink, ServerCounters, SimClock};
-use super::inputs::RequestRefusal;
 use super::load::{LoadedEngine, LoadedModel, ModelKind};
-use super::request::{Accepted, PromptTokens, RequestPart, accept, version};
+use super::request::{Accepted, PromptTokens, accept, version};
 use super::statistics::{Route, Statistics};
 use triton::proto::health::health_check_response::ServingStatus;
 use triton::proto::health::health_server::Health;
@@ -85,17 +84,16 @@ impl ServiceInner {
         CallGuard { inner: Arc::clone(self), owner, _open: self.open.token() }
     }
 
-    pub fn find(&self, name: &str, version: &str) -> Result<&LoadedModel, RequestRefusal> {
-        let not_found = |message: String| RequestRefusal { code: Code::NotFound, message, by_backend: false };
+    pub fn find(&self, name: &str, version: &str) -> Result<&LoadedModel, Status> {
         let model = self
             .models
             .get(name)
-            .ok_or_else(|| not_found(format!("Request for unknown model: '{name}' is not found")))?;
+            .ok_or_else(|| Status::not_found(format!("Request for unknown model: '{name}' is not found")))?;
         if version.is_empty() {
             return Ok(model);
         }
         let number: i64 = version.parse().map_err(|_| {
-            RequestRefusal::invalid(format!(
+            Status::invalid_argument(format!(
                 "failed to get model version from specified version string '{version}' \
                  (an integral value > 0 is expected)"
             ))
@@ -103,7 +101,7 @@ impl ServiceInner {
         if model.versions.iter().any(|known| *known as i64 == number) {
             Ok(model)
         } else {
-            Err(not_found(format!("Request for unknown model: '{name}' version {number} is not found")))
+            Err(Status::not_found(format!("Request for unknown model: '{name}' version {number} is not found")))
         }
     }
 
@@ -118,23 +116,23 @@ impl ServiceInner {
         }
     }
 
-    pub fn accept(&self, request: &ModelInferRequest, once: bool) -> Result<Accepted, RequestRefusal> {
+    pub fn accept(&self, request: &ModelInferRequest, once: bool) -> Result<Accepted, Status> {
         let model = self.find(&request.model_name, &request.model_version)?;
         if once && model.is_decoupled {
             let message = "ModelInfer RPC doesn't support models with decoupled transaction policy".to_owned();
-            return Err(RequestRefusal { code: Code::Unimplemented, message, by_backend: false });
+            return Err(Status::unimplemented(message));
         }
         let accepted =
             accept(model, self.engine_under(model), request, &self.prompts, self.is_final_apart).and_then(|accepted| {
                 let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
                 if self.error_on_request == Some(number) {
-                    return Err(RequestRefusal::backend(format!("simulated failure of request number {number}")));
+                    return Err(Status::internal(format!("simulated failure of request number {number}")));
                 }
                 Ok(accepted)
             });
         // A request that the server refuses never reaches the model, and the model does not count it.
         accepted.inspect_err(|refusal| {
-            if refusal.by_backend {
+            if is_by_backend(refusal) {
                 self.statistics.route(model).failed(0);
             }
         })
@@ -176,18 +174,14 @@ impl ServiceInner {
                 let copies = self.drivers.get(&engine).map_or(&[][..], |(drivers, _)| drivers);
                 let route = parts.first().and_then(|part| self.models.get(&part.answer.model_name));
                 let route = route.map_or_else(Route::default, |model| self.statistics.route(model));
-                for RequestPart { isl, osl, max_tokens, adapter, answer } in parts {
+                for part in parts {
                     // The least loaded copy; the first among equals.
                     if let (Some(driver), Some(reply)) = (copies.iter().min_by_key(|d| d.load()), reply()) {
                         let route = route.clone();
                         driver.submit(EngineRequest {
                             arrived,
                             owner,
-                            isl,
-                            osl,
-                            max_tokens,
-                            adapter,
-                            answer,
+                            part,
                             reply,
                             route,
                             token_count: 0,
@@ -200,12 +194,6 @@ impl ServiceInner {
                 None
             }
         }
-    }
-}
-
-impl From<RequestRefusal> for Status {
-    fn from(refusal: RequestRefusal) -> Self {
-        Self::new(refusal.code, refusal.message)
     }
 }
 
@@ -288,11 +276,11 @@ impl GrpcInferenceService for InferenceService {
                         }
                     }
                     Err(refusal) if wants_status => {
-                        let _ = sender.send(Err(refusal.into()));
+                        let _ = sender.send(Err(refusal));
                         return;
                     }
                     Err(refusal) => {
-                        if sender.send(Ok(refused(&request, &inner, refusal))).is_err() {
+                        if sender.send(Ok(refused(&request, &inner, &refusal))).is_err() {
                             return;
                         }
                     }
@@ -318,14 +306,14 @@ impl GrpcInferenceService for InferenceService {
         &self,
         _: Request<RepositoryModelLoadRequest>,
     ) -> Served<RepositoryModelLoadResponse> {
-        Err(load_refused().into())
+        Err(load_refused())
     }
 
     async fn repository_model_unload(
         &self,
         _: Request<RepositoryModelUnloadRequest>,
     ) -> Served<RepositoryModelUnloadResponse> {
-        Err(load_refused().into())
+        Err(load_refused())
     }
 
     async fn system_shared_memory_status(
@@ -361,12 +349,17 @@ impl Health for InferenceService {
 
 /// An error inside the stream, with its request id; only the backend's errors are marked as the request's last
 /// response.
-fn refused(request: &ModelInferRequest, inner: &ServiceInner, refusal: RequestRefusal) -> ModelStreamInferResponse {
+fn refused(request: &ModelInferRequest, inner: &ServiceInner, refusal: &Status) -> ModelStreamInferResponse {
     let version = inner.models.get(&request.model_name).map(version).unwrap_or_default();
     let response = empty_response(&request.model_name, &version, &request.id);
-    if refusal.by_backend {
-        let marked = ServedAnswer::streamed(response, true);
-        return ModelStreamInferResponse { error_message: refusal.message, ..marked };
+    let error_message = refusal.message().to_owned();
+    if is_by_backend(refusal) {
+        return ModelStreamInferResponse { error_message, ..ServedAnswer::streamed(response, true) };
     }
-    ModelStreamInferResponse { error_message: refusal.message, infer_response: Some(response) }
+    ModelStreamInferResponse { error_message, infer_response: Some(response) }
+}
+
+/// The backend refused the request, after the server took it.
+fn is_by_backend(refusal: &Status) -> bool {
+    refusal.code() == Code::Internal
 }

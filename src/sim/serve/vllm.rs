@@ -6,13 +6,15 @@
 use std::path::Path;
 
 use serde_json::{Map, Value};
+use tonic::Status;
 
 use super::answer::ServedPrompt;
-use super::inputs::{Inputs, RequestRefusal};
-use super::load::{LoadError, LoadedEngine, VllmLoadError};
+use super::inputs::Inputs;
+use super::load::LoadedEngine;
 use super::request::{PromptTokens, ReadPrompt};
-use crate::core::{Chunking, EngineLimits, SchedulerPolicy};
-use crate::engine;
+use crate::core::Chunking;
+use crate::engine::{self, EngineServing};
+use base::diag::ErrorText;
 use base::files::read_text;
 use base::spec::SimScheduler;
 use triton::proto::inference::{DataType, ModelConfig, ModelInput, ModelOutput, ModelTransactionPolicy};
@@ -48,43 +50,41 @@ pub(super) fn complete(config: &mut ModelConfig) {
 }
 
 /// The engine of one version: its `model.json` and the simulated engine that this refers to.
-pub(super) fn engine(version: &Path) -> Result<LoadedEngine, LoadError> {
+pub(super) fn engine(version: &Path) -> Result<LoadedEngine, ErrorText> {
     let path = version.join("model.json");
-    read(&path).map_err(|error| LoadError::Vllm { path, error })
+    read(&path).map_err(|error| ErrorText::new(format_args!("{}: {error}", path.display())))
 }
 
-fn read(path: &Path) -> Result<LoadedEngine, VllmLoadError> {
-    let text = read_text(path).map_err(VllmLoadError::Read)?;
-    let args: Map<String, Value> = serde_json::from_str(&text).map_err(VllmLoadError::Json)?;
-    let model = args.get("model").and_then(Value::as_str).ok_or(VllmLoadError::NoModel)?;
-    let fraction = args.get("gpu_memory_utilization").and_then(Value::as_f64).unwrap_or(0.9);
+fn read(path: &Path) -> Result<LoadedEngine, ErrorText> {
+    let text = read_text(path).map_err(ErrorText::new)?;
+    let args: Map<String, Value> = serde_json::from_str(&text).map_err(ErrorText::new)?;
+    let model = args.get("model").and_then(Value::as_str).ok_or_else(|| ErrorText::new("`model` is missing"))?;
     let number = |name: &str| args.get(name).and_then(Value::as_u64);
-    let (config, rank) = engine::load(Path::new(model))?;
-    let build = &config.build_config;
-    let tokens_per_block = config.tokens_per_block();
-    let blocks = rank.memory.blocks(SimScheduler::Vllm, fraction, tokens_per_block);
-    if blocks == 0 {
-        return Err(VllmLoadError::NoKvCache);
-    }
-    let max_seq_len = number("max_model_len").unwrap_or(u64::from(config.max_seq_len()));
-    let limits = EngineLimits {
-        policy: SchedulerPolicy::Vllm,
-        chunking: Chunking::FirstComeFirstServed,
-        max_batch_size: number("max_num_seqs").map_or(build.max_batch_size as usize, |most| most.max(1) as usize),
-        max_num_tokens: number("max_num_batched_tokens").unwrap_or(u64::from(build.max_num_tokens)),
-        blocks,
-        tokens_per_block: u64::from(tokens_per_block),
-        timing: rank.timing,
-        speculation: rank.speculation,
-        lora: rank.lora,
-    };
+    let small = |name: &str| number(name).map(|value| u32::try_from(value).unwrap_or(u32::MAX));
+    let (config, mut rank) = engine::load(Path::new(model))?;
+    // Whatever the engine was built for, this is vLLM.
+    rank.calibration.scheduler = SimScheduler::Vllm;
     let graphs = match args.get("enforce_eager").and_then(Value::as_bool) {
         Some(true) => Some(0),
-        _ => number("max_cudagraph_capture_size").map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX)),
+        _ => small("max_cudagraph_capture_size"),
     };
-    let graphs = graphs.or(rank.max_cudagraph_capture_size);
+    rank.max_cudagraph_capture_size = graphs.or(rank.max_cudagraph_capture_size);
+    let serving = EngineServing {
+        chunking: Chunking::FirstComeFirstServed,
+        kv_fraction: args.get("gpu_memory_utilization").and_then(Value::as_f64).unwrap_or(0.9),
+        max_batch_size: small("max_num_seqs"),
+        max_num_tokens: small("max_num_batched_tokens"),
+        ..EngineServing::default()
+    };
+    let limits = engine::limits(&config, &rank, &serving);
+    if limits.blocks == 0 {
+        return Err(ErrorText::new(
+            "No available memory for the cache blocks. Try increasing `gpu_memory_utilization`",
+        ));
+    }
+    let max_seq_len = number("max_model_len").unwrap_or(u64::from(config.max_seq_len()));
     Ok(LoadedEngine {
-        limits: engine::with_graphs(limits, rank.calibration.cuda_graph_tokens, graphs),
+        limits,
         instances: 1,
         // It has no separate limit: prompt and answer share one.
         max_input_len: max_seq_len,
@@ -100,12 +100,11 @@ fn read(path: &Path) -> Result<LoadedEngine, VllmLoadError> {
 }
 
 /// Lengths, streaming and prompt of a row.
-pub(super) fn text(inputs: &Inputs<'_>, prompts: &PromptTokens, row: usize) -> Result<ReadPrompt, RequestRefusal> {
+pub(super) fn text(inputs: &Inputs<'_>, prompts: &PromptTokens, row: usize) -> Result<ReadPrompt, Status> {
     let text = inputs.text("text_input", row).unwrap_or_default();
     let settings: Map<String, Value> = match inputs.text("sampling_parameters", row) {
-        Some(settings) if !settings.is_empty() => serde_json::from_slice(&settings).map_err(|error| {
-            RequestRefusal::backend(format!("Error generating stream: sampling_parameters: {error}"))
-        })?,
+        Some(settings) if !settings.is_empty() => serde_json::from_slice(&settings)
+            .map_err(|error| Status::internal(format!("Error generating stream: sampling_parameters: {error}")))?,
         _ => Map::new(),
     };
     // Clients write numbers as texts, too.
@@ -113,14 +112,14 @@ pub(super) fn text(inputs: &Inputs<'_>, prompts: &PromptTokens, row: usize) -> R
     let osl = match settings.get("max_tokens") {
         None | Some(Value::Null) => 16,
         Some(value) => number(value).filter(|tokens| *tokens > 0).ok_or_else(|| {
-            RequestRefusal::backend(format!("Error generating stream: max_tokens must be at least 1, got {value}."))
+            Status::internal(format!("Error generating stream: max_tokens must be at least 1, got {value}."))
         })?,
     };
     let streams = inputs.switch("stream", row).unwrap_or(false);
     let excludes = inputs.switch("exclude_input_in_output", row).unwrap_or(streams);
     if streams && !excludes {
-        return Err(RequestRefusal::backend(
-            "Error generating stream: When streaming, `exclude_input_in_output` = False is not allowed.".to_owned(),
+        return Err(Status::internal(
+            "Error generating stream: When streaming, `exclude_input_in_output` = False is not allowed.",
         ));
     }
     let isl = prompts.count(&text);

@@ -25,8 +25,8 @@ impl VirtualWorkload {
     /// This many requests, with Poisson arrivals at a rate, or all at once.
     pub fn requests(&self, count: usize, rate: Option<f64>) -> Vec<SimulatedRequest> {
         // A stream for each purpose: another rate has the same lengths.
-        let mut lengths = self.lengths(self.seed);
-        let mut gaps = Pcg64::seed_from_u64(self.seed ^ 0x6761_7073);
+        let stream = |purpose| Pcg64::seed_from_u64(self.seed ^ purpose);
+        let (mut inputs, mut outputs, mut gaps) = (stream(0), stream(0x6f75_7470_7574), stream(0x6761_7073));
         let mut seconds = 0.0;
         (0..count)
             .map(|number| {
@@ -34,40 +34,14 @@ impl VirtualWorkload {
                     // 1 − u is above 0.
                     seconds -= libm::log(1.0 - gaps.random::<f64>()) / rate;
                 }
-                let (isl, osl) = lengths.next();
-                SimulatedRequest { at: (seconds * 1e9) as u64, isl, osl, adapter: self.adapter(number) }
+                SimulatedRequest {
+                    at: (seconds * 1e9) as u64,
+                    isl: draw(&self.input_tokens, &mut inputs),
+                    osl: draw(&self.output_tokens, &mut outputs),
+                    adapter: (!self.adapters.is_empty()).then(|| self.adapters[number % self.adapters.len()]),
+                }
             })
             .collect()
-    }
-
-    /// The adapter of the request of this number.
-    pub(crate) fn adapter(&self, number: usize) -> Option<u64> {
-        let count = self.adapters.len();
-        (count > 0).then(|| self.adapters[number % count])
-    }
-
-    /// Lengths drawn with a seed.
-    pub(crate) fn lengths(&self, seed: u64) -> LengthSampler<'_> {
-        LengthSampler {
-            workload: self,
-            inputs: Pcg64::seed_from_u64(seed),
-            outputs: Pcg64::seed_from_u64(seed ^ 0x6f75_7470_7574),
-        }
-    }
-}
-
-/// The lengths of one request after the other.
-pub(crate) struct LengthSampler<'a> {
-    workload: &'a VirtualWorkload,
-    inputs: Pcg64,
-    outputs: Pcg64,
-}
-
-impl LengthSampler<'_> {
-    /// Tokens of a prompt and of its answer.
-    pub(crate) fn next(&mut self) -> (u64, u64) {
-        let isl = draw(&self.workload.input_tokens, &mut self.inputs);
-        (isl, draw(&self.workload.output_tokens, &mut self.outputs))
     }
 }
 

@@ -175,9 +175,6 @@ pub(super) fn when(far: &Mutex<Option<(Instant, u64, u64)>>) -> String {
 pub fn failure(error: &HarnessError) -> Failure {
     let kind = match error {
         HarnessError::Spec(_)
-        | HarnessError::Schedule(_)
-        | HarnessError::Tls(_)
-        | HarnessError::ApiKey { .. }
         | HarnessError::OtherModel { .. }
         | HarnessError::Data { .. }
         | HarnessError::DataEnd { .. }

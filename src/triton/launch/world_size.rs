@@ -132,7 +132,7 @@ impl ServerDecision<'_> {
         }
         if spec.settings.spawn_processes.is_some() && mode != ServerMode::Orchestrator {
             self.push_problem(
-                format!("`spawn_processes` requires mode orchestrator; the mode is {mode}"),
+                format!("`spawn_processes` requires mode orchestrator; the mode is {}", mode.as_str()),
                 "remove it, or set `mode: orchestrator`",
             );
         }

@@ -7,6 +7,6 @@ mod parse;
 mod scrape;
 mod summary;
 
-pub use parse::{Exposition, MetricFamily, MetricKind, MetricSample, MetricValue, MetricsError};
-pub use scrape::{MetricSeries, Scrape, Scraper, ServerPoll};
-pub use summary::{Derived, ServerMetric, ServerMetrics, summarize, summarize_part};
+pub use parse::{Exposition, MetricFamily, MetricKind, MetricSample, MetricValue};
+pub use scrape::{MetricSeries, Scrape, Scraper, ServerPoll, since};
+pub use summary::{Derived, ServerMetric, ServerMetrics, summarize, summarize_part, thinned};

@@ -4,20 +4,12 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use serde::{Serialize, Serializer};
 
 use super::summary::is_summarized;
-
-/// An error in a line.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("line {line} is not a metric: {why}")]
-pub struct MetricsError {
-    /// From 1.
-    pub line: usize,
-    pub why: SampleError,
-}
+use base::diag::ErrorText;
 
 /// Lines of one answer that are read: samples, and the descriptions of their families. The largest servers have some
 /// ten thousand.
@@ -25,30 +17,6 @@ const MOST_LINES: usize = 200_000;
 
 /// The end of a sample's name that is the time when its series was made.
 pub(super) const CREATED: &str = "_created";
-
-/// What is wrong in the text of one sample; with the part that is.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SampleError {
-    #[error("it has no value")]
-    NoValue,
-    #[error("`{0}` is not a name")]
-    Name(String),
-    #[error("`{0}` is not a number")]
-    Number(String),
-    #[error("`{0}` is not a time")]
-    Time(String),
-    /// After the time.
-    #[error("`{0}` is too much")]
-    TooMuch(String),
-    #[error("its labels are not closed")]
-    OpenLabels,
-    #[error("the value of label `{0}` is not closed")]
-    OpenLabel(String),
-    #[error("label `{0}` has no value")]
-    LabelWithoutValue(String),
-    #[error("no more than {} lines are read", MOST_LINES)]
-    TooMany,
-}
 
 /// How to interpret a family's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -131,13 +99,16 @@ pub struct Exposition {
 }
 
 impl Exposition {
-    pub fn parse(text: &str) -> Result<Self, MetricsError> {
+    /// # Errors
+    /// The first line that is no metric, and why.
+    pub fn parse(text: &str) -> Result<Self, ErrorText> {
         let mut families: Vec<MetricFamily> = Vec::new();
         let mut places: BTreeMap<String, usize> = BTreeMap::new();
         let times_per_ms = if text.trim_end().ends_with("\n# EOF") { 1e3 } else { 1.0 };
-        for (index, line) in text.lines().enumerate() {
-            if index == MOST_LINES {
-                return Err(MetricsError { line: index + 1, why: SampleError::TooMany });
+        for (number, line) in (1..).zip(text.lines()) {
+            let fault = |error: &dyn Display| ErrorText::new(format_args!("line {number} is not a metric: {error}"));
+            if number > MOST_LINES {
+                return Err(fault(&format_args!("no more than {MOST_LINES} lines are read")));
             }
             let line = line.trim();
             if let Some(comment) = line.strip_prefix('#') {
@@ -162,7 +133,7 @@ impl Exposition {
                     _ => {}
                 }
             } else if !line.is_empty() {
-                let sample = sample(line, times_per_ms).map_err(|why| MetricsError { line: index + 1, why })?;
+                let sample = sample(line, times_per_ms).map_err(|error| fault(&error))?;
                 let at = family_of(&places, &families, &sample.name)
                     .unwrap_or_else(|| place(&mut places, &mut families, &sample.name));
                 families[at].samples.push(sample);
@@ -208,11 +179,12 @@ fn family_of(places: &BTreeMap<String, usize>, families: &[MetricFamily], name: 
 }
 
 /// `times_per_ms`: milliseconds of the unit in which times are written.
-fn sample(line: &str, times_per_ms: f64) -> Result<MetricSample, SampleError> {
-    let end = line.find(|c: char| c == '{' || c.is_whitespace()).ok_or(SampleError::NoValue)?;
+fn sample(line: &str, times_per_ms: f64) -> Result<MetricSample, ErrorText> {
+    let no_value = || ErrorText::new("it has no value");
+    let end = line.find(|c: char| c == '{' || c.is_whitespace()).ok_or_else(no_value)?;
     let (name, mut rest) = line.split_at(end);
     if !is_name(name, "_:") {
-        return Err(SampleError::Name(name.to_owned()));
+        return Err(not_a("name", name));
     }
     let mut labels = BTreeMap::new();
     if let Some(inside) = rest.strip_prefix('{') {
@@ -220,16 +192,20 @@ fn sample(line: &str, times_per_ms: f64) -> Result<MetricSample, SampleError> {
     }
     // Behind it is an exemplar.
     let mut words = rest.split_whitespace().take_while(|word| *word != "#");
-    let value = number(words.next().ok_or(SampleError::NoValue)?)?;
+    let value = number(words.next().ok_or_else(no_value)?)?;
     let time = |word: &str| match word.parse::<f64>() {
         Ok(time) if time.is_finite() => Ok((time * times_per_ms).round() as i64),
-        _ => Err(SampleError::Time(word.to_owned())),
+        _ => Err(not_a("time", word)),
     };
     let timestamp = words.next().map(time).transpose()?;
     match words.next() {
-        Some(more) => Err(SampleError::TooMuch(more.to_owned())),
+        Some(more) => Err(ErrorText::new(format_args!("`{more}` is too much"))),
         None => Ok(MetricSample { name: with_colon(name).into_owned(), labels, value, timestamp }),
     }
+}
+
+fn not_a(kind: &str, text: &str) -> ErrorText {
+    ErrorText::new(format_args!("`{text}` is not a {kind}"))
 }
 
 /// The name as its server has it: routers and collectors write `_` in place of the colon of vLLM's and SGLang's.
@@ -244,26 +220,26 @@ fn is_name(text: &str, marks: &str) -> bool {
 }
 
 /// Reads up to the closing brace; what is left after it.
-fn labels<'a>(mut text: &'a str, into: &mut BTreeMap<String, String>) -> Result<&'a str, SampleError> {
+fn labels<'a>(mut text: &'a str, into: &mut BTreeMap<String, String>) -> Result<&'a str, ErrorText> {
     loop {
         text = text.trim_start_matches([' ', '\t', ',']);
         if let Some(rest) = text.strip_prefix('}') {
             return Ok(rest);
         }
-        let (name, rest) = text.split_once('=').ok_or(SampleError::OpenLabels)?;
+        let (name, rest) = text.split_once('=').ok_or_else(|| ErrorText::new("its labels are not closed"))?;
         let name = name.trim();
         if !is_name(name, "_:.-") {
-            return Err(SampleError::Name(name.to_owned()));
+            return Err(not_a("name", name));
         }
-        let rest =
-            rest.trim_start().strip_prefix('"').ok_or_else(|| SampleError::LabelWithoutValue(name.to_owned()))?;
+        let value = rest.trim_start().strip_prefix('"');
+        let rest = value.ok_or_else(|| ErrorText::new(format_args!("label `{name}` has no value")))?;
         let mut escaped = false;
         let end = rest.find(|c| {
             let ends = c == '"' && !escaped;
             escaped = c == '\\' && !escaped;
             ends
         });
-        let end = end.ok_or_else(|| SampleError::OpenLabel(name.to_owned()))?;
+        let end = end.ok_or_else(|| ErrorText::new(format_args!("the value of label `{name}` is not closed")))?;
         into.insert(name.to_owned(), unescaped(&rest[..end]));
         text = &rest[end + 1..];
     }
@@ -285,12 +261,12 @@ fn unescaped(text: &str) -> String {
     out
 }
 
-fn number(word: &str) -> Result<MetricValue, SampleError> {
+fn number(word: &str) -> Result<MetricValue, ErrorText> {
     let value = match word {
         "+Inf" | "Inf" => f64::INFINITY,
         "-Inf" => f64::NEG_INFINITY,
         "NaN" | "Nan" => f64::NAN,
-        word => word.parse().map_err(|_| SampleError::Number(word.to_owned()))?,
+        word => word.parse().map_err(|_| not_a("number", word))?,
     };
     Ok(MetricValue(value))
 }

@@ -10,10 +10,11 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
-use super::parse::{CREATED, Exposition, MetricKind, MetricValue, MetricsError};
+use super::parse::{CREATED, Exposition, MetricKind, MetricValue};
 use super::summary::{MOST_POINT_BYTES, POINTS, is_summarized};
 use crate::client::ClientErrorKind;
 use crate::http::{HttpAddress, HttpClient};
+use base::diag::ErrorText;
 
 /// A server that takes longer than this is missed in this round.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -70,7 +71,7 @@ pub enum ScrapeError {
     #[error(transparent)]
     Query(ClientErrorKind),
     #[error(transparent)]
-    Metrics(MetricsError),
+    Metrics(ErrorText),
     #[error("two polls of the servers' metrics take more than {} GiB of memory, the limit", MOST_POLLS_BYTES >> 30)]
     Full,
 }
@@ -307,7 +308,7 @@ fn bytes_of_poll(poll: &ServerPoll) -> usize {
 }
 
 /// Seconds from `zero`, negative before it.
-pub(super) fn since(at: Instant, zero: Instant) -> f64 {
+pub fn since(at: Instant, zero: Instant) -> f64 {
     match at.checked_duration_since(zero) {
         Some(after) => after.as_secs_f64(),
         None => -zero.duration_since(at).as_secs_f64(),

@@ -338,8 +338,8 @@ impl CounterIncreases {
     }
 }
 
-/// Evenly, with the last one.
-fn thinned(line: &[(f64, f64)]) -> Vec<(f64, f64)> {
+/// Evenly, with the last one: as many points as a summary has of a series.
+pub fn thinned(line: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if line.len() <= POINTS {
         return line.to_vec();
     }

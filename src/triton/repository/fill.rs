@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::parameters::{FLAGS, FlagMeaning, PARAMETERS, find, meaning};
 use super::{Repository, RepositoryError, RepositoryLayout, SpecProblem, TEMPLATES};
 use crate::EngineConfig;
+use base::diag::did_you_mean;
 use base::units::counted;
 
 /// Every parameter by its template name; `None` is not written.
@@ -93,8 +94,8 @@ fn check_models(spec: &Repository, problems: &mut Vec<SpecProblem>) {
     if spec.models.iter().any(|m| m == "ensemble") {
         for part in ["preprocessing", "postprocessing"] {
             if !spec.models.iter().any(|m| m == part) {
-                problems
-                    .push(problem(format!("`ensemble` needs `{part}`"), Some(format!("add `{part}` to the models"))));
+                let hint = format!("add `{part}` to the models");
+                problems.push(SpecProblem::new(format!("`ensemble` needs `{part}`"), &hint));
             }
         }
     }
@@ -113,13 +114,13 @@ fn given(spec: &Repository, problems: &mut Vec<SpecProblem>) -> BTreeMap<&'stati
             FlagMeaning::InvalidValue(message) => {
                 problems.push(SpecProblem::new(format!("runtime flag `{flag}`: {message}"), ""));
             }
-            FlagMeaning::NotInRepository => problems.push(problem(
+            FlagMeaning::NotInRepository => problems.push(SpecProblem::new(
                 format!("runtime flag `{flag}` belongs to another executor; no config.pbtxt has a place for it"),
-                Some("remove it".to_owned()),
+                "remove it",
             )),
-            FlagMeaning::Unknown if find(flag).is_some() => problems.push(problem(
+            FlagMeaning::Unknown if find(flag).is_some() => problems.push(SpecProblem::new(
                 format!("`{flag}` is a template parameter, not a runtime flag"),
-                Some("put it under `parameters`".to_owned()),
+                "put it under `parameters`",
             )),
             FlagMeaning::Unknown => problems.push(unknown("runtime flag", flag, FLAGS)),
         }
@@ -168,8 +169,8 @@ fn copies(spec: &Repository, engine: &EngineConfig, problems: &mut Vec<SpecProbl
     if here == 0 || !here.is_multiple_of(ranks) {
         let message =
             format!("a server has {}, but each copy of the engine needs {ranks} (tp × pp)", counted(here, "GPU"));
-        let hint = "change triton_num_servers or build the engine for other sizes".to_owned();
-        problems.push(problem(message, Some(hint)));
+        let hint = "change triton_num_servers or build the engine for other sizes";
+        problems.push(SpecProblem::new(message, hint));
         return 1;
     }
     let copies = here / ranks;
@@ -184,7 +185,7 @@ fn copies(spec: &Repository, engine: &EngineConfig, problems: &mut Vec<SpecProbl
         } else {
             format!("{total} copies of {each} cannot be divided like this")
         };
-        problems.push(problem(message, Some(hint)));
+        problems.push(SpecProblem::new(message, &hint));
     }
     copies
 }
@@ -217,9 +218,9 @@ fn check_files(spec: &Repository, backend: &str, problems: &mut Vec<SpecProblem>
     for role in roles(spec).filter(|role| is_python(role, backend)) {
         let path = Path::new(files).join(role).join("1/model.py");
         if !path.is_file() {
-            problems.push(problem(
+            problems.push(SpecProblem::new(
                 format!("`files` has no {role}/1/model.py: {} is not there", path.display()),
-                Some("name a tree like TensorRT-LLM's all_models/inflight_batcher_llm".to_owned()),
+                "name a tree like TensorRT-LLM's all_models/inflight_batcher_llm",
             ));
         }
     }
@@ -251,18 +252,9 @@ fn notes(spec: &Repository, values: &BTreeMap<&'static str, Option<String>>) -> 
     notes
 }
 
-fn problem(message: String, hint: Option<String>) -> SpecProblem {
-    SpecProblem { message, hint }
-}
-
 fn unknown(what: &str, name: &str, known: &[&str]) -> SpecProblem {
-    let close = known
-        .iter()
-        .map(|candidate| (strsim::jaro_winkler(name, candidate), *candidate))
-        .filter(|(likeness, _)| *likeness > 0.8)
-        .max_by(|a, b| a.0.total_cmp(&b.0));
-    let hint = close.map_or_else(|| format!("known: {}", known.join(", ")), |(_, it)| format!("did you mean `{it}`?"));
-    problem(format!("unknown {what} `{name}`"), Some(hint))
+    let hint = did_you_mean(name, known.iter().copied());
+    SpecProblem { message: format!("unknown {what} `{name}`"), hint }
 }
 
 // Values checked against the engine's own `config.json`: what it was built for, and what it can do.

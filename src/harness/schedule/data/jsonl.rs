@@ -17,15 +17,18 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::corpus::{CorpusRecord, CorpusTurn, MemoryBudget};
-use super::messages::{MessageError, answered_turns, count, message_parts, messages};
+use super::messages::{answered_turns, count, message_parts, messages};
 use super::record_reader::{RecordRules, UnsentKeys, for_each_record};
 use super::row::{Given, OwnRequest, PromptPart, PromptRecord, RandomStream, RecordFields};
 use super::tokenizer::PromptTokenizer;
 use crate::{DataKind, HarnessError, PromptFile};
+use base::diag::ErrorText;
 use base::spec::{DelayPlace, LONGEST_LENGTH};
 
 /// `--op-tokens-per-word` of `benchmark_core_model.py`.
 const TOKENS_PER_WORD: f64 = 1.3;
+
+const EMPTY_PROMPT: &str = "the prompt is empty";
 
 /// The records, and which were left out and why.
 pub(super) fn read(
@@ -111,56 +114,14 @@ pub(super) fn read(
     Ok((entries, skipped))
 }
 
-/// Why a line is not a prompt.
-#[derive(Debug, thiserror::Error)]
-enum RowError {
-    #[error("{}", plain(.0))]
-    Json(#[source] serde_json::Error),
-    #[error("the output length must be at least 1")]
-    OutputLength,
-    #[error("the input length must be at least 1")]
-    InputLength,
-    #[error("{0} tokens: the maximum is {LONGEST_LENGTH}")]
-    TooLong(u32),
-    #[error("`delay` must be a number of milliseconds, 0 or more")]
-    Delay,
-    #[error("`delay` is a pause between the turns of a session: it needs a `session_id`")]
-    DelayWithoutSession,
-    #[error("`timestamp` must be a number of milliseconds, 0 or more")]
-    Timestamp,
-    #[error("`input` must be a text, and so must `instruction`, which needs an `input`")]
-    NoTask,
-    #[error("{0}")]
-    Message(#[from] MessageError),
-    #[error("the prompt is empty")]
-    EmptyPrompt,
-    #[error("{0}")]
-    Tokenizer(#[source] HarnessError),
-    #[error("{0} is not a valid token id")]
-    NotToken(i32),
-    #[error("it is not UTF-8; convert it with `iconv -f LATIN1 -t UTF-8`")]
-    NotUtf8,
-    #[error("`hash_ids` needs an `input_length`")]
-    HashesWithoutLength,
-    #[error("it has none of `prompt`, `text`, `messages`, `conversations`, `input_ids`, `input_length`")]
-    NoPrompt,
-    #[error("it has more than one of `prompt`, `input`, `messages`, `conversations`, `input_ids`, `hash_ids`")]
-    SeveralPrompts,
-    #[error(
-        "{hashes} hash ids of {block} tokens do not make an input of {length}: {} would (is `block_tokens` right?)",
-        length.div_ceil(*block)
-    )]
-    Blocks { hashes: usize, block: u32, length: u32 },
-}
-
-fn row(text: &[u8], kind: DataKind) -> Result<PromptRecord, RowError> {
+fn row(text: &[u8], kind: DataKind) -> Result<PromptRecord, ErrorText> {
     if kind == DataKind::InputIds && text.starts_with(b"[") {
-        let ids = serde_json::from_slice(text).map_err(RowError::Json)?;
+        let ids = serde_json::from_slice(text).map_err(|error| ErrorText::new(plain(&error)))?;
         return Ok(PromptRecord { input_ids: Some(ids), ..PromptRecord::default() });
     }
     PromptRecord::read(text).map_err(|error| match std::str::from_utf8(text) {
-        Ok(_) => RowError::Json(error),
-        Err(_) => RowError::NotUtf8,
+        Ok(_) => ErrorText::new(plain(&error)),
+        Err(_) => ErrorText::new("it is not UTF-8; convert it with `iconv -f LATIN1 -t UTF-8`"),
     })
 }
 
@@ -176,9 +137,13 @@ fn ns(ms: f64) -> Option<u64> {
 }
 
 /// When a record comes, ns. Where requests are not sent at time stamps, a time may be in any form.
-fn at_ns(stamp: Option<&Value>, is_trace: bool) -> Result<Option<u64>, RowError> {
+fn at_ns(stamp: Option<&Value>, is_trace: bool) -> Result<Option<u64>, ErrorText> {
     match stamp.filter(|_| is_trace) {
-        Some(stamp) => stamp.as_f64().and_then(ns).map(Some).ok_or(RowError::Timestamp),
+        Some(stamp) => stamp
+            .as_f64()
+            .and_then(ns)
+            .map(Some)
+            .ok_or_else(|| ErrorText::new("`timestamp` must be a number of milliseconds, 0 or more")),
         None => Ok(None),
     }
 }
@@ -190,7 +155,7 @@ fn turns(
     data: &PromptFile,
     tokenizer: Option<&PromptTokenizer>,
     unsent: &mut Vec<(String, Value)>,
-) -> Result<Vec<CorpusTurn>, RowError> {
+) -> Result<Vec<CorpusTurn>, ErrorText> {
     let PromptRecord {
         prompt,
         input_ids,
@@ -209,58 +174,63 @@ fn turns(
     let answer_tokens = answer.map(|answer| (answer.split(' ').count() as f64 * TOKENS_PER_WORD) as u32);
     let output_length = row.output_length.or(answer_tokens);
     if output_length == Some(0) {
-        return Err(RowError::OutputLength);
+        return Err(ErrorText::new("the output length must be at least 1"));
     }
     // Each token takes memory as soon as it is drawn.
     if let Some(tokens) = input_length.max(output_length).filter(|tokens| *tokens > LONGEST_LENGTH) {
-        return Err(RowError::TooLong(tokens));
+        return Err(ErrorText::new(format_args!("{tokens} tokens: the maximum is {LONGEST_LENGTH}")));
     }
     let pause_ns = match delay.map(ns) {
-        Some(None) => return Err(RowError::Delay),
+        Some(None) => return Err(ErrorText::new("`delay` must be a number of milliseconds, 0 or more")),
         pause => pause.flatten(),
     };
     if pause_ns.is_some_and(|pause| pause > 0) && session.is_none() {
-        return Err(RowError::DelayWithoutSession);
+        let message = "`delay` is a pause between the turns of a session: it needs a `session_id`";
+        return Err(ErrorText::new(message));
     }
     let is_whole = hash_ids.is_some() || given.is_some();
     let given_prompts =
         [prompt.is_some(), words.is_some(), input_ids.is_some(), given.is_some(), conversation.is_some()];
     if given_prompts.into_iter().filter(|is_given| *is_given).count() + usize::from(hash_ids.is_some()) > 1 {
-        return Err(RowError::SeveralPrompts);
+        let names = "`prompt`, `input`, `messages`, `conversations`, `input_ids`, `hash_ids`";
+        return Err(ErrorText::new(format_args!("it has more than one of {names}")));
     }
     if let Some(conversation) = conversation {
         let conversation = messages(conversation, false, unsent)?;
-        return answered_turns(conversation, output_length, tokenizer).map_err(RowError::Tokenizer);
+        return answered_turns(conversation, output_length, tokenizer).map_err(ErrorText::new);
     }
     let prompt = prompt.or(words.map(Given::Text)).or(input_ids.map(Given::Ids));
     let (parts, tokens): (Vec<PromptPart>, Option<u32>) = match (prompt, given, input_length, hash_ids) {
         (Some(Given::Text(text)), ..) => {
             if text.trim().is_empty() {
-                return Err(RowError::EmptyPrompt);
+                return Err(ErrorText::new(EMPTY_PROMPT));
             }
-            let tokens = count(&text, tokenizer).map_err(RowError::Tokenizer)?;
+            let tokens = count(&text, tokenizer).map_err(ErrorText::new)?;
             (vec![PromptPart::Text(text.into())], Some(tokens))
         }
         (Some(Given::Ids(ids)), ..) => (vec![ids_part(&ids)?], Some(ids.len() as u32)),
         (None, Some(given), ..) => {
             let given = messages(given, true, unsent)?;
-            let (parts, tokens) = message_parts(given, tokenizer).map_err(RowError::Tokenizer)?;
+            let (parts, tokens) = message_parts(given, tokenizer).map_err(ErrorText::new)?;
             let is_text = |part: &PromptPart| matches!(part, PromptPart::Message { whole: None, .. });
             if tokens == 0 && unsent.is_empty() && parts.iter().all(is_text) {
-                return Err(RowError::EmptyPrompt);
+                return Err(ErrorText::new(EMPTY_PROMPT));
             }
             (parts, Some(tokens))
         }
-        (None, None, Some(0), _) => return Err(RowError::InputLength),
+        (None, None, Some(0), _) => return Err(ErrorText::new("the input length must be at least 1")),
         (None, None, Some(length), None) => (Vec::new(), Some(length)),
         (None, None, Some(length), Some(blocks)) => (blocks_of(&blocks, length, data.block_tokens)?, Some(length)),
-        (None, None, None, Some(_)) => return Err(RowError::HashesWithoutLength),
+        (None, None, None, Some(_)) => return Err(ErrorText::new("`hash_ids` needs an `input_length`")),
         (None, None, None, None)
             if data.kind == DataKind::Jsonl && (output_length.is_some() || timestamp.is_some()) =>
         {
             (Vec::new(), None)
         }
-        (None, None, None, None) => return Err(RowError::NoPrompt),
+        (None, None, None, None) => {
+            let names = "`prompt`, `text`, `messages`, `conversations`, `input_ids`, `input_length`";
+            return Err(ErrorText::new(format_args!("it has none of {names}")));
+        }
     };
     Ok(vec![CorpusTurn {
         parts: parts.into(),
@@ -274,7 +244,7 @@ fn turns(
 
 /// The prompt of a record of `benchmark_core_model.py`. Beside token ids its texts are those that the ids were made
 /// from.
-fn words_of_task(input: Option<Value>, instruction: Option<Value>, has_ids: bool) -> Result<Option<String>, RowError> {
+fn words_of_task(input: Option<Value>, instruction: Option<Value>, has_ids: bool) -> Result<Option<String>, ErrorText> {
     match (input, instruction) {
         _ if has_ids => Ok(None),
         (None, None) => Ok(None),
@@ -282,22 +252,26 @@ fn words_of_task(input: Option<Value>, instruction: Option<Value>, has_ids: bool
         (Some(Value::String(input)), Some(Value::String(instruction))) => {
             Ok(Some(format!("{input} {instruction}").trim_end().to_owned()))
         }
-        _ => Err(RowError::NoTask),
+        _ => Err(ErrorText::new("`input` must be a text, and so must `instruction`, which needs an `input`")),
     }
 }
 
-fn ids_part(ids: &[i32]) -> Result<PromptPart, RowError> {
+fn ids_part(ids: &[i32]) -> Result<PromptPart, ErrorText> {
     match ids.iter().find(|id| **id < 0) {
-        _ if ids.is_empty() => Err(RowError::EmptyPrompt),
-        Some(id) => Err(RowError::NotToken(*id)),
+        _ if ids.is_empty() => Err(ErrorText::new(EMPTY_PROMPT)),
+        Some(id) => Err(ErrorText::new(format_args!("{id} is not a valid token id"))),
         None => Ok(PromptPart::Ids(Arc::from(ids))),
     }
 }
 
 /// A block each, the last one as long as is left.
-fn blocks_of(blocks: &[u64], length: u32, block: u32) -> Result<Vec<PromptPart>, RowError> {
+fn blocks_of(blocks: &[u64], length: u32, block: u32) -> Result<Vec<PromptPart>, ErrorText> {
     if blocks.len() as u64 != u64::from(length.div_ceil(block)) {
-        return Err(RowError::Blocks { hashes: blocks.len(), block, length });
+        return Err(ErrorText::new(format_args!(
+            "{} hash ids of {block} tokens do not make an input of {length}: {} would (is `block_tokens` right?)",
+            blocks.len(),
+            length.div_ceil(block)
+        )));
     }
     let mut left = length;
     let parts = blocks.iter().map(|hash| {

@@ -12,7 +12,8 @@ use super::row::{ChatMessage, PreviousAnswers, Prompt, PromptPart, RandomStream}
 use super::tokenizer::PromptTokenizer;
 use crate::schedule::arrivals;
 use crate::schedule::arrivals::generator;
-use crate::{BenchSpec, HarnessError, PromptSource, ScheduleError};
+use crate::{BenchSpec, HarnessError, PromptSource};
+use base::diag::ErrorText;
 
 /// A message as OpenAI's interfaces have it, or as ShareGPT has it (`from` and `value`).
 pub(super) type MessageFields = Map<String, Value>;
@@ -24,24 +25,13 @@ pub(super) struct Message {
     whole: Option<MessageFields>,
 }
 
-/// Why a message cannot be sent; `number` from 1.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum MessageError {
-    #[error("message {number} has no `role`")]
-    Role { number: usize },
-    #[error("message {number} has no text in `content`")]
-    Text { number: usize },
-    #[error("a part in `content` of message {number} has no `type`: `text`, `image_url`")]
-    Type { number: usize },
-}
-
 /// The messages; fields of them that are not sent are added to `unsent`. Those of a request are sent `as_they_are`:
 /// with parts of their content, and with calls of tools.
 pub(super) fn messages(
     all: Vec<MessageFields>,
     as_they_are: bool,
     unsent: &mut Vec<(String, Value)>,
-) -> Result<Vec<Message>, MessageError> {
+) -> Result<Vec<Message>, ErrorText> {
     let message = |(number, mut fields): (usize, MessageFields)| {
         let mut value = |names: [&str; 2]| names.into_iter().find_map(|name| fields.shift_remove(name));
         let (role, content) = (value(["role", "from"]), value(["content", "value"]));
@@ -50,13 +40,15 @@ pub(super) fn messages(
         let is_sent = |name: &str| as_they_are && has_name(MESSAGE_KEYS, name);
         let (sent, others): (MessageFields, MessageFields) = fields.into_iter().partition(|(name, _)| is_sent(name));
         unsent.extend(others.into_iter().map(|(name, value)| (format!("messages[].{name}"), value)));
-        let Some(Value::String(role)) = role else { return Err(MessageError::Role { number }) };
+        let Some(Value::String(role)) = role else {
+            return Err(ErrorText::new(format_args!("message {number} has no `role`")));
+        };
         let text = match &content {
             Some(Value::String(text)) => text.clone(),
             Some(Value::Array(parts)) if as_they_are => text_of_parts(parts, number)?,
             // A call of a tool.
             None | Some(Value::Null) if is_more => String::new(),
-            _ => return Err(MessageError::Text { number }),
+            _ => return Err(ErrorText::new(format_args!("message {number} has no text in `content`"))),
         };
         let whole = (as_they_are && (is_more || !content.as_ref().is_some_and(Value::is_string))).then(|| {
             let members = [("role", Some(role.as_str().into())), ("content", content)].into_iter();
@@ -68,9 +60,10 @@ pub(super) fn messages(
 }
 
 /// The texts of a message that has images, too.
-fn text_of_parts(parts: &[Value], number: usize) -> Result<String, MessageError> {
+fn text_of_parts(parts: &[Value], number: usize) -> Result<String, ErrorText> {
     if parts.iter().any(|part| !part["type"].is_string()) {
-        return Err(MessageError::Type { number });
+        let missing = "has no `type`: `text`, `image_url`";
+        return Err(ErrorText::new(format_args!("a part in `content` of message {number} {missing}")));
     }
     Ok(parts.iter().filter_map(|part| part["text"].as_str()).collect::<Vec<_>>().join("\n"))
 }
@@ -256,7 +249,8 @@ impl PromptRenderer {
     }
 
     fn tokenizer(&self) -> Result<&PromptTokenizer, HarnessError> {
-        Ok(self.tokenizer.as_deref().ok_or(ScheduleError::NoTokenizer)?)
+        let message = "text must become token ids here, or ids text: give `tokenizer`, the path of a tokenizer.json";
+        self.tokenizer.as_deref().ok_or_else(|| HarnessError::spec(message))
     }
 }
 

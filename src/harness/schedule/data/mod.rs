@@ -16,7 +16,7 @@ pub use corpus::DataSummary;
 pub(super) use corpus::{Corpus, CorpusOrder, CorpusRecord, CorpusTurn, digest as file_digest};
 pub(super) use jsonl::{DataErrors, fault};
 pub(super) use messages::{PromptRenderer, words_of};
-pub use npy::{NpyError, NpyIntegers};
+pub use npy::NpyIntegers;
 pub(super) use record_reader::{RecordRules, for_each_record};
 pub(crate) use row::OwnRequest;
 pub use row::{ChatMessage, PreviousAnswers, Prompt};

@@ -10,6 +10,7 @@ use super::corpus::{CorpusRecord, CorpusTurn, MemoryBudget};
 use super::jsonl::{DataErrors, fault};
 use super::row::PromptPart;
 use crate::{HarnessError, PromptFile};
+use base::diag::ErrorText;
 use base::files::open_regular;
 
 /// An open `.npy` file whose header fits its size.
@@ -22,77 +23,58 @@ pub struct NpyIntegers {
     width: usize,
 }
 
-/// Why a `.npy` file cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum NpyError {
-    #[error("{0}")]
-    Io(#[from] std::io::Error),
-    #[error("it is not a .npy file: it is shorter than a header")]
-    NoHeader,
-    #[error("it is not a .npy file: it does not start with \\x93NUMPY")]
-    Magic,
-    #[error("its header is not text")]
-    HeaderText,
-    #[error("its header lacks a plain `{0}`")]
-    HeaderKey(&'static str),
-    #[error("it is laid out by columns (fortran_order); save it with numpy.ascontiguousarray")]
-    ByColumns,
-    #[error("its numbers are `{0}`, not integers such as `<i4`")]
-    NumberType(String),
-    #[error("its shape is `({0})`, which is not a list of lengths")]
-    ShapeText(String),
-    #[error("its shape is {0:?}, and the file does not hold that many numbers")]
-    Size(Vec<usize>),
-    #[error("it is truncated: its shape needs more data")]
-    Truncated,
-}
-
 impl NpyIntegers {
     /// Reads the header, and compares the size that it announces with the file's.
-    pub fn open(path: &Path) -> Result<Self, NpyError> {
-        let (opened, metadata) = open_regular(path)?;
+    pub fn open(path: &Path) -> Result<Self, ErrorText> {
+        let (opened, metadata) = open_regular(path).map_err(ErrorText::new)?;
         let mut reader = BufReader::with_capacity(1 << 20, opened);
         let mut start = [0; 10];
-        reader.read_exact(&mut start).map_err(|_| NpyError::NoHeader)?;
+        let too_short = |_| ErrorText::new("it is not a .npy file: it is shorter than a header");
+        reader.read_exact(&mut start).map_err(too_short)?;
         if !start.starts_with(b"\x93NUMPY") {
-            return Err(NpyError::Magic);
+            return Err(ErrorText::new("it is not a .npy file: it does not start with \\x93NUMPY"));
         }
         // Version 1 has a length of two bytes, later ones of four.
         let (length, before) = if start[6] == 1 {
             (u64::from(u16::from_le_bytes([start[8], start[9]])), 10)
         } else {
             let mut high = [0; 2];
-            reader.read_exact(&mut high).map_err(|_| NpyError::NoHeader)?;
+            reader.read_exact(&mut high).map_err(too_short)?;
             (u64::from(u32::from_le_bytes([start[8], start[9], high[0], high[1]])), 12)
         };
         let mut header = String::new();
-        (&mut reader).take(length.min(1 << 16)).read_to_string(&mut header).map_err(|_| NpyError::HeaderText)?;
-        let value = |key: &'static str| {
+        let text = (&mut reader).take(length.min(1 << 16)).read_to_string(&mut header);
+        text.map_err(|_| ErrorText::new("its header is not text"))?;
+        let lacks = |key: &str| ErrorText::new(format_args!("its header lacks a plain `{key}`"));
+        let value = |key: &str| {
             let actual = header.split_once(&format!("'{key}':")).map(|(_, rest)| rest.trim_start());
-            actual.ok_or(NpyError::HeaderKey(key))
+            actual.ok_or_else(|| lacks(key))
         };
         if !value("fortran_order")?.starts_with("False") {
-            return Err(NpyError::ByColumns);
+            let message = "it is laid out by columns (fortran_order); save it with numpy.ascontiguousarray";
+            return Err(ErrorText::new(message));
         }
         let descr = value("descr")?.strip_prefix('\'').and_then(|rest| rest.split('\'').next());
-        let descr = descr.ok_or(NpyError::HeaderKey("descr"))?;
-        let (is_signed, width) = match descr.as_bytes() {
-            [b'<' | b'|', kind @ (b'i' | b'u'), width @ (b'1' | b'2' | b'4' | b'8')] => {
-                (*kind == b'i', usize::from(width - b'0'))
-            }
-            _ => return Err(NpyError::NumberType(descr.to_owned())),
+        let descr = descr.ok_or_else(|| lacks("descr"))?;
+        let [b'<' | b'|', kind @ (b'i' | b'u'), width @ (b'1' | b'2' | b'4' | b'8')] = descr.as_bytes() else {
+            let message = format_args!("its numbers are `{descr}`, not integers such as `<i4`");
+            return Err(ErrorText::new(message));
         };
+        let (is_signed, width) = (*kind == b'i', usize::from(width - b'0'));
         let text = value("shape")?.strip_prefix('(').and_then(|rest| rest.split_once(')'));
-        let text = text.ok_or(NpyError::HeaderKey("shape"))?.0;
+        let text = text.ok_or_else(|| lacks("shape"))?.0;
         let lengths = text.split(',').map(str::trim).filter(|length| !length.is_empty());
-        let shape: Vec<usize> =
-            lengths.map(str::parse).collect::<Result<_, _>>().map_err(|_| NpyError::ShapeText(text.to_owned()))?;
+        let shape: Vec<usize> = lengths
+            .map(str::parse)
+            .collect::<Result<_, _>>()
+            .map_err(|_| ErrorText::new(format_args!("its shape is `({text})`, which is not a list of lengths")))?;
         // Checked here, so that what follows may count on it: no size in the header is larger than the file.
         let needed =
             shape.iter().try_fold(width, |bytes: usize, side| bytes.checked_mul(*side).filter(|bytes| *bytes > 0));
         let held = metadata.len().saturating_sub(before + length);
         if needed.is_none_or(|bytes| bytes as u64 > held) {
-            return Err(NpyError::Size(shape));
+            let message = format_args!("its shape is {shape:?}, and the file does not hold that many numbers");
+            return Err(ErrorText::new(message));
         }
         Ok(Self { reader, shape, is_signed, width })
     }
@@ -103,13 +85,14 @@ impl NpyIntegers {
     }
 
     /// The next `count` numbers, row after row.
-    pub fn take(&mut self, count: usize) -> Result<Vec<i64>, NpyError> {
-        let bytes = count.checked_mul(self.width).ok_or(NpyError::Truncated)?;
+    pub fn take(&mut self, count: usize) -> Result<Vec<i64>, ErrorText> {
+        let truncated = || ErrorText::new("it is truncated: its shape needs more data");
+        let bytes = count.checked_mul(self.width).ok_or_else(truncated)?;
         // Not allocated from the size in the header, only as much as the file holds.
         let mut raw = Vec::new();
-        Read::take(&mut self.reader, bytes as u64).read_to_end(&mut raw)?;
+        Read::take(&mut self.reader, bytes as u64).read_to_end(&mut raw).map_err(ErrorText::new)?;
         if raw.len() < bytes {
-            return Err(NpyError::Truncated);
+            return Err(truncated());
         }
         let number = |raw: &[u8]| {
             let mut wide = [0; 8];
@@ -129,7 +112,7 @@ impl NpyIntegers {
 /// Reads rows of ids, each cut to its length.
 pub(super) fn read(data: &PromptFile, mut room: MemoryBudget<'_>) -> Result<Vec<CorpusRecord>, HarnessError> {
     let file = data.file.as_path();
-    let wrong = |error: NpyError| fault(file, error.to_string());
+    let wrong = |error: ErrorText| fault(file, error.message);
     let mut ids = NpyIntegers::open(file).map_err(wrong)?;
     let [rows, columns] = ids.shape()[..] else {
         return Err(fault(
@@ -183,7 +166,7 @@ pub(super) fn read(data: &PromptFile, mut room: MemoryBudget<'_>) -> Result<Vec<
 
 /// One number for each of the first `rows` records.
 fn column(file: &Path, rows: usize) -> Result<Vec<i64>, HarnessError> {
-    let wrong = |error: NpyError| fault(file, error.to_string());
+    let wrong = |error: ErrorText| fault(file, error.message);
     let mut array = NpyIntegers::open(file).map_err(wrong)?;
     let count: usize = array.shape().iter().product();
     if count < rows {

@@ -6,8 +6,8 @@ use rand::RngExt;
 use rand_pcg::Pcg64;
 
 use super::jsonl::fault;
+use crate::HarnessError;
 use crate::schedule::arrivals::generator;
-use crate::{HarnessError, ScheduleError};
 use base::files::{Digest, Hasher, read_bytes};
 use tokenizer::Tokenizer;
 
@@ -49,8 +49,9 @@ impl PromptTokenizer {
 
     /// Without the special tokens that a server may add.
     pub fn encode(&self, text: &str) -> Result<Vec<i32>, HarnessError> {
-        let ids = self.tokenizer.encode(text, false).map_err(ScheduleError::Encode)?;
-        Ok(ids.into_iter().map(|id| id as i32).collect())
+        let ids = self.tokenizer.encode(text, false);
+        let ids = ids.map_err(|error| HarnessError::spec(format_args!("the tokenizer cannot read a prompt: {error}")));
+        Ok(ids?.into_iter().map(|id| id as i32).collect())
     }
 
     pub fn count(&self, text: &str) -> Result<u32, HarnessError> {
@@ -60,7 +61,7 @@ impl PromptTokenizer {
     pub fn decode(&self, ids: &[i32]) -> Result<String, HarnessError> {
         let ids: Vec<u32> = ids.iter().map(|id| *id as u32).collect();
         let text = self.tokenizer.decode(&ids, false);
-        Ok(text.map_err(ScheduleError::Decode)?)
+        text.map_err(|error| HarnessError::spec(format_args!("the tokenizer cannot decode a prompt: {error}")))
     }
 
     /// Refuses a tokenizer that cannot make texts of exact length.

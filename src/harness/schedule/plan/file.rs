@@ -6,8 +6,7 @@
 //! `{"drawn": {"stream": "prompt", "number": <line from 0>, "tokens": <in>}}`.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -74,24 +73,20 @@ impl RequestSchedule {
 }
 
 /// Writes a plan.
-pub(crate) fn write(path: &Path, schedule: &RequestSchedule) -> Result<(), HarnessError> {
-    let write_lines = || {
-        let mut out = BufWriter::new(File::create(path)?);
-        serde_json::to_writer(&mut out, &schedule.head())?;
+pub(crate) fn write(out: &mut impl Write, schedule: &RequestSchedule) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, &schedule.head())?;
+    out.write_all(b"\n")?;
+    let mut before = HashMap::new();
+    for (index, mut request) in schedule.requests.iter().enumerate() {
+        // The same prompt is the same allocation: a data set that is gone through again and again is written once.
+        let kept = request.parts.as_ref().filter(|_| schedule.requests.are_kept());
+        let place = kept.map(|parts| Arc::as_ptr(parts).cast::<PromptPart>());
+        let first = place.map(|place| *before.entry(place).or_insert(index)).filter(|first| *first < index);
+        request.parts.take_if(|_| first.is_some());
+        serde_json::to_writer(&mut *out, &Line { request, r#as: first })?;
         out.write_all(b"\n")?;
-        let mut before = HashMap::new();
-        for (index, mut request) in schedule.requests.iter().enumerate() {
-            // The same prompt is the same allocation: a data set that is gone through again and again is written once.
-            let kept = request.parts.as_ref().filter(|_| schedule.requests.are_kept());
-            let place = kept.map(|parts| Arc::as_ptr(parts).cast::<PromptPart>());
-            let first = place.map(|place| *before.entry(place).or_insert(index)).filter(|first| *first < index);
-            request.parts.take_if(|_| first.is_some());
-            serde_json::to_writer(&mut out, &Line { request, r#as: first })?;
-            out.write_all(b"\n")?;
-        }
-        out.flush()
-    };
-    write_lines().map_err(|source| HarnessError::System { what: format!("cannot write {}", path.display()), source })
+    }
+    Ok(())
 }
 
 /// The prompt that a line defines; or why it defines none.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use self::schedule::sampled;
 use self::session_drawer::{DrawEnd, SessionDrawer};
 use crate::schedule::data::PromptRenderer;
-use crate::{BenchSpec, DataKind, HarnessError, LoadPattern, ScheduleError};
+use crate::{BenchSpec, DataKind, HarnessError, LoadPattern};
 use base::files::Digest;
 pub(crate) use file::{PLAN, write};
 pub use planned_requests::{PlannedReader, PlannedRequest, PlannedRequests, RequestTrigger};
@@ -48,12 +48,12 @@ pub fn plan(spec: &BenchSpec) -> Result<RequestSchedule, HarnessError> {
         }
         requests += session.len();
         if requests > MOST {
-            return Err(ScheduleError::TooLong { most: MOST }.into());
+            return Err(HarnessError::spec(format_args!("the plan has more than {MOST} requests")));
         }
     };
     end.hold(ended, requests as u64, spec)?;
     if requests == 0 {
-        return Err(ScheduleError::NoArrival.into());
+        return Err(HarnessError::spec("no request arrives before the duration ends"));
     }
     let data = drawer.data_summary();
     let requests = PlannedRequests::drawn(from_start, requests);
@@ -69,7 +69,7 @@ pub(crate) fn for_external_driver(
 ) -> Result<RequestSchedule, HarnessError> {
     spec.check()?;
     if samples.is_empty() {
-        return Err(ScheduleError::NoSamples.into());
+        return Err(HarnessError::spec("there is no sample to request"));
     }
     let prompt_renderer = Arc::new(PromptRenderer::new(spec)?);
     Ok(RequestSchedule {
@@ -116,9 +116,9 @@ impl End {
         match ended {
             _ if self.is_all_data || matches!(spec.scenario, LoadPattern::Trace { .. }) => Ok(()),
             DrawEnd::DataUsedUp if is_short => Err(HarnessError::DataEnd { drawn }),
-            DrawEnd::RateReachedZero if drawn < requested => {
-                Err(ScheduleError::RateEnd { drawn, required: requested }.into())
-            }
+            DrawEnd::RateReachedZero if drawn < requested => Err(HarnessError::spec(format_args!(
+                "the rate falls to 0 after {drawn} requests, and `stop` requires {requested}"
+            ))),
             DrawEnd::DataUsedUp | DrawEnd::RateReachedZero => Ok(()),
         }
     }

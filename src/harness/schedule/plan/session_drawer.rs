@@ -11,7 +11,7 @@ use crate::schedule::data::{
     Corpus, CorpusOrder, CorpusRecord, CorpusTurn, DataSummary, PromptPart, PromptRenderer, RandomStream, RecordRules,
     fault,
 };
-use crate::{BenchSpec, HarnessError, LoadPattern, PromptFile, ScheduleError};
+use crate::{BenchSpec, HarnessError, LoadPattern, PromptFile};
 use base::spec::{History, Prefixes, RecordOrder};
 
 /// Why no more requests could be drawn.
@@ -88,7 +88,8 @@ impl SessionDrawer {
                 let batch = spec.request.batch() as u64;
                 let messages = spec.stop.requests.map(|requests| requests.div_ceil(batch));
                 let times = ArrivalTimes::new(rate.scaled(1.0 / batch as f64), spec.arrivals, spec.seed, messages);
-                SessionStarts::Drawn(times.ok_or(ScheduleError::Arrivals)?)
+                let impossible = || HarnessError::spec("the distribution of arrivals has impossible parameters");
+                SessionStarts::Drawn(times.ok_or_else(impossible)?)
             }
             LoadPattern::Trace { speed } => {
                 let first = records.as_deref().and_then(|(corpus, _)| corpus.entries.first()?.at_ns);
@@ -238,7 +239,7 @@ impl SessionDrawer {
                 let cure = format!("set one for all: `{key}: {{ fixed: 128 }}`");
                 fault(&data.file, format!("the record taken as number {number} has no {absent}; {cure}"))
             }
-            None => ScheduleError::Missing { what, key }.into(),
+            None => HarnessError::spec(format_args!("{what} is needed: `{key}`")),
         }
     }
 }
@@ -322,7 +323,7 @@ fn tokens_of(part: &PromptPart) -> u32 {
 /// Brings a trace into the order of its time stamps. Every record needs one.
 fn in_time(corpus: &mut Corpus, data: &PromptFile) -> Result<(), HarnessError> {
     if data.order != RecordOrder::Given || data.repeat {
-        return Err(ScheduleError::TraceOrder.into());
+        return Err(HarnessError::spec("a trace is replayed once, in the order of its time stamps"));
     }
     if let Some(record) = corpus.entries.iter().position(|entry| entry.at_ns.is_none()) {
         let reason = format!("record {} has no `timestamp`, and a trace needs one for each", record + 1);

@@ -1,7 +1,7 @@
 //! Plans are a pure function of the spec and of the files that it names.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::*;
@@ -46,6 +46,10 @@ pub(super) fn server(rate: f64) -> LoadPattern {
 
 pub(super) fn requests(count: u64) -> StopAfter {
     StopAfter { requests: Some(count), duration: None }
+}
+
+fn write_plan(file: &Path, schedule: &RequestSchedule) {
+    write(&mut fs::File::create(file).unwrap(), schedule).unwrap();
 }
 
 /// With a file in a folder of its own.
@@ -299,7 +303,7 @@ fn later_turns_of_a_trace_keep_their_times_also_in_a_written_plan() {
     let trace = plan_of(&spec);
     assert_eq!(times(&trace), [(0, 0), (0, 100), (5, 0)]);
     let file = folder.path().join("plan.jsonl");
-    write(&file, &trace).unwrap();
+    write_plan(&file, &trace);
     spec.content.data = Some(data(file, DataKind::Plan));
     let again = plan_of(&spec);
     assert_eq!((again.digest, &again.requests), (trace.digest, &trace.requests));
@@ -438,7 +442,7 @@ fn a_written_plan_is_sent_again_exactly_and_a_changed_one_is_refused() {
     let first = plan_of(&original);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("plan.jsonl");
-    write(&file, &first).unwrap();
+    write_plan(&file, &first);
     let bytes = fs::read_to_string(&file).unwrap();
     // Another seed and other lengths: the file alone decides.
     let mut replay = spec(server(40.0), Arrivals::Poisson, StopAfter::default(), 99);
@@ -448,7 +452,7 @@ fn a_written_plan_is_sent_again_exactly_and_a_changed_one_is_refused() {
     for index in 0..first.requests.len() {
         assert_eq!(ids(&again, index), ids(&first, index));
     }
-    write(&file, &again).unwrap();
+    write_plan(&file, &again);
     assert_eq!(fs::read_to_string(&file).unwrap(), bytes);
     let line = bytes.lines().nth(4).unwrap();
     fs::write(&file, bytes.replacen(line, &line.replacen("\"out\":", "\"out\":1", 1), 1)).unwrap();
@@ -478,7 +482,7 @@ fn samples_that_are_called_for_again_are_written_once_and_sent_again_exactly() {
     let first = set.with_issued(called.collect());
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("plan.jsonl");
-    write(&file, &first).unwrap();
+    write_plan(&file, &first);
     let text = fs::read_to_string(&file).unwrap();
     assert_eq!(text.matches("\"parts\"").count(), 2, "{text}");
     assert_eq!(text.lines().nth(3).unwrap().split_once("\"as\":").unwrap().1, "0}");
@@ -487,7 +491,7 @@ fn samples_that_are_called_for_again_are_written_once_and_sent_again_exactly() {
     let again = plan_of(&replay);
     assert_eq!((again.digest, &again.requests), (first.digest, &first.requests));
     assert_eq!(ids(&again, 3), ids(&first, 3));
-    write(&file, &again).unwrap();
+    write_plan(&file, &again);
     assert_eq!(fs::read_to_string(&file).unwrap(), text);
     fs::write(&file, text.replacen("\"as\":0", "\"as\":9", 1)).unwrap();
     let refused = plan(&replay).unwrap_err().to_string();

@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use bytes::buf::Chain;
 use bytes::{Buf, Bytes};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::time::{Instant, timeout_at};
 
 use super::http1_decoder::{DecodeError, DecodeStep, Decoder, ResponseHead, USUAL_HEAD};
-use super::pool::{ConnectionPool, HttpSocket};
+use super::pool::{ConnectionPool, HttpSocket, poll_read, read};
 use super::request_template::HttpRequestTemplate;
 use super::response_reader::{ExpectedAnswer, HttpFault, HttpOutcome, HttpResponseReader};
 use crate::record::{BenchClock, FailureClass};
 use crate::spec::response_bounds::ResponseBounds;
-use crate::transport::connection::ConnectError;
+use base::diag::ErrorText;
 use base::files::MOST_DESCRIBED;
 use base::spec::UnmeasuredProtocol;
 
@@ -59,14 +59,14 @@ pub(crate) struct HttpAttempt<'a> {
 impl HttpAttempt<'_> {
     /// `http_outcome` is filled in every case, also when this future is dropped early.
     pub async fn perform(&self, request: Bytes, http_outcome: &mut HttpOutcome) -> Result<(), HttpFault> {
-        let (socket, is_kept) = self.pool.take().await.map_err(|error| error.failure())?;
+        let (socket, is_kept) = self.pool.take().await.map_err(|error| (error.class, error.why))?;
         let t_begin = self.clock.now();
         match self.attempt(socket, request.clone(), http_outcome).await {
             // A server may close an idle connection at any time, also while a request is on its way to it. No byte of
             // an answer has come, so nothing of it is counted twice.
             Err((FailureClass::Connect, _)) if is_kept && self.may_have_crossed(t_begin) => {
                 self.pool.resent.set(self.pool.resent.get() + 1);
-                let socket = self.pool.open().await.map_err(|error| error.failure())?;
+                let socket = self.pool.open().await.map_err(|error| (error.class, error.why))?;
                 self.attempt(socket, request, http_outcome).await
             }
             ended => ended,
@@ -139,9 +139,7 @@ impl HttpAttempt<'_> {
                 if writer.advance(socket, context) {
                     t_sent = self.clock.now();
                 }
-                let mut buffer = self.pool.buffer.borrow_mut();
-                let mut into = ReadBuf::new(&mut buffer);
-                Pin::new(&mut *socket).poll_read(context, &mut into).map_ok(|()| into.filled().len())
+                poll_read(socket, context, &mut self.pool.buffer.borrow_mut())
             });
             let length = match patience {
                 None => reading.await,
@@ -234,51 +232,46 @@ impl HttpAttempt<'_> {
     }
 }
 
-/// Why a query has no answer.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum QueryError {
-    #[error(transparent)]
-    Connect(#[from] ConnectError),
-    #[error("{why}{}", tls_hint(*is_secure))]
-    Broken { why: String, is_secure: bool },
-    #[error(
-        "the server hung up{}; if it speaks only HTTP/2, {}",
-        tls_hint(*is_secure), UnmeasuredProtocol::HTTP2.instead
-    )]
-    HungUp { is_secure: bool },
-    #[error("{error}{}", tls_hint(*is_secure || *error == DecodeError::Http2))]
-    Decode { error: DecodeError, is_secure: bool },
-    #[error("the answer is longer than {} MiB, or has more than {MOST_DESCRIBED} values", LONGEST_ANSWER >> 20)]
-    TooLong,
-}
-
 /// A server that requires TLS closes the connection on a plain-text request, or answers in bytes of its own.
 const fn tls_hint(is_secure: bool) -> &'static str {
     if is_secure { "" } else { " (if it speaks TLS at this port, write https://)" }
 }
 
+/// Of an answer to a query.
+pub(super) fn too_long() -> ErrorText {
+    let mib = LONGEST_ANSWER >> 20;
+    ErrorText::new(format_args!("the answer is longer than {mib} MiB, or has more than {MOST_DESCRIBED} values"))
+}
+
 /// One query before the run: head and body.
-pub(super) async fn get(pool: &ConnectionPool, request: &str) -> Result<(ResponseHead, Vec<u8>), QueryError> {
-    let (mut socket, _) = pool.take().await?;
+pub(super) async fn get(pool: &ConnectionPool, request: &str) -> Result<(ResponseHead, Vec<u8>), ErrorText> {
+    let (mut socket, _) = pool.take().await.map_err(ErrorText::new)?;
     let is_secure = pool.tls.is_some();
-    let broken = |error: std::io::Error| QueryError::Broken { why: pool.connection_error_text(&error), is_secure };
+    let hinted = |text: &str, is_secure| ErrorText::new(format_args!("{text}{}", tls_hint(is_secure)));
+    let broken = |error: io::Error| hinted(&pool.connection_error_text(&error), is_secure);
     socket.write_all(request.as_bytes()).await.map_err(broken)?;
     socket.flush().await.map_err(broken)?;
     let mut decoder = Decoder::new(USUAL_HEAD);
     let (mut answered, mut body) = (ResponseHead::default(), Vec::new());
     let mut buffer = vec![0; 16 << 10];
     loop {
-        let length = tokio::io::AsyncReadExt::read(&mut socket, &mut buffer).await.map_err(broken)?;
+        let length = read(&mut socket, &mut buffer).await.map_err(broken)?;
         if length == 0 {
-            return if decoder.may_end() { Ok((answered, body)) } else { Err(QueryError::HungUp { is_secure }) };
+            let http2 = UnmeasuredProtocol::HTTP2.instead;
+            let hung_up = hinted("the server hung up", is_secure);
+            return decoder
+                .may_end()
+                .then_some((answered, body))
+                .ok_or_else(|| ErrorText::new(format_args!("{hung_up}; if it speaks only HTTP/2, {http2}")));
         }
         let mut input = &buffer[..length];
         loop {
-            match decoder.step(&mut input).map_err(|error| QueryError::Decode { error, is_secure })? {
+            let step = decoder.step(&mut input);
+            match step.map_err(|error| hinted(&error.to_string(), is_secure || error == DecodeError::Http2))? {
                 DecodeStep::More => break,
                 DecodeStep::Head(head) => answered = head,
                 DecodeStep::Data(piece) if body.len() + piece.len() > LONGEST_ANSWER => {
-                    return Err(QueryError::TooLong);
+                    return Err(too_long());
                 }
                 DecodeStep::Data(piece) => body.extend_from_slice(piece),
                 DecodeStep::End => {

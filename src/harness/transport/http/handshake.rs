@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::attempt::{QueryError, get};
+use super::attempt::{get, too_long};
 use super::pool::ConnectionPool;
 use super::request_template::{HttpRequestTemplate, ServerModelInfo, headers};
 use crate::spec::transport::{Api, Http, USUAL_MODELS_PATH};
-use crate::transport::connection::{ConnectError, HandshakeError, NAME_THE_KEY};
+use crate::transport::connection::{A_PAGE, ConnectError, HandshakeError, NAME_THE_KEY, absent, other_models};
 use crate::transport::sent_headers::SentHeaders;
-use crate::{BenchSpec, HarnessError, TransportFailure};
+use crate::{BenchSpec, HarnessError};
 use base::files::is_too_long_a_report;
 use base::spec::is_secret_header;
 use triton::{MOST_REDIRECTS, Redirect};
@@ -26,28 +26,17 @@ pub(crate) async fn handshake(
     http: &Http,
 ) -> Result<HttpRequestTemplate, HarnessError> {
     let endpoint = pool.authority();
-    let absent = |error: HandshakeError| HarnessError::Connect {
-        endpoint: endpoint.clone(),
-        source: TransportFailure::new(error),
-    };
-    let model = |error: HandshakeError| {
-        let endpoint = endpoint.clone();
-        match error {
-            HandshakeError::HealthStatus { .. } => absent(error),
-            HandshakeError::Access { .. } => HarnessError::Access { endpoint, source: TransportFailure::new(error) },
-            _ => HarnessError::Model { endpoint, model: spec.model.clone(), source: TransportFailure::new(error) },
-        }
-    };
+    let model = |error: HandshakeError| error.refused(&endpoint, &spec.model);
     let sent = SentHeaders::of_run(spec)?;
     let asker = HandshakeClient { pool, headers: headers(&sent, false), sent: &sent, patience: spec.stall_timeout };
-    await_port(pool).await.map_err(|error| absent(error.into()))?;
+    await_port(pool).await.map_err(|error| absent(&endpoint, error))?;
     let offered = match http.api {
         Api::Generate => {
             let path = "/v2/health/ready";
-            let (status, _) = asker.get(path).await.map_err(absent)?;
+            let (status, _) = asker.get(path).await.map_err(|error| absent(&endpoint, error))?;
             // A proxy may have no such path; a Triton that is not ready returns 400 or 503.
             if matches!(status, 400 | 503) {
-                return Err(absent(HandshakeError::HealthStatus { path: path.to_owned(), status }));
+                return Err(model(not_ready(path, status)));
             }
             triton(&asker, spec).await.map_err(model)?
         }
@@ -85,10 +74,10 @@ impl HandshakeClient<'_> {
         loop {
             let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n{}\r\n", self.pool.authority(), self.headers);
             let (head, body) = match tokio::time::timeout(self.patience, get(self.pool, &request)).await {
-                Err(_) => return Err(HandshakeError::Late { what: path, patience: self.patience }),
-                Ok(Err(error)) => return Err(HandshakeError::Query { path, error }),
+                Err(_) => return Err(HandshakeError::late(&path, self.patience)),
+                Ok(Err(error)) => return Err(HandshakeError::Refused(format!("{path}: {error}"))),
                 Ok(Ok((_, body))) if is_too_long_a_report(&body) => {
-                    return Err(HandshakeError::Query { path, error: QueryError::TooLong });
+                    return Err(HandshakeError::Refused(format!("{path}: {}", too_long())));
                 }
                 Ok(Ok(answered)) => answered,
             };
@@ -99,7 +88,7 @@ impl HandshakeClient<'_> {
             };
             match redirect.path_on(&self.pool.authority()).filter(|_| left > 0) {
                 Some(next) => (path, left) = (next, left - 1),
-                None => return Err(HandshakeError::Redirected { path, redirect }),
+                None => return Err(HandshakeError::Refused(format!("{path} is {redirect}: name that server"))),
             }
         }
     }
@@ -120,7 +109,7 @@ async fn openai(asker: &HandshakeClient<'_>, spec: &BenchSpec, http: &Http) -> R
             (None, Some(variable)) => format!("it does not accept the key in the environment variable {variable}"),
             (None, None) => NAME_THE_KEY.to_owned(),
         };
-        return Err(HandshakeError::Access { path, status, cause });
+        return Err(HandshakeError::Access(format!("{path}: HTTP status {status}; {cause}")));
     }
     let models = listed_models(&list);
     let names: Vec<&str> = models.iter().filter_map(|model| model["id"].as_str()).collect();
@@ -128,14 +117,18 @@ async fn openai(asker: &HandshakeClient<'_>, spec: &BenchSpec, http: &Http) -> R
     let model = match (names.as_slice(), usual) {
         _ if is_offered(&names, &spec.model) => spec.model.clone(),
         (_, Some(usual)) => usual.to_owned(),
-        ([], _) if matches!(status, 500 | 502..=504) => return Err(HandshakeError::HealthStatus { path, status }),
-        ([], _) => return Err(HandshakeError::NoModelNamed { path, status, is_page: status == 200 && list.is_null() }),
-        _ => {
-            let names = names.into_iter().map(str::to_owned).collect();
-            return Err(HandshakeError::OtherModels { names, requested: spec.model.clone() });
+        ([], _) if matches!(status, 500 | 502..=504) => return Err(not_ready(&path, status)),
+        ([], _) => {
+            let answer = if status == 200 && list.is_null() { A_PAGE } else { "lists no models" };
+            return Err(HandshakeError::Refused(format!("{path} (HTTP status {status}) {answer}; set `model`")));
         }
+        _ => return Err(HandshakeError::Refused(other_models(&names, &spec.model))),
     };
     Ok(ServerModelInfo { model, inputs: None })
+}
+
+fn not_ready(path: &str, status: u16) -> HandshakeError {
+    HandshakeError::NotReady(format!("it is not ready ({path}: HTTP status {status})"))
 }
 
 /// The models of an answer to `/v1/models`; some gateways send the list alone.

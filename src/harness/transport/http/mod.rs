@@ -20,10 +20,10 @@ mod response_reader;
 mod tls;
 
 pub(crate) use answer_text::{AnswerIds, answer_text_from_events, prompt_from_events};
-pub(crate) use attempt::{HttpAttempt, QueryError};
+pub(crate) use attempt::HttpAttempt;
 pub(crate) use handshake::{handshake, listed_models, usual_model};
 pub(crate) use pool::ConnectionPool;
 pub(crate) use request_template::{HttpRequestTemplate, addressed};
 pub(crate) use response_reader::HttpOutcome;
 pub use response_reader::read_http_answer;
-pub(crate) use tls::{Connector, TlsError};
+pub(crate) use tls::Connector;

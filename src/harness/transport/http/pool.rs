@@ -1,19 +1,21 @@
 //! Connections to one server: kept open, the last one used first, more when all are busy.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::io::{self, Read as _};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::io::{AsyncRead as _, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpStream, lookup_host};
 use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
 
 use super::tls::{self, Connector, TlsRefusal};
 use crate::tokens::{Violation, Violations};
@@ -93,7 +95,7 @@ impl ConnectionPool {
 
     fn take_idle(&self) -> Option<(HttpSocket, bool)> {
         while let Some((mut socket, is_used)) = self.idle.borrow_mut().pop() {
-            match socket.idle_state() {
+            match idle_state(&mut socket) {
                 IdleState::Quiet => return Some((socket, is_used)),
                 IdleState::Closed => self.idle_closed.set(self.idle_closed.get() + 1),
                 IdleState::Surplus => self.note_surplus(),
@@ -127,7 +129,7 @@ impl ConnectionPool {
         let patience = (self.slowest.get() + LAST_BYTES_SLACK).min(LAST_BYTES_PATIENCE);
         let used = self.idle.take().into_iter().filter(|(_, is_used)| *is_used);
         let states = used.map(|(mut socket, _)| async move {
-            tokio::time::timeout(patience, socket.last_state()).await.is_ok_and(|state| state == IdleState::Surplus)
+            tokio::time::timeout(patience, last_state(&mut socket)).await.is_ok_and(|state| state == IdleState::Surplus)
         });
         join_all(states).await.into_iter().filter(|is_surplus| *is_surplus).for_each(|_| self.note_surplus());
     }
@@ -166,11 +168,15 @@ impl ConnectionPool {
 
     async fn connect(&self) -> Result<HttpSocket, ConnectError> {
         let socket = tokio::time::timeout(CONNECT_TIMEOUT, self.connect_socket()).await;
-        let socket = socket.map_err(|_| ConnectError::Late(CONNECT_TIMEOUT))??;
+        let socket = socket.map_err(|_| ConnectError::late())??;
         socket.set_nodelay(true)?;
-        let Some(tls) = &self.tls else { return Ok(HttpSocket::Plain(socket)) };
+        let Some(tls) = &self.tls else { return Ok(Either::Left(socket)) };
         let secured = tokio::time::timeout(CONNECT_TIMEOUT, tls.handshake(socket, &self.host)).await;
-        Ok(HttpSocket::Secure(Box::new(secured.map_err(|_| ConnectError::LateTls(CONNECT_TIMEOUT))??)))
+        let late = |_| {
+            let late = format!("no TLS handshake within {} s", CONNECT_TIMEOUT.as_secs());
+            ConnectError::new(format!("it took the connection, and {late}: does it speak TLS at this port?"))
+        };
+        Ok(Either::Right(Box::new(secured.map_err(late)??)))
     }
 
     async fn connect_socket(&self) -> Result<TcpStream, ConnectError> {
@@ -191,9 +197,8 @@ impl ConnectionPool {
     /// Tries the host's addresses in order and keeps the first that accepts.
     async fn first(&self) -> Result<TcpStream, ConnectError> {
         let actual = lookup_host((self.host.as_str(), self.port)).await;
-        let unknown =
-            |source: std::io::Error| ConnectError::UnknownHost { host: self.host.clone(), source: source.into() };
-        let mut last = ConnectError::NoAddress;
+        let unknown = |error: io::Error| ConnectError::new(format!("cannot resolve {}: {error}", self.host));
+        let mut last = ConnectError::new("the name has no address");
         for address in actual.map_err(unknown)? {
             match self.connect_to(address).await {
                 Ok(socket) => {
@@ -209,10 +214,7 @@ impl ConnectionPool {
 
 // One connection to a server: plain, or within TLS.
 
-pub(crate) enum HttpSocket {
-    Plain(TcpStream),
-    Secure(Box<TlsStream<TcpStream>>),
-}
+pub(crate) type HttpSocket = Either<TcpStream, Box<TlsStream<TcpStream>>>;
 
 /// What has come on a connection without a request in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,103 +249,61 @@ impl io::Read for Received<'_> {
     }
 }
 
-impl HttpSocket {
-    /// A system call, since tokio learns of new bytes only when its reactor runs: an answer that came since would pass
-    /// for the next one's.
-    pub fn idle_state(&mut self) -> IdleState {
-        let mut start = [0; LONGEST_START];
-        match self {
-            Self::Plain(socket) => match recv(&*socket, &mut start, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
-                Ok((_, length)) => IdleState::of_read(&start[..length]),
-                Err(Errno::AGAIN) => IdleState::Quiet,
-                Err(_) => IdleState::Closed,
-            },
-            Self::Secure(stream) => {
-                let (socket, session) = stream.get_mut();
-                loop {
-                    match session.reader().read(&mut start) {
-                        Ok(length) => return IdleState::of_read(&start[..length]),
-                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                        Err(_) => return IdleState::Closed,
-                    }
-                    // TLS messages of its own, tickets for example, are read and carry no data.
-                    match session.read_tls(&mut Received(socket)) {
-                        Ok(1..) if session.process_new_packets().is_ok() => {}
-                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return IdleState::Quiet,
-                        Ok(_) | Err(_) => return IdleState::Closed,
-                    }
+/// A system call, since tokio learns of new bytes only when its reactor runs: an answer that came since would pass for
+/// the next one's.
+fn idle_state(socket: &mut HttpSocket) -> IdleState {
+    let mut start = [0; LONGEST_START];
+    match socket {
+        Either::Left(socket) => match recv(&*socket, &mut start, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+            Ok((_, length)) => IdleState::of_read(&start[..length]),
+            Err(Errno::AGAIN) => IdleState::Quiet,
+            Err(_) => IdleState::Closed,
+        },
+        Either::Right(stream) => {
+            let (socket, session) = stream.get_mut();
+            loop {
+                match session.reader().read(&mut start) {
+                    Ok(length) => return IdleState::of_read(&start[..length]),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(_) => return IdleState::Closed,
+                }
+                // TLS messages of its own, tickets for example, are read and carry no data.
+                match session.read_tls(&mut Received(socket)) {
+                    Ok(1..) if session.process_new_packets().is_ok() => {}
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return IdleState::Quiet,
+                    Ok(_) | Err(_) => return IdleState::Closed,
                 }
             }
         }
     }
-
-    /// Closes our half and waits for what the server still sends: nothing but its own close, once it has answered every
-    /// request.
-    pub async fn last_state(&mut self) -> IdleState {
-        match self.idle_state() {
-            IdleState::Quiet => {}
-            state => return state,
-        }
-        let mut start = [0; LONGEST_START];
-        if self.shutdown().await.is_err() {
-            return IdleState::Closed;
-        }
-        self.read(&mut start).await.map_or(IdleState::Closed, |length| IdleState::of_read(&start[..length]))
-    }
 }
 
-impl AsyncRead for HttpSocket {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match &mut *self {
-            Self::Plain(socket) => Pin::new(socket).poll_read(cx, buf),
-            Self::Secure(stream) => match Pin::new(stream).poll_read(cx, buf) {
-                // Many servers close without a TLS close_notify; the answer's own length shows what that means.
-                Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => Poll::Ready(Ok(())),
-                read => read,
-            },
-        }
+/// Closes our half and waits for what the server still sends: nothing but its own close, once it has answered every
+/// request.
+async fn last_state(socket: &mut HttpSocket) -> IdleState {
+    match idle_state(socket) {
+        IdleState::Quiet => {}
+        state => return state,
     }
+    let mut start = [0; LONGEST_START];
+    if socket.shutdown().await.is_err() {
+        return IdleState::Closed;
+    }
+    read(socket, &mut start).await.map_or(IdleState::Closed, |length| IdleState::of_read(&start[..length]))
 }
 
-impl AsyncWrite for HttpSocket {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut *self {
-            Self::Plain(socket) => Pin::new(socket).poll_write(cx, bytes),
-            Self::Secure(stream) => Pin::new(stream).poll_write(cx, bytes),
-        }
-    }
+/// How many bytes came; none at the end.
+pub(super) fn poll_read(socket: &mut HttpSocket, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    let mut into = ReadBuf::new(buffer);
+    Poll::Ready(match ready!(Pin::new(socket).poll_read(cx, &mut into)) {
+        // Many servers close without a TLS close_notify; the answer's own length shows what that means.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(0),
+        read => read.map(|()| into.filled().len()),
+    })
+}
 
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match &mut *self {
-            Self::Plain(socket) => Pin::new(socket).poll_write_vectored(cx, bytes),
-            Self::Secure(stream) => Pin::new(stream).poll_write_vectored(cx, bytes),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        match self {
-            Self::Plain(socket) => socket.is_write_vectored(),
-            Self::Secure(stream) => stream.is_write_vectored(),
-        }
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut *self {
-            Self::Plain(socket) => Pin::new(socket).poll_flush(cx),
-            Self::Secure(stream) => Pin::new(stream).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut *self {
-            Self::Plain(socket) => Pin::new(socket).poll_shutdown(cx),
-            Self::Secure(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
-    }
+pub(super) async fn read(socket: &mut HttpSocket, buffer: &mut [u8]) -> io::Result<usize> {
+    poll_fn(|cx| poll_read(socket, cx, buffer)).await
 }
 
 #[cfg(test)]

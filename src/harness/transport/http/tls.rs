@@ -1,11 +1,12 @@
 //! TLS to a server: the trusted authorities, the client's certificate, and what to do when it is refused.
 
+use std::fmt::Display;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
+use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{VerifierBuilderError, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -18,27 +19,11 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::{HarnessError, TransportFailure};
+use crate::HarnessError;
+use crate::transport::connection::ConnectError;
+use base::diag::ErrorText;
 use base::files::read_bytes_up_to;
 use base::spec::{Tls, UnmeasuredProtocol};
-
-/// Why connections cannot be secured.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsSetupError {
-    /// All that is wrong with the named files.
-    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-    Files(Vec<TlsFileError>),
-    #[error("{0}")]
-    Provider(#[source] rustls::Error),
-    #[error("tls.client_cert and tls.client_key do not go together: {0}")]
-    Pair(#[source] rustls::Error),
-}
-
-impl From<TlsSetupError> for HarnessError {
-    fn from(error: TlsSetupError) -> Self {
-        Self::Tls(TransportFailure::new(error))
-    }
-}
 
 /// Read once for a run; every connection is made with it.
 #[derive(Clone)]
@@ -49,10 +34,10 @@ pub(crate) struct Connector {
 
 impl Connector {
     /// Reads the files. Errors: everything that is wrong with them.
-    pub fn new(tls: &Tls) -> Result<Self, TlsSetupError> {
+    pub fn new(tls: &Tls) -> Result<Self, HarnessError> {
         let provider = Arc::new(ring::default_provider());
         let mut faults = Vec::new();
-        let mut keep = |fault: TlsFileError| faults.push(fault);
+        let mut keep = |fault: ErrorText| faults.push(fault.message);
         let verifier: Option<Arc<dyn ServerCertVerifier>> = if tls.insecure {
             Some(Arc::new(ServerCertificates { provider: Arc::clone(&provider), trusted: None }))
         } else {
@@ -70,85 +55,69 @@ impl Connector {
                 }
             }
             (Some(_), None) => {
-                keep(TlsFileError::NoKey);
+                keep(ErrorText::new("tls.client_cert needs its tls.client_key"));
                 None
             }
             (None, Some(_)) => {
-                keep(TlsFileError::NoCertificate);
+                keep(ErrorText::new("tls.client_key needs its tls.client_cert"));
                 None
             }
         };
-        let Some(verifier) = verifier.filter(|_| faults.is_empty()) else { return Err(TlsSetupError::Files(faults)) };
+        let Some(verifier) = verifier.filter(|_| faults.is_empty()) else {
+            return Err(HarnessError::Spec(faults.join("; ")));
+        };
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .map_err(TlsSetupError::Provider)?
+            .map_err(HarnessError::spec)?
             .dangerous()
             .with_custom_certificate_verifier(verifier);
         let has_certificate = identity.is_some();
         let mut config = match identity {
             None => builder.with_no_client_auth(),
-            Some((chain, key)) => builder.with_client_auth_cert(chain, key).map_err(TlsSetupError::Pair)?,
+            Some((chain, key)) => builder.with_client_auth_cert(chain, key).map_err(|error| {
+                let pair = "tls.client_cert and tls.client_key";
+                HarnessError::spec(format_args!("{pair} do not go together: {error}"))
+            })?,
         };
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self { inner: TlsConnector::from(Arc::new(config)), has_certificate })
     }
 
     /// The handshake. Errors: why, and what to do.
-    pub async fn handshake(&self, socket: TcpStream, host: &str) -> Result<TlsStream<TcpStream>, TlsError> {
-        let name = ServerName::try_from(host.to_owned()).map_err(|_| TlsError::HostName { host: host.to_owned() })?;
+    pub async fn handshake(&self, socket: TcpStream, host: &str) -> Result<TlsStream<TcpStream>, ConnectError> {
+        let name = ServerName::try_from(host.to_owned());
+        let name = name.map_err(|_| ConnectError::new(format!("`{host}` is not a valid name for a certificate")))?;
         let connected = self.inner.connect(name, socket).await;
-        connected.map_err(|error| handshake_error(error, host, self.has_certificate))
+        connected.map_err(|error| ConnectError::new(handshake_fault(&error, host, self.has_certificate)))
     }
 }
 
 // The trusted authorities, the client's certificate, and their files.
 
-/// What is wrong with the files of `tls`. `option` is the key that names the file.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsFileError {
-    #[error("{option}: {} cannot be read: {source}", file.display())]
-    Read { option: &'static str, file: PathBuf, source: pem::Error },
-    #[error("{option}: {} cannot be read: {source}", file.display())]
-    ReadKey { option: &'static str, file: PathBuf, source: std::io::Error },
-    #[error("{option}: {} has no certificate in PEM (-----BEGIN CERTIFICATE-----)", file.display())]
-    NoPemCertificate { option: &'static str, file: PathBuf },
-    #[error("{option}: {} has no private key in PEM (-----BEGIN PRIVATE KEY-----)", file.display())]
-    NoPemKey { option: &'static str, file: PathBuf },
-    #[error("tls.ca: no certificate in {} can be used", file.display())]
-    NoUsableAuthority { file: PathBuf },
-    #[error("this machine knows no certificate authorities: install `ca-certificates`, or name a file with `tls.ca`")]
-    NoAuthorities,
-    #[error("{0}")]
-    Verifier(#[source] VerifierBuilderError),
-    #[error("tls.client_cert needs its tls.client_key")]
-    NoKey,
-    #[error("tls.client_key needs its tls.client_cert")]
-    NoCertificate,
-}
-
 /// Authorities of a file, or those that this machine trusts.
 pub(super) fn trusted(
     ca: Option<&Path>,
     provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ServerCertVerifier>, TlsFileError> {
+) -> Result<Arc<dyn ServerCertVerifier>, ErrorText> {
     let mut roots = RootCertStore::empty();
     let mut pinned = Vec::new();
     if let Some(file) = ca {
         pinned = certificates("tls.ca", file)?;
         roots.add_parsable_certificates(pinned.iter().cloned());
         if roots.is_empty() {
-            return Err(TlsFileError::NoUsableAuthority { file: file.to_owned() });
+            return Err(ErrorText::new(format_args!("tls.ca: no certificate in {} can be used", file.display())));
         }
     } else {
         let actual = rustls_native_certs::load_native_certs();
         roots.add_parsable_certificates(actual.certs);
         if roots.is_empty() {
-            return Err(TlsFileError::NoAuthorities);
+            let cure = "install `ca-certificates`, or name a file with `tls.ca`";
+            return Err(ErrorText::new(format_args!("this machine knows no certificate authorities: {cure}")));
         }
     }
     let inner = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
         .build()
-        .map_err(TlsFileError::Verifier)?;
+        .map_err(ErrorText::new)?;
     Ok(Arc::new(ServerCertificates { provider: Arc::clone(provider), trusted: Some((inner, pinned)) }))
 }
 
@@ -156,26 +125,27 @@ pub(super) fn trusted(
 const MOST_PEM_BYTES: u64 = 16 << 20;
 
 /// `option` is the key that names the file.
-pub(super) fn certificates(option: &'static str, file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
+pub(super) fn certificates(option: &'static str, file: &Path) -> Result<Vec<CertificateDer<'static>>, ErrorText> {
     let actual = read_bytes_up_to(file, MOST_PEM_BYTES)
         .map_err(pem::Error::Io)
         .and_then(|bytes| CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>());
+    let wrong = |fault: &dyn Display| ErrorText::new(format_args!("{option}: {} {fault}", file.display()));
     match actual {
-        Ok(all) if all.is_empty() => Err(TlsFileError::NoPemCertificate { option, file: file.to_owned() }),
+        Ok(all) if all.is_empty() => Err(wrong(&"has no certificate in PEM (-----BEGIN CERTIFICATE-----)")),
         Ok(all) => Ok(all),
-        Err(source) => Err(TlsFileError::Read { option, file: file.to_owned(), source }),
+        Err(error) => Err(wrong(&format_args!("cannot be read: {error}"))),
     }
 }
 
 /// Errors never show the content of the file.
-pub(super) fn private_key(option: &'static str, file: &Path) -> Result<PrivateKeyDer<'static>, TlsFileError> {
+pub(super) fn private_key(option: &'static str, file: &Path) -> Result<PrivateKeyDer<'static>, ErrorText> {
     let bytes = read_bytes_up_to(file, MOST_PEM_BYTES).map_err(pem::Error::Io);
     bytes.and_then(|bytes| PrivateKeyDer::from_pem_slice(&bytes)).map_err(|error| {
-        let file = file.to_owned();
-        match error {
-            pem::Error::Io(source) => TlsFileError::ReadKey { option, file, source },
-            _ => TlsFileError::NoPemKey { option, file },
-        }
+        let fault = match error {
+            pem::Error::Io(error) => format!("cannot be read: {error}"),
+            _ => "has no private key in PEM (-----BEGIN PRIVATE KEY-----)".to_owned(),
+        };
+        ErrorText::new(format_args!("{option}: {} {fault}", file.display()))
     })
 }
 
@@ -235,27 +205,6 @@ impl ServerCertVerifier for ServerCertificates {
 
 // A readable message for a failed handshake: what is wrong, and what to do.
 
-/// Why a secure connection failed, and what to do.
-#[derive(Clone, Debug, thiserror::Error)]
-pub(crate) enum TlsError {
-    #[error("`{host}` is not a valid name for a certificate")]
-    HostName { host: String },
-    #[error("the server hung up during the TLS handshake: does it speak TLS at this port? If not, write http://")]
-    HungUp,
-    #[error("the TLS handshake failed: {0}")]
-    Io(#[source] Arc<io::Error>),
-    #[error("{}", certificate_fault(fault, host))]
-    Certificate { host: String, fault: CertificateError },
-    #[error("the server does not speak TLS at this port: write http:// in place of https://")]
-    NotTls,
-    #[error("{}", UnmeasuredProtocol::HTTP2)]
-    Http2,
-    #[error(transparent)]
-    Refused(TlsRefusal),
-    #[error("the TLS handshake failed: {0}")]
-    Protocol(#[source] Error),
-}
-
 /// The server ended the handshake: it may require a client certificate.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error(
@@ -272,26 +221,31 @@ pub(crate) struct TlsRefusal {
     pub has_certificate: bool,
 }
 
-/// The meaning of a failed handshake.
-pub(super) fn handshake_error(error: io::Error, host: &str, has_certificate: bool) -> TlsError {
+/// The meaning of a failed handshake, and what to do.
+fn handshake_fault(error: &io::Error, host: &str, has_certificate: bool) -> String {
     let Some(tls_error) = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) else {
         return match error.kind() {
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => TlsError::HungUp,
-            _ => TlsError::Io(Arc::new(error)),
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => {
+                "the server hung up during the TLS handshake: does it speak TLS at this port? If not, write http://"
+                    .to_owned()
+            }
+            _ => format!("the TLS handshake failed: {error}"),
         };
     };
     match tls_error {
-        Error::InvalidCertificate(fault) => TlsError::Certificate { host: host.to_owned(), fault: fault.clone() },
-        Error::InvalidMessage(InvalidMessage::InvalidContentType) => TlsError::NotTls,
+        Error::InvalidCertificate(fault) => certificate_fault(fault, host),
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+            "the server does not speak TLS at this port: write http:// in place of https://".to_owned()
+        }
         Error::AlertReceived(
             alert @ (AlertDescription::CertificateRequired
             | AlertDescription::HandshakeFailure
             | AlertDescription::BadCertificate
             | AlertDescription::UnknownCA
             | AlertDescription::AccessDenied),
-        ) => TlsError::Refused(TlsRefusal { alert: *alert, has_certificate }),
-        Error::AlertReceived(AlertDescription::NoApplicationProtocol) => TlsError::Http2,
-        other => TlsError::Protocol(other.clone()),
+        ) => TlsRefusal { alert: *alert, has_certificate }.to_string(),
+        Error::AlertReceived(AlertDescription::NoApplicationProtocol) => UnmeasuredProtocol::HTTP2.to_string(),
+        other => format!("the TLS handshake failed: {other}"),
     }
 }
 

@@ -7,8 +7,8 @@ use super::grpc_messages;
 use super::infer_request::InferRequestTemplate;
 use super::model_metadata::{ModelMetadata, OfferedTensors};
 use super::rpc::unary_call;
-use crate::transport::connection::{Connection, HandshakeError};
-use crate::{BenchSpec, HarnessError, TransportFailure};
+use crate::transport::connection::{Connection, HandshakeError, absent};
+use crate::{BenchSpec, HarnessError};
 use triton::proto::inference::model_config::SchedulingChoice;
 use triton::proto::inference::model_metadata_response::TensorMetadata;
 use triton::proto::inference::{
@@ -19,24 +19,18 @@ use triton::proto::inference::{
 /// Uses the link itself: after these calls the server's stream limit has arrived.
 pub(crate) async fn handshake(link: &Connection, spec: &BenchSpec) -> Result<InferRequestTemplate, HarnessError> {
     let endpoint = link.authority();
-    let absent = |error: HandshakeError| HarnessError::Connect {
-        endpoint: endpoint.clone(),
-        source: TransportFailure::new(error),
-    };
-    let refuse = |error: HandshakeError| HarnessError::Model {
-        endpoint: endpoint.clone(),
-        model: spec.model.clone(),
-        source: TransportFailure::new(error),
-    };
-    link.sender().await.map_err(|error| absent(error.into()))?;
+    let refuse = |error: HandshakeError| error.refused(&endpoint, &spec.model);
+    link.sender().await.map_err(|error| absent(&endpoint, error))?;
     match answer::<ServerReadyResponse>(link, spec, "ServerReady", &ServerReadyRequest {}).await {
-        Ok(server) if !server.ready => return Err(absent(HandshakeError::ServerNotReady)),
-        Err(error) if !error.is_unimplemented() => return Err(absent(error)),
+        Ok(server) if !server.ready => {
+            return Err(refuse(HandshakeError::NotReady("the server is live but not ready".to_owned())));
+        }
+        Err(error) if !error.is_unimplemented() => return Err(absent(&endpoint, error)),
         _ => {}
     }
     let ready = ModelReadyRequest { name: spec.model.clone(), ..ModelReadyRequest::default() };
     match answer::<ModelReadyResponse>(link, spec, "ModelReady", &ready).await {
-        Ok(model) if !model.ready => return Err(refuse(HandshakeError::ModelNotReady)),
+        Ok(model) if !model.ready => return Err(refuse(HandshakeError::Refused("it is not ready".to_owned()))),
         Err(error) if !error.is_unimplemented() => return Err(refuse(error)),
         _ => {}
     }
@@ -88,7 +82,7 @@ async fn decouples(link: &Connection, spec: &BenchSpec, config: &ModelConfig) ->
     for step in &ensemble.step {
         let request = ModelConfigRequest { name: step.model_name.clone(), ..ModelConfigRequest::default() };
         let answer = answer::<ModelConfigResponse>(link, spec, "ModelConfig", &request).await;
-        let of_step = |error| HandshakeError::Step { step: step.model_name.clone(), error: Box::new(error) };
+        let of_step = |error| HandshakeError::Refused(format!("its step `{}`: {error}", step.model_name));
         let config = answer.map_err(of_step)?.config;
         if config.as_ref().is_some_and(is_decoupled) {
             return Ok(true);
@@ -106,7 +100,8 @@ async fn answer<A: Message + Default>(
     let patience = spec.stall_timeout;
     let bytes: Bytes = tokio::time::timeout(patience, unary_call(link, method, grpc_messages::frame(question)))
         .await
-        .map_err(|_| HandshakeError::Late { what: method.to_owned(), patience })?
+        .map_err(|_| HandshakeError::late(method, patience))?
         .map_err(|error| HandshakeError::Call { method, error: error.shown(|text| link.headers.hide(text)) })?;
-    A::decode(bytes).map_err(|source| HandshakeError::Undecodable { method, source })
+    A::decode(bytes)
+        .map_err(|error| HandshakeError::Refused(format!("the answer to {method} is not understood: {error}")))
 }

@@ -1,17 +1,18 @@
 //! The parts of a gRPC call: its head, its answer piece by piece, the classes of statuses and of broken connections.
 
 use std::cell::Cell;
+use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use std::{fmt, io};
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use h2::client::SendRequest;
 use h2::{Reason, RecvStream};
 use http::header::InvalidHeaderValue;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
+use percent_encoding::percent_decode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -126,32 +127,10 @@ pub(crate) fn check_status(headers: &HeaderMap) -> Result<(), GrpcStatus> {
     if code == code::OK {
         return Ok(());
     }
-    let message = headers.get("grpc-message").map(|text| shortened(&percent_decoded(text.as_bytes())));
+    let message = headers.get("grpc-message").map(|text| percent_decode(text.as_bytes()).decode_utf8_lossy());
+    let message = message.map(|message| shortened(&message));
     let message = message.filter(|message| !message.is_empty());
     Err(GrpcStatus { code, message })
-}
-
-/// `grpc-message` is percent-encoded UTF-8.
-fn percent_decoded(bytes: &[u8]) -> String {
-    let mut plain = Vec::with_capacity(bytes.len());
-    let mut rest = bytes;
-    while let Some((first, tail)) = rest.split_first() {
-        let escaped = (*first == b'%')
-            .then(|| tail.first_chunk::<2>())
-            .flatten()
-            // A sign would be taken for a part of the number.
-            .filter(|hex| hex.iter().all(u8::is_ascii_hexdigit))
-            .and_then(|hex| std::str::from_utf8(hex).ok())
-            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        if let Some(byte) = escaped {
-            plain.push(byte);
-            rest = &tail[2..];
-        } else {
-            plain.push(*first);
-            rest = tail;
-        }
-    }
-    String::from_utf8_lossy(&plain).into_owned()
 }
 
 // Calls over a connection: a whole request whose answer is read piece by piece, and short queries before the run.
@@ -217,21 +196,13 @@ pub(crate) mod code {
 pub(crate) type RpcFault = (FailureClass, String);
 
 /// A status other than OK.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("gRPC status {code}{}", message.as_ref().map_or_else(String::new, |message| format!(": {message}")))]
 pub(crate) struct GrpcStatus {
     pub code: u32,
     /// The server's, decoded.
     pub message: Option<String>,
 }
-
-impl fmt::Display for GrpcStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "gRPC status {}", self.code)?;
-        self.message.as_ref().map_or(Ok(()), |message| write!(f, ": {message}"))
-    }
-}
-
-impl std::error::Error for GrpcStatus {}
 
 impl GrpcStatus {
     const fn class(&self, has_begun: bool) -> FailureClass {
@@ -289,7 +260,7 @@ impl CallError {
 
     fn class(&self) -> FailureClass {
         match self {
-            Self::Connect(error) => error.failure().0,
+            Self::Connect(error) => error.class,
             Self::Head(_) | Self::Header(_) => FailureClass::Connect,
             Self::Broken(error) => broken_class(false, error),
             Self::BrokenAnswer(_) | Self::Wire(_) => FailureClass::Stream,

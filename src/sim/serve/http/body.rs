@@ -3,16 +3,14 @@
 use std::convert::Infallible;
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, Limited, StreamBody};
 use hyper::body::{Body as _, Frame, Incoming};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_stream::{Stream, StreamExt as _};
-use tonic::Code;
-
-use crate::serve::inputs::RequestRefusal;
-use triton::{DataType, TensorError};
+use tonic::{Code, Status};
 
 pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -39,16 +37,9 @@ pub(super) fn json_reply(status: StatusCode, value: &Value) -> Answer {
     full_reply(status, "application/json", value.to_string())
 }
 
-/// What a model answered in place of an output: the message, as clients receive it.
-pub(super) struct ServedFailure(pub String);
-
 /// An error in Triton's shape.
-pub(super) fn failed(status: StatusCode, message: &str) -> Answer {
-    json_reply(status, &json!({"error": message}))
-}
-
-pub(super) fn refusal_reply(refusal: &RequestRefusal) -> Answer {
-    failed(status_of(refusal.code), &refusal.message)
+pub(super) fn refusal_reply(refusal: &Status) -> Answer {
+    json_reply(status_of(refusal.code()), &json!({"error": refusal.message()}))
 }
 
 /// As Triton maps its errors to HTTP status codes.
@@ -81,47 +72,18 @@ pub(super) fn event(data: &Value) -> Bytes {
 /// The longest body of a request, as Triton's `--http-max-input-size`.
 const LONGEST_BODY: usize = 64 << 20;
 
-/// Why a body is not a request. Reads as the real server's message, where it has one.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum BodyError {
-    #[error("the body is longer than {LONGEST_BODY} bytes")]
-    TooLong,
-    #[error("cannot read a body of at most {LONGEST_BODY} bytes: {0}")]
-    Read(#[source] Box<dyn std::error::Error + Send + Sync>),
-    #[error("failed to parse the request JSON buffer: {0}")]
-    Json(#[source] serde_json::Error),
-    #[error("header `{header}` is {value:?}; it must be a length within the body of {body} bytes")]
-    JsonLength { header: &'static str, value: HeaderValue, body: usize },
-    #[error("`binary_data_size` of input '{input}' is more than the {left} bytes left")]
-    BinarySize { input: String, left: usize },
-    #[error("must specify 'data' field in input tensor '{input}'")]
-    NoData { input: String },
-    #[error("unexpected additional input data: {bytes} bytes belong to no input")]
-    AdditionalData { bytes: usize },
-    #[error("invalid datatype '{datatype}' for input '{input}'")]
-    Datatype { input: String, datatype: String },
-    #[error(
-        "receiving {datatype} data via JSON is not supported. Please use the binary data format for input '{input}'"
-    )]
-    NoJsonForm { input: String, datatype: DataType },
-    #[error(transparent)]
-    Tensor(#[from] TensorError),
-    #[error("unable to parse '{input}': {value} does not fit its type")]
-    Value { input: String, value: Value },
-}
-
-pub(super) async fn bytes(request: Request<Incoming>) -> Result<Bytes, BodyError> {
+pub(super) async fn bytes(request: Request<Incoming>) -> Result<Bytes, Status> {
     if request.body().size_hint().lower() > LONGEST_BODY as u64 {
-        return Err(BodyError::TooLong);
+        return Err(Status::invalid_argument(format!("the body is longer than {LONGEST_BODY} bytes")));
     }
-    let body = Limited::new(request.into_body(), LONGEST_BODY).collect().await;
-    Ok(body.map_err(BodyError::Read)?.to_bytes())
+    let body = Limited::new(request.into_body(), LONGEST_BODY).collect().await.map_err(|error| {
+        Status::invalid_argument(format!("cannot read a body of at most {LONGEST_BODY} bytes: {error}"))
+    })?;
+    Ok(body.to_bytes())
 }
 
-pub(super) fn object(bytes: &[u8]) -> Result<serde_json::Map<String, Value>, BodyError> {
-    serde_json::from_slice(bytes).map_err(BodyError::Json)
-}
-
-pub(super) async fn body(request: Request<Incoming>) -> Result<serde_json::Map<String, Value>, BodyError> {
-    object(&bytes(request).await?)
+/// Fails as the real server does.
+pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Status> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| Status::invalid_argument(format!("failed to parse the request JSON buffer: {error}")))
 }

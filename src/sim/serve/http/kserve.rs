@@ -12,8 +12,7 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 use tokio_stream::{StreamExt as _, once};
 use tonic::{Code, Status};
 
-use super::body::{BodyError, ServedFailure};
-use super::{Answer, event, events, failed, full_reply, json_reply, refusal_reply, status_of};
+use super::{Answer, event, events, full_reply, json_reply, parse};
 use crate::serve::driver::ResponseSink;
 use crate::serve::inputs::{full_shape, wire_type};
 use crate::serve::load::LoadedModel;
@@ -67,46 +66,53 @@ pub(super) async fn infer(
     version: &str,
     headers: &HeaderMap,
     body: &Bytes,
-) -> Answer {
-    let (mut request, binary) = match read(headers, body) {
-        Ok(read) => read,
-        Err(error) => return failed(StatusCode::BAD_REQUEST, &error.to_string()),
-    };
+) -> Result<Answer, Status> {
+    let (mut request, binary) = read(headers, body)?;
     name.clone_into(&mut request.model_name);
     version.clone_into(&mut request.model_version);
-    match inner.infer(&request).await {
-        Ok(response) => written(&response, &binary),
-        Err(status) if status.code() == Code::Unimplemented => {
-            let message = "HTTP end point doesn't support models with decoupled transaction policy";
-            failed(status_of(status.code()), message)
+    let response = inner.infer(&request).await.map_err(|status| match status.code() {
+        Code::Unimplemented => {
+            Status::unimplemented("HTTP end point doesn't support models with decoupled transaction policy")
         }
-        Err(status) => failed(status_of(status.code()), status.message()),
-    }
+        _ => status,
+    })?;
+    written(&response, &binary)
 }
 
-fn read(headers: &HeaderMap, body: &Bytes) -> Result<(ModelInferRequest, Binary), BodyError> {
+fn read(headers: &HeaderMap, body: &Bytes) -> Result<(ModelInferRequest, Binary), Status> {
     let length = match headers.get(JSON_LENGTH) {
         None => body.len(),
         Some(value) => {
             let length = value.to_str().ok().and_then(|text| text.parse().ok()).filter(|length| *length <= body.len());
-            let wrong = || BodyError::JsonLength { header: JSON_LENGTH, value: value.clone(), body: body.len() };
-            length.ok_or_else(wrong)?
+            length.ok_or_else(|| {
+                Status::invalid_argument(format!(
+                    "header `{JSON_LENGTH}` is {value:?}; it must be a length within the body of {} bytes",
+                    body.len()
+                ))
+            })?
         }
     };
-    let parsed: Body = serde_json::from_slice(&body[..length]).map_err(BodyError::Json)?;
+    let parsed: Body = parse(&body[..length])?;
     let mut request = ModelInferRequest { id: parsed.id, ..ModelInferRequest::default() };
     let mut rest = body.slice(length..);
     for input in parsed.inputs {
         let raw = match (input.parameters.get("binary_data_size"), &input.data) {
             (Some(size), _) => {
                 let size = size.as_u64().and_then(|size| usize::try_from(size).ok()).filter(|size| *size <= rest.len());
-                match size {
-                    Some(size) => rest.split_to(size),
-                    None => return Err(BodyError::BinarySize { input: input.name, left: rest.len() }),
-                }
+                let size = size.ok_or_else(|| {
+                    Status::invalid_argument(format!(
+                        "`binary_data_size` of input '{}' is more than the {} bytes left",
+                        input.name,
+                        rest.len()
+                    ))
+                })?;
+                rest.split_to(size)
             }
             (None, Some(data)) => elements(&input, data)?,
-            (None, None) => return Err(BodyError::NoData { input: input.name }),
+            (None, None) => {
+                let message = format!("must specify 'data' field in input tensor '{}'", input.name);
+                return Err(Status::invalid_argument(message));
+            }
         };
         request.raw_input_contents.push(raw);
         request.inputs.push(InferInputTensor {
@@ -117,7 +123,8 @@ fn read(headers: &HeaderMap, body: &Bytes) -> Result<(ModelInferRequest, Binary)
         });
     }
     if !rest.is_empty() {
-        return Err(BodyError::AdditionalData { bytes: rest.len() });
+        let message = format!("unexpected additional input data: {} bytes belong to no input", rest.len());
+        return Err(Status::invalid_argument(message));
     }
     let is_on = |parameters: &Map<String, Value>, key: &str| parameters.get(key) == Some(&Value::Bool(true));
     let binary = Binary {
@@ -140,15 +147,19 @@ fn read(headers: &HeaderMap, body: &Bytes) -> Result<(ModelInferRequest, Binary)
 }
 
 /// Values of a JSON tensor, nested by its shape or flat, as bytes.
-fn elements(input: &Input, data: &Value) -> Result<Bytes, BodyError> {
-    let Some(datatype) = DataType::parse(&input.datatype) else {
-        return Err(BodyError::Datatype { input: input.name.clone(), datatype: input.datatype.clone() });
+fn elements(input: &Input, data: &Value) -> Result<Bytes, Status> {
+    let (name, datatype) = (&input.name, &input.datatype);
+    let Some(datatype) = DataType::parse(datatype) else {
+        return Err(Status::invalid_argument(format!("invalid datatype '{datatype}' for input '{name}'")));
     };
     if matches!(datatype, DataType::Fp16 | DataType::Bf16) {
-        return Err(BodyError::NoJsonForm { input: input.name.clone(), datatype });
+        return Err(Status::invalid_argument(format!(
+            "receiving {datatype} data via JSON is not supported. Please use the binary data format for input '{name}'"
+        )));
     }
-    let given = Tensor::from_json(&input.name, datatype, data)?;
-    let tensor = Tensor::new(given.name, input.shape.clone(), given.data)?;
+    let tensor = Tensor::from_json(name, datatype, data)
+        .and_then(|given| Tensor::new(given.name, input.shape.clone(), given.data))
+        .map_err(|error| Status::invalid_argument(error.to_string()))?;
     Ok(InferRequest::new("", "").input(tensor).build().raw_input_contents.remove(0))
 }
 
@@ -163,11 +174,8 @@ fn parameter(value: &Value) -> Option<InferParameter> {
     Some(InferParameter { parameter_choice: Some(choice) })
 }
 
-fn written(response: &ModelInferResponse, binary: &Binary) -> Answer {
-    let tensors = match tensors_of(response) {
-        Ok(tensors) => tensors,
-        Err(error) => return failed(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
-    };
+fn written(response: &ModelInferResponse, binary: &Binary) -> Result<Answer, Status> {
+    let tensors = tensors_of(response).map_err(|error| Status::internal(error.to_string()))?;
     let mut tail = BytesMut::new();
     let outputs: Vec<Value> = tensors
         .iter()
@@ -196,13 +204,13 @@ fn written(response: &ModelInferResponse, binary: &Binary) -> Answer {
         head["id"] = response.id.clone().into();
     }
     if !binary.others && binary.names.is_empty() {
-        return json_reply(StatusCode::OK, &head);
+        return Ok(json_reply(StatusCode::OK, &head));
     }
     let head = head.to_string();
     let length = HeaderValue::from(head.len());
     let mut answer = full_reply(StatusCode::OK, "application/octet-stream", [head.as_bytes(), &tail].concat());
     answer.headers_mut().insert(JSON_LENGTH, length);
-    answer
+    Ok(answer)
 }
 
 // Triton's generate extension: keys of a JSON object are inputs of the model, outputs come back as keys.
@@ -215,19 +223,9 @@ pub(super) async fn generate(
     version: &str,
     body: &Map<String, Value>,
     streams: bool,
-) -> Answer {
-    let model = match inner.find(name, version) {
-        Ok(model) => model,
-        Err(refusal) => return refusal_reply(&refusal),
-    };
-    let request = match read_generate(model, body) {
-        Ok(request) => request,
-        Err(error) => return failed(StatusCode::BAD_REQUEST, &error.to_string()),
-    };
-    let accepted = match inner.accept(&request, false) {
-        Ok(accepted) => accepted,
-        Err(refusal) => return refusal_reply(&refusal),
-    };
+) -> Result<Answer, Status> {
+    let model = inner.find(name, version)?;
+    let accepted = inner.accept(&read_generate(model, body)?, false)?;
     let call = inner.call();
     let (sender, receiver) = mpsc::unbounded_channel();
     let is_ensemble = model.config.platform == "ensemble";
@@ -238,46 +236,31 @@ pub(super) async fn generate(
     drop(sender);
     let answers = UnboundedReceiverStream::new(receiver);
     let mut answers = GuardedResponseStream::new(Box::pin(answers), call);
+    let first = answers.next().await.ok_or_else(|| Status::unavailable("the server is stopping"))?;
     if streams {
         // The status belongs to the first response: until it is there, nothing is sent.
-        return match answers.next().await {
-            None => failed(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
-            Some(first) => match outputs_json(&first) {
-                Err(failure) => failed(StatusCode::INTERNAL_SERVER_ERROR, &failure.0),
-                Ok(value) => {
-                    let rest = answers.filter_map(move |answer| match outputs_json(&answer) {
-                        Ok(Value::Null) => None,
-                        Ok(value) => Some(event(&value)),
-                        Err(failure) => Some(event(&json!({"error": failure.0}))),
-                    });
-                    events(once(event(&value)).chain(rest))
-                }
-            },
-        };
+        let first = outputs_json(&first)?;
+        let rest = answers.filter_map(move |answer| match outputs_json(&answer) {
+            Ok(Value::Null) => None,
+            Ok(value) => Some(event(&value)),
+            Err(failure) => Some(event(&json!({"error": failure.message()}))),
+        });
+        return Ok(events(once(event(&first)).chain(rest)));
     }
-    let first = answers.next().await;
-    let second = answers.next().await;
-    match (first, second) {
-        (None, _) => failed(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
-        (Some(first), None) => match outputs_json(&first) {
-            Ok(value) => json_reply(StatusCode::OK, &value),
-            Err(failure) => failed(StatusCode::INTERNAL_SERVER_ERROR, &failure.0),
-        },
+    if answers.next().await.is_some() {
         // The real server has sent 200 by then.
-        (Some(_), Some(_)) => failed(
-            StatusCode::OK,
-            "generate expects model to produce exactly 1 response, use generate stream for model that generates \
-             various \
-             number of responses",
-        ),
+        let message = "generate expects model to produce exactly 1 response, use generate stream for model that \
+                       generates various number of responses";
+        return Ok(json_reply(StatusCode::OK, &json!({"error": message})));
     }
+    Ok(json_reply(StatusCode::OK, &outputs_json(&first)?))
 }
 
 /// Null is a response without outputs.
-fn outputs_json(is_ensemble: bool, answer: &GenerateOutcome) -> Result<Value, ServedFailure> {
+fn outputs_json(is_ensemble: bool, answer: &GenerateOutcome) -> Result<Value, Status> {
     match answer {
-        Err(status) => Err(ServedFailure(status.message().to_owned())),
-        Ok(answer) if !answer.error_message.is_empty() => Err(ServedFailure(answer.error_message.clone())),
+        Err(status) => Err(Status::internal(status.message())),
+        Ok(answer) if !answer.error_message.is_empty() => Err(Status::internal(&answer.error_message)),
         Ok(answer) => Ok(answer.infer_response.as_ref().map_or(Value::Null, |response| outputs(is_ensemble, response))),
     }
 }
@@ -308,14 +291,15 @@ fn outputs(is_ensemble: bool, response: &ModelInferResponse) -> Value {
 }
 
 /// Keys that are not inputs are parameters, which are ignored here.
-fn read_generate(model: &LoadedModel, body: &Map<String, Value>) -> Result<ModelInferRequest, BodyError> {
+fn read_generate(model: &LoadedModel, body: &Map<String, Value>) -> Result<ModelInferRequest, Status> {
     let mut request = ModelInferRequest { model_name: model.name.clone(), ..ModelInferRequest::default() };
     if let Some(id) = body.get("id").and_then(Value::as_str) {
         id.clone_into(&mut request.id);
     }
     for known in &model.config.input {
         let Some(value) = body.get(&known.name) else { continue };
-        let wrong = || BodyError::Value { input: known.name.clone(), value: value.clone() };
+        let wrong =
+            || Status::invalid_argument(format!("unable to parse '{}': {value} does not fit its type", known.name));
         let datatype = wire_type(known.data_type()).ok_or_else(wrong)?;
         let data = Tensor::from_json(&known.name, datatype, value).map_err(|_| wrong())?.data;
         let shape = full_shape(model.config.max_batch_size, &[data.len() as i64]);

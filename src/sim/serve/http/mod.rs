@@ -22,10 +22,10 @@ use hyper_util::rt::TokioIo;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use tonic::Status;
 
 use self::body::{
-    Answer, body, bytes, empty, event, events, failed, full_reply, json_reply, object, ok_reply, refusal_reply,
-    status_of,
+    Answer, bytes, empty, event, events, full_reply, json_reply, ok_reply, parse, refusal_reply, status_of,
 };
 use super::service::ServiceInner;
 use super::{description, listen};
@@ -148,26 +148,26 @@ async fn kserve(inner: &Arc<ServiceInner>, words: &[&str], request: Request<Inco
         (false, ["stats"]) => description::statistics(inner, name, version)
             .map(|statistics| message_json("ModelStatisticsResponse", &statistics)),
         (true, ["infer" | "generate" | "generate_stream"]) => {
-            let (name, version, call) = (name.to_owned(), version.to_owned(), call[0].to_owned());
-            return post(inner, &name, &version, &call, request).await;
+            let answer = post(inner, name, version, call[0], request).await;
+            return answer.unwrap_or_else(|refusal| refusal_reply(&refusal));
         }
         _ => return empty(StatusCode::NOT_FOUND),
     };
     value.map_or_else(|refusal| refusal_reply(&refusal), |value| json_reply(StatusCode::OK, &value))
 }
 
-async fn post(inner: &Arc<ServiceInner>, name: &str, version: &str, call: &str, request: Request<Incoming>) -> Answer {
+async fn post(
+    inner: &Arc<ServiceInner>,
+    name: &str,
+    version: &str,
+    call: &str,
+    request: Request<Incoming>,
+) -> Result<Answer, Status> {
     let headers = request.headers().clone();
-    let body = match bytes(request).await {
-        Ok(body) => body,
-        Err(error) => return failed(StatusCode::BAD_REQUEST, &error.to_string()),
-    };
-    if call == "infer" {
-        return kserve::infer(inner, name, version, &headers, &body).await;
-    }
-    match object(&body) {
-        Ok(body) => kserve::generate(inner, name, version, &body, call == "generate_stream").await,
-        Err(error) => failed(StatusCode::BAD_REQUEST, &error.to_string()),
+    let body = bytes(request).await?;
+    match call {
+        "infer" => kserve::infer(inner, name, version, &headers, &body).await,
+        _ => kserve::generate(inner, name, version, &parse(&body)?, call == "generate_stream").await,
     }
 }
 

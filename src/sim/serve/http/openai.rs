@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
@@ -11,15 +11,13 @@ use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tokio_stream::{StreamExt as _, iter, once};
+use tonic::Status;
 
-use super::super::answer::{self, ServedPrompt};
+use super::super::answer::{ServedAnswer, ServedPrompt};
 use super::super::driver::ResponseSink;
-use super::super::request::{Accepted, RequestPart, check_lengths, version};
+use super::super::request::{Accepted, RequestPart, check_lengths};
 use super::super::service::{GuardedResponseStream, ServiceInner};
-use super::body::ServedFailure;
-use super::{Answer, body, event, events, json_reply, status_of};
-use crate::serve::answer::SelectedOutputs;
-use crate::serve::inputs::RequestRefusal;
+use super::{Answer, bytes, event, events, json_reply, parse, status_of};
 use crate::serve::request::PromptTokens;
 use crate::serve::tokens::TokenGenerator;
 use triton::proto::inference::ModelStreamInferResponse;
@@ -53,17 +51,6 @@ fn does_not_exist(name: &str) -> String {
     format!("The model `{name}` does not exist.")
 }
 
-/// The request in a body.
-struct OpenaiRequest {
-    engine: String,
-    part: RequestPart,
-    model: String,
-    streams: bool,
-    include_usage: bool,
-    continuous_usage: bool,
-    ids: Option<IdsMode>,
-}
-
 /// How a completion gives token ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum IdsMode {
@@ -74,43 +61,22 @@ enum IdsMode {
 }
 
 pub(super) async fn perform(inner: &Arc<ServiceInner>, kind: Kind, request: Request<Incoming>) -> Answer {
-    let body = match body(request).await {
-        Ok(body) => body,
-        Err(error) => return refuse(&RequestRefusal::invalid(error.to_string())),
-    };
-    let openai_request = match parse_request(inner, kind, &body) {
-        Ok(request) => request,
-        Err(refusal) => return refuse(&refusal),
-    };
-    let OpenaiRequest { engine, part, model, streams, include_usage, continuous_usage, ids } = openai_request;
-    let shape = ReplyTemplate {
-        kind,
-        id: part.answer.id.clone(),
-        model,
-        isl: part.isl,
-        isl_source: inner.prompts.source(),
-        osl: part.osl,
-        include_usage,
-        continuous_usage,
-        ids,
-        speaker: part.answer.beams.first().cloned(),
-    };
+    answer(inner, kind, request).await.unwrap_or_else(|refusal| refuse(&refusal))
+}
+
+async fn answer(inner: &Arc<ServiceInner>, kind: Kind, request: Request<Incoming>) -> Result<Answer, Status> {
+    let (engine, part, shape) = parse_request(inner, kind, &parse(&bytes(request).await?)?)?;
+    let streams = part.answer.is_streaming;
     let call = inner.call();
     let (sender, receiver) = mpsc::unbounded_channel();
     let mut sender = Some(sender);
     let accepted = Accepted::Serve { engine, parts: vec![part] };
     inner.submit(accepted, call.owner, || sender.take().map(ResponseSink::Stream));
     let mut answers = GuardedResponseStream::new(Box::pin(UnboundedReceiverStream::new(receiver)), call);
-    let first = match answers.next().await {
-        None => return error(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
-        Some(first) => text_of(first),
-    };
-    let first = match first {
-        Err(failure) => return error(StatusCode::INTERNAL_SERVER_ERROR, &failure.0),
-        Ok(first) => first,
-    };
+    let first = answers.next().await.ok_or_else(|| Status::unavailable("the server is stopping"))?;
+    let first = text_of(first)?;
     if !streams {
-        return json_reply(StatusCode::OK, &shape.full_reply(&first));
+        return Ok(json_reply(StatusCode::OK, &shape.full_reply(&first)));
     }
     let mut count = 0;
     let ending = shape.ending();
@@ -120,65 +86,54 @@ pub(super) async fn perform(inner: &Arc<ServiceInner>, kind: Kind, request: Requ
             count += 1;
             shape.token(&text, count)
         }
-        Err(failure) => event(&error_object(StatusCode::INTERNAL_SERVER_ERROR, &failure.0)),
+        Err(failure) => event(&error_object(StatusCode::INTERNAL_SERVER_ERROR, failure.message())),
     });
-    events(iter(role).chain(texts).chain(iter(ending)))
+    Ok(events(iter(role).chain(texts).chain(iter(ending))))
 }
 
-fn text_of(answer: Result<ModelStreamInferResponse, tonic::Status>) -> Result<String, ServedFailure> {
-    let model_stream_infer_response = answer.map_err(|status| ServedFailure(status.message().to_owned()))?;
-    if !model_stream_infer_response.error_message.is_empty() {
-        return Err(ServedFailure(model_stream_infer_response.error_message));
+fn text_of(answer: Result<ModelStreamInferResponse, Status>) -> Result<String, Status> {
+    let answer = answer.map_err(|status| Status::internal(status.message()))?;
+    if !answer.error_message.is_empty() {
+        return Err(Status::internal(answer.error_message));
     }
-    let raw =
-        model_stream_infer_response.infer_response.and_then(|response| response.raw_output_contents.into_iter().next());
+    let raw = answer.infer_response.and_then(|response| response.raw_output_contents.into_iter().next());
     Ok(String::from_utf8_lossy(raw.as_ref().and_then(|raw| raw.get(4..)).unwrap_or_default()).into_owned())
 }
 
-fn parse_request(inner: &ServiceInner, kind: Kind, body: &Map<String, Value>) -> Result<OpenaiRequest, RequestRefusal> {
+/// The engine, the work that it has, and the form of the answer.
+fn parse_request(
+    inner: &ServiceInner,
+    kind: Kind,
+    body: &Map<String, Value>,
+) -> Result<(String, RequestPart, ReplyTemplate), Status> {
     let field = |name: &str| body.get(name).filter(|value| !value.is_null());
     let name = field("model").and_then(Value::as_str).unwrap_or_default();
-    let model = inner.find(name, "").map_err(|refusal| RequestRefusal { message: does_not_exist(name), ..refusal })?;
-    let (engine_name, engine) =
-        inner.engine_under(model).ok_or_else(|| RequestRefusal::invalid(format!("`{name}` does not generate text")))?;
+    let model = inner.find(name, "").map_err(|refusal| Status::new(refusal.code(), does_not_exist(name)))?;
+    let (engine_name, engine) = inner
+        .engine_under(model)
+        .ok_or_else(|| Status::invalid_argument(format!("`{name}` does not generate text")))?;
     if field("n").and_then(Value::as_u64).is_some_and(|n| n != 1) {
-        return Err(RequestRefusal::invalid("the simulator makes one choice (`n` is 1)".to_owned()));
+        return Err(Status::invalid_argument("the simulator makes one choice (`n` is 1)"));
     }
     let isl = prompt_tokens(&inner.prompts, kind, body)?;
     let osl =
         ["max_completion_tokens", "max_tokens"].iter().find_map(|name| field(name)).map_or(Some(16), Value::as_u64);
-    let osl = osl
-        .filter(|osl| *osl > 0)
-        .ok_or_else(|| RequestRefusal::invalid("max_tokens must be at least 1".to_owned()))?;
-    check_lengths(isl, osl, engine).map_err(|refusal| RequestRefusal::invalid(refusal.message))?;
-    let streams = field("stream").and_then(Value::as_bool).unwrap_or(false);
+    let osl = osl.filter(|osl| *osl > 0).ok_or_else(|| Status::invalid_argument("max_tokens must be at least 1"))?;
+    check_lengths(isl, osl, engine).map_err(|refusal| Status::invalid_argument(refusal.message()))?;
     let option = |name: &str| field("stream_options").is_some_and(|options| options[name] == Value::Bool(true));
     let number = inner.requests.fetch_add(1, Ordering::Relaxed) + 1;
     if inner.error_on_request == Some(number) {
-        return Err(RequestRefusal::backend(format!("simulated failure of request number {number}")));
+        return Err(Status::internal(format!("simulated failure of request number {number}")));
     }
-    let id = format!("cmpl-{number}");
-    let answer = answer::ServedAnswer {
-        model_name: model.name.clone(),
-        model_version: version(model),
-        row: 0,
-        sequence: 0,
-        beams: vec![TokenGenerator::new(&id, None, 0, 0, engine.vocab_size, None)],
-        decoded: None,
-        id,
-        prompt: ServedPrompt::Text(Vec::new()),
-        is_streaming: streams,
-        is_final_apart: false,
-        wants_empty_final: false,
-        outputs: Vec::new(),
-        returns: SelectedOutputs::default(),
-        left: Arc::new(AtomicUsize::new(1)),
-    };
-    Ok(OpenaiRequest {
-        engine: engine_name.to_owned(),
-        part: RequestPart { isl, osl, max_tokens: osl, adapter: None, answer },
+    let plain = ServedAnswer::new(model, engine, format!("cmpl-{number}"), ServedPrompt::Text(Vec::new()));
+    let answer = ServedAnswer { is_streaming: field("stream") == Some(&Value::Bool(true)), ..plain };
+    let shape = ReplyTemplate {
+        kind,
+        id: answer.id.clone(),
         model: name.to_owned(),
-        streams,
+        isl,
+        isl_source: inner.prompts.source(),
+        osl,
         include_usage: option("include_usage"),
         continuous_usage: option("continuous_usage_stats"),
         ids: match kind {
@@ -186,18 +141,20 @@ fn parse_request(inner: &ServiceInner, kind: Kind, body: &Map<String, Value>) ->
             Kind::Completions if field("detokenize") == Some(&Value::Bool(false)) => Some(IdsMode::Alone),
             Kind::Completions => (field("return_token_ids") == Some(&Value::Bool(true))).then_some(IdsMode::BesideText),
         },
-    })
+        speaker: answer.beams.first().cloned(),
+    };
+    Ok((engine_name.to_owned(), RequestPart { isl, osl, max_tokens: osl, adapter: None, answer }, shape))
 }
 
 /// As on the text path of the gRPC interface. A chat's template is not counted.
-fn prompt_tokens(prompts: &PromptTokens, kind: Kind, body: &Map<String, Value>) -> Result<u64, RequestRefusal> {
+fn prompt_tokens(prompts: &PromptTokens, kind: Kind, body: &Map<String, Value>) -> Result<u64, Status> {
     let count = |text: &str| prompts.count(text.as_bytes());
-    let missing = |what: &str| RequestRefusal::invalid(format!("`{what}` is missing or has the wrong type"));
+    let missing = |what: &str| Status::invalid_argument(format!("`{what}` is missing or has the wrong type"));
     let tokens = match kind {
         Kind::Chat => {
             let messages = body.get("messages").and_then(Value::as_array).ok_or_else(|| missing("messages"))?;
             if messages.is_empty() {
-                return Err(RequestRefusal::invalid("`messages` has no message".to_owned()));
+                return Err(Status::invalid_argument("`messages` has no message"));
             }
             let of_content = |content: &Value| match content {
                 Value::String(text) => count(text),
@@ -310,8 +267,8 @@ impl ReplyTemplate {
     }
 }
 
-fn refuse(refusal: &RequestRefusal) -> Answer {
-    error(status_of(refusal.code), &refusal.message)
+fn refuse(refusal: &Status) -> Answer {
+    error(status_of(refusal.code()), refusal.message())
 }
 
 fn error(status: StatusCode, message: &str) -> Answer {
