@@ -102,9 +102,7 @@ impl Prober<'_> {
             None,
         ))
         .await?;
-        if self.context.lease.stop.is_requested() && self.context.lease.stop.reason().is_none() {
-            return Err(Failure::new(FailureKind::Interrupted, "stopped in the middle of a probe"));
-        }
+        self.context.check_not_stopped("stopped in the middle of a probe")?;
         if let Some(lost) = measured.result.server_lost() {
             // No lower rate would meet the limits without a server.
             let message = format!("at {rate} req/s the server failed");
