@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::identity;
 use super::measurement::failure;
 use super::preflight::Sidecar;
-use crate::task_context::{TaskContext, signal_name};
+use crate::task_context::{TaskContext, ended};
 use base::event::{Endpoint, Failure, GpuId};
 use exec::process::{ExitKind, SpawnError};
 use harness::gpu::{self, GpuDevice, GpuTrace, GpusUsage, NvidiaSmi, SmiError};
@@ -147,11 +147,7 @@ impl TelemetrySampler {
             }
         };
         if let Some(how) = early {
-            let how = match how {
-                ExitKind::Code(code) => format!("with exit code {code}"),
-                ExitKind::Signal(signal) => format!("by {}", signal_name(signal)),
-                ExitKind::Stopped => "because it was stopped".to_owned(),
-            };
+            let how = ended(how);
             let text = malformed.last().map_or_else(String::new, |line| format!(": {line}"));
             self.notes.push(format!("nvidia-smi ended before the measurement did, within {seconds:.1} s, {how}{text}"));
         }

@@ -256,6 +256,15 @@ impl TaskContext {
     }
 }
 
+/// `with exit code 3`
+pub fn ended(how: ExitKind) -> String {
+    match how {
+        ExitKind::Code(code) => format!("with exit code {code}"),
+        ExitKind::Signal(signal) => format!("by {}", signal_name(signal)),
+        ExitKind::Stopped => "stopped".to_owned(),
+    }
+}
+
 /// Names of signal(7).
 pub fn signal_name(signal: i32) -> String {
     let name = match signal {
