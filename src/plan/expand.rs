@@ -9,7 +9,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::thread;
 
 use indexmap::IndexMap;
 
@@ -27,7 +26,7 @@ use crate::task_builder::{PlanBuilder, TaskDraft};
 use crate::task_part::{TaskPart, UnwritableAction};
 use base::diag::{Diagnostic, Diagnostics};
 use base::event::Endpoint;
-use base::files::cores;
+use base::files::{cores, in_parts};
 use base::units::unquoted;
 
 /// How much of a long circle is shown at either end.
@@ -130,27 +129,12 @@ fn build_all(builder: &PlanBuilder<'_>, all: &[Instance], found: &mut Diagnostic
         (drafts, faults)
     };
     let threads = if all.len() < MANY { 1 } else { cores().min(8) };
-    let mut parts = all.chunks(all.len().div_ceil(threads).max(1));
-    let first = parts.next().unwrap_or_default();
-    thread::scope(|scope| {
-        let build = &build;
-        // Where no more threads can be had, this one builds everything.
-        let start = |part| {
-            (part, thread::Builder::new().stack_size(EXPRESSION_STACK).spawn_scoped(scope, move || build(part)).ok())
-        };
-        let others: Vec<_> = parts.map(start).collect();
-        let (mut built, errors) = build(first);
-        found.append(errors);
-        for (part, other) in others {
-            let (drafts, errors) = match other {
-                Some(other) => other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                None => build(part),
-            };
-            built.extend(drafts);
-            found.append(errors);
-        }
-        built
-    })
+    let mut built = Vec::with_capacity(all.len());
+    for (drafts, faults) in in_parts(all, all.len().div_ceil(threads), EXPRESSION_STACK, build) {
+        built.extend(drafts);
+        found.append(faults);
+    }
+    built
 }
 
 /// Every stage that was parsed is at least one task by now. One that is not would be missing from the plan without an

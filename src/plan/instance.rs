@@ -205,11 +205,7 @@ fn product(
         combinations = combinations
             .iter()
             .flat_map(|before| {
-                values.iter().map(move |value| {
-                    let mut coordinates = before.clone();
-                    coordinates.push((variable.clone(), value.clone()));
-                    coordinates
-                })
+                values.iter().map(move |value| [&before[..], &[(variable.clone(), value.clone())]].concat())
             })
             .collect();
     }

@@ -37,4 +37,4 @@ pub use expand::{expand, load};
 pub use references::{PlanReference, UnknownReference};
 pub use repeats::{MeasurementCost, REPEATED_RUNS, RepeatError, repeated};
 pub use task::{Lifetime, Need, OomReductionRule, Plan, RetryRule, SharedTask, Task, UnreadablePlan};
-pub use task_part::{ActionError, TaskPart, UnwritableAction, key_action, read_action};
+pub use task_part::{ActionError, TaskPart, UnwritableAction, read_action};

@@ -398,18 +398,11 @@ fn task(stage: &StageOf<'_>, instance: &Instance, mut typed: Stage) -> Result<Ta
     };
     let resume = host.is_none() && (typed.resume || continues);
     Ok(Task {
-        id: instance.id.clone(),
-        stage: stage.name.to_owned(),
         foreach: foreach(instance),
         about: typed.about,
         lifetime: lifetime(stage.kind),
-        skipped: None,
-        kind: stage.kind,
-        action: Some(TaskPart::new(action)?),
         container: container.map(TaskPart::new).transpose()?,
-        needs: Vec::new(),
         inputs,
-        shipped: BTreeMap::new(),
         outputs: typed.outputs,
         env: typed.env.into_iter().collect(),
         secrets: typed.secrets,
@@ -420,11 +413,11 @@ fn task(stage: &StageOf<'_>, instance: &Instance, mut typed: Stage) -> Result<Ta
         timeout: typed.timeout.as_ref().map(TimeSpan::time),
         retry: typed.retry.map(retry).map(Box::new),
         cache: typed.cache.unwrap_or(true),
-        external: None,
         share: typed.share,
         strict: typed.strict,
         confine: typed.confine,
         resume,
+        ..Task::new(instance.id.clone(), stage.name.to_owned(), TaskPart::new(action)?)
     })
 }
 

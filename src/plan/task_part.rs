@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::Value;
 
 use crate::actions::Action;
 use crate::manifest::model::{Container, HostOn};
@@ -129,14 +128,6 @@ impl From<ActionError> for Failure {
 /// # Errors
 /// The text is not an action.
 pub fn read_action(task: &TaskId, json: &str) -> Result<Action, ActionError> {
-    serde_json::from_str(json).map_err(|source| ActionError::new(task.clone(), "action", source))
-}
-
-/// The action in a task's key as JSON; its container is a field of its own in the key.
-///
-/// # Errors
-/// The text is not JSON.
-pub fn key_action(task: &TaskId, json: &str) -> Result<Value, ActionError> {
     serde_json::from_str(json).map_err(|source| ActionError::new(task.clone(), "action", source))
 }
 

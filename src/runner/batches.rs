@@ -46,38 +46,25 @@ impl Drop for BatchSlot {
     }
 }
 
-/// Puts those next to each other that could be one thing: tasks of one stage, elsewhere, with the same settings.
-pub(super) struct Batches<'a> {
-    run: &'a RunId,
-    /// Batches of this run so far.
-    count: &'a mut u32,
-}
-
-impl<'a> Batches<'a> {
-    pub(super) const fn new(run: &'a RunId, count: &'a mut u32) -> Self {
-        Self { run, count }
-    }
-
-    /// A slot for each of these tasks that has company.
-    pub(super) fn assign_slots(&mut self, tasks: &[SharedTask]) -> Vec<Option<BatchSlot>> {
-        let mut slots: Vec<Option<BatchSlot>> = tasks.iter().map(|_| None).collect();
-        for (ix, task) in tasks.iter().enumerate() {
-            if slots[ix].is_some() || !can_batch_together(task, task) {
-                continue;
-            }
-            let alike: Vec<usize> =
-                (ix..tasks.len()).filter(|other| can_batch_together(task, &tasks[*other])).collect();
-            if alike.len() < 2 {
-                continue;
-            }
-            *self.count += 1;
-            let name = format!("{}-{}", self.run, self.count);
-            for (place, slot) in alike.iter().zip(BatchSlot::group(&name, alike.len() as u32)) {
-                slots[*place] = Some(slot);
-            }
+/// A slot for each of these tasks that has company: tasks of one stage, elsewhere, with the same settings could be one
+/// thing. `count`: of the run's batches so far.
+pub(super) fn assign_slots(run: &RunId, count: &mut u32, tasks: &[SharedTask]) -> Vec<Option<BatchSlot>> {
+    let mut slots: Vec<Option<BatchSlot>> = tasks.iter().map(|_| None).collect();
+    for (ix, task) in tasks.iter().enumerate() {
+        if slots[ix].is_some() || !can_batch_together(task, task) {
+            continue;
         }
-        slots
+        let alike: Vec<usize> = (ix..tasks.len()).filter(|other| can_batch_together(task, &tasks[*other])).collect();
+        if alike.len() < 2 {
+            continue;
+        }
+        *count += 1;
+        let name = format!("{run}-{count}");
+        for (place, slot) in alike.iter().zip(BatchSlot::group(&name, alike.len() as u32)) {
+            slots[*place] = Some(slot);
+        }
     }
+    slots
 }
 
 /// Whether two tasks request the same of another machine. Services are one by one: each is waited for.

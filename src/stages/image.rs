@@ -35,12 +35,7 @@ impl Run for Image {
     async fn run(&self, task_context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
         let task_context = &task_context;
         let (engine, program) = program(self);
-        let file = match engine {
-            ContainerEngine::Enroot => Some("self.sqsh"),
-            ContainerEngine::Apptainer => Some("self.sif"),
-            ContainerEngine::Docker | ContainerEngine::Podman => None,
-        };
-        match (&self.build, &self.pull, file) {
+        match (&self.build, &self.pull, image_file(engine)) {
             (Some(build), _, None) => {
                 task_context.lease.report_progress("building", 0, None);
                 let ids = task_context.lease.out.join(".iid");
@@ -71,9 +66,18 @@ impl Run for Image {
                 write(task_context, IMAGE, &format!("./{file}\n"))?;
                 Ok(Done { headline: Some(file.to_owned()), source: moving_source(name, None), ..Done::default() })
             }
-            _ => Err(Failure::refused(format!("{program} cannot build an self"))
+            _ => Err(Failure::refused(format!("{program} cannot build an image"))
                 .hint("build it with docker or podman; `pull` makes a file of what is in a registry")),
         }
+    }
+}
+
+/// The file that the engine's images are, where it has no store of its own.
+const fn image_file(engine: ContainerEngine) -> Option<&'static str> {
+    match engine {
+        ContainerEngine::Enroot => Some("image.sqsh"),
+        ContainerEngine::Apptainer => Some("image.sif"),
+        ContainerEngine::Docker | ContainerEngine::Podman => None,
     }
 }
 
@@ -280,6 +284,12 @@ mod tests {
         assert_eq!(address(ContainerEngine::Apptainer, name), "docker://registry.example/nvidia/tritonserver:24.12");
         assert_eq!(address(ContainerEngine::Enroot, "ubuntu:22.04"), "docker://ubuntu:22.04");
         assert_eq!(address(ContainerEngine::Enroot, "dockerd://mine:1"), "dockerd://mine:1");
+    }
+
+    #[test]
+    fn an_image_in_a_file_is_called_image() {
+        let engines = [ContainerEngine::Enroot, ContainerEngine::Apptainer, ContainerEngine::Docker];
+        assert_eq!(engines.map(image_file), [Some("image.sqsh"), Some("image.sif"), None]);
     }
 
     #[test]

@@ -74,15 +74,12 @@ pub fn command(bench: &TrtllmBench, options: &Path, report: &Path) -> Vec<String
     words.push("throughput".to_owned());
     // Keys of the manifest are called like the options.
     let keys = serde_json::to_value(bench).unwrap_or_default();
-    let given = |names: &'static str| {
-        let set = names.split(' ').filter(|name| !keys[*name].is_null());
-        set.flat_map(|name| [format!("--{name}"), unquoted(&keys[name])]).collect::<Vec<_>>()
-    };
-    words.extend(given("tp ep pp engine_dir warmup dataset backend max_batch_size max_num_tokens max_seq_len"));
+    let before = "tp ep pp engine_dir warmup dataset backend max_batch_size max_num_tokens max_seq_len";
+    words.extend(given_options(&keys, before));
     if !bench.options.is_empty() {
         words.extend(["--extra_llm_api_options".to_owned(), options.display().to_string()]);
     }
-    words.extend(given("num_requests kv_cache_free_gpu_mem_fraction concurrency"));
+    words.extend(given_options(&keys, "num_requests kv_cache_free_gpu_mem_fraction concurrency"));
     words.extend(["--report_json".to_owned(), report.display().to_string()]);
     if bench.streaming {
         words.push("--streaming".to_owned());
@@ -96,6 +93,15 @@ pub fn command(bench: &TrtllmBench, options: &Path, report: &Path) -> Vec<String
         }
     }
     words
+}
+
+/// `--name value` for each of these keys that has a value. `option=key`: the option has another name.
+pub fn given_options(keys: &Value, names: &str) -> Vec<String> {
+    let option = |name: &str| {
+        let (option, key) = name.split_once('=').unwrap_or((name, name));
+        (!keys[key].is_null()).then(|| [format!("--{option}"), unquoted(&keys[key])])
+    };
+    names.split(' ').filter_map(option).flatten().collect()
 }
 
 /// What has a value, however deep: null is left out, and so is a map with nothing in it.

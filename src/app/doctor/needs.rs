@@ -16,6 +16,7 @@ use plan::{ActionError, Plan, PlanReference, Task};
 use report::{DoctorFinding, FindingLevel};
 use runner::{KeyError, PublicKey, TrustedKeys};
 use stages::{image_program, place_of, previews, query_host};
+use triton::SpecProblem;
 use triton::launch::LaunchPreview;
 
 /// The tasks that need it.
@@ -301,12 +302,11 @@ pub fn host_findings(needs: &Needs, project: &Path) -> Vec<DoctorFinding> {
             .map(|(name, (machine, by))| (name, by, scope.spawn(move || query_host(machine, project))))
             .collect();
         let finding_of = |(name, by, handle): (&String, &Vec<String>, std::thread::ScopedJoinHandle<'_, _>)| {
-            let answer: Result<String, (String, Option<String>)> =
-                handle.join().unwrap_or_else(|_| Err(("it could not be queried".to_owned(), None)));
+            let answer = handle.join().unwrap_or_else(|_| Err(SpecProblem::new("it could not be queried", "")));
             let works = answer.is_ok();
             let (found, fix) = match answer {
                 Ok(found) => (found, None),
-                Err((what, fix)) => (what, fix),
+                Err(SpecProblem { message, hint }) => (message, hint),
             };
             let finding = DoctorFinding::fact(format!("host {name}"), found).needed(
                 "to start servers",

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::lockfile::PrivateValues;
 use base::files::{Digest, parse_yaml};
 use plan::manifest::model::Action;
-use plan::{ActionError, ActionKind, Lifetime, Plan, Task, TaskPart, UnwritableAction, key_action};
+use plan::{ActionError, ActionKind, Lifetime, Plan, Task, TaskPart, UnwritableAction};
 use runner::store::TaskKey;
 
 /// A benchmark's number is part of its environment, and no part of what is measured.
@@ -77,7 +77,8 @@ impl LockedTask {
             let kept = map.iter().filter(|(name, _)| !leave(name));
             kept.map(|(name, value)| (name.clone(), Value::from(value.as_str()))).collect()
         };
-        if let Value::Object(action) = key_action(&task.id, &key.action)? {
+        let action = serde_json::from_str(&key.action);
+        if let Value::Object(action) = action.map_err(|source| ActionError::new(task.id.clone(), "action", source))? {
             insert("action", action);
         }
         insert("env", texts(&key.env, &|name| name == REPEAT));

@@ -14,4 +14,4 @@ pub use regular_file::{
     json_report, metadata_if_there, open_regular, open_text, parse_yaml, read_bytes, read_bytes_up_to,
     read_description, read_document, read_text, read_text_up_to, text_of,
 };
-pub use thread_pool::{cores, shared_pool};
+pub use thread_pool::{cores, in_parts, shared_pool};

@@ -2,7 +2,7 @@
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::OnceLock;
-use std::{iter, thread};
+use std::{iter, panic, thread};
 
 /// How many cores this process may use; 1 where the system does not report it.
 pub fn cores() -> usize {
@@ -21,4 +21,22 @@ pub fn shared_pool() -> Option<&'static ThreadPool> {
         fewer.find_map(build)
     };
     POOL.get_or_init(start).as_ref()
+}
+
+/// What `work` makes of each part of the items, `size` of them, in their order: each on a thread of its own, with a
+/// stack of `stack` bytes, but for the first. This thread does the parts of those that cannot be started, too.
+pub fn in_parts<T: Sync, R: Send>(items: &[T], size: usize, stack: usize, work: impl Fn(&[T]) -> R + Sync) -> Vec<R> {
+    let mut parts = items.chunks(size.max(1));
+    let Some(first) = parts.next() else { return Vec::new() };
+    thread::scope(|scope| {
+        let work = &work;
+        let start =
+            |part| (part, thread::Builder::new().stack_size(stack).spawn_scoped(scope, move || work(part)).ok());
+        let others: Vec<_> = parts.map(start).collect();
+        let ended = others.into_iter().map(|(part, thread)| match thread {
+            Some(thread) => thread.join().unwrap_or_else(|cause| panic::resume_unwind(cause)),
+            None => work(part),
+        });
+        iter::once(work(first)).chain(ended).collect()
+    })
 }

@@ -112,23 +112,24 @@ impl ProcessGroup {
     /// All processes that are left and alive: looks at all processes.
     fn live_pids(&self) -> Vec<i32> {
         orphans::adopted();
-        let me = Pid::as_raw(Some(getpid()));
         let group = Pid::as_raw(Some(self.group));
-        let ours = |&pid: &i32| {
-            pid != me
-                && procfs::stat(pid).is_some_and(|stat| {
-                    !stat.zombie
-                        && (stat.group == group
-                            || procfs::variable(pid, orphans::MARK).is_some_and(|mark| mark == self.mark))
-                })
-        };
-        procfs::all().into_iter().filter(ours).collect()
+        live_pids(|pid, stat| {
+            stat.group == group || procfs::variable(pid, orphans::MARK).is_some_and(|mark| mark == self.mark)
+        })
     }
 
     /// Ends all processes that are left, and names them.
     pub async fn end(&self, grace: Duration) -> Vec<Leftover> {
         if self.may_be_left() { end(|| self.live_pids(), grace).await } else { Vec::new() }
     }
+}
+
+/// The living processes, other than this one, that belong: looks at all processes.
+pub fn live_pids(belongs: impl Fn(i32, procfs::ProcessStat) -> bool) -> Vec<i32> {
+    let me = Pid::as_raw(Some(getpid()));
+    let mut pids = procfs::all();
+    pids.retain(|&pid| pid != me && procfs::stat(pid).is_some_and(|stat| !stat.zombie && belongs(pid, stat)));
+    pids
 }
 
 /// Ends all that `living` finds: TERM to each, KILL after the grace, until it finds none. Returns the processes found.

@@ -20,12 +20,11 @@ use std::{fmt, io, thread};
 
 use parking_lot::Mutex;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, getpid};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::command::Leftover;
 use super::orphans::{InheritedMark, remove_all};
-use super::process_ref::end_blocking;
+use super::process_ref::{end_blocking, live_pids};
 use super::{orphans, procfs};
 use base::event::{Event, ExternalResource, RunId};
 
@@ -140,13 +139,6 @@ fn belonging(run: &str, groups: &BTreeSet<i32>) -> Vec<i32> {
             || procfs::variable(pid, RUN).is_some_and(|name| name == run)
             || InheritedMark::read(pid).is_some_and(|mark| mark.run == marked)
     })
-}
-
-fn live_pids(belongs: impl Fn(i32, procfs::ProcessStat) -> bool) -> Vec<i32> {
-    let me = Pid::as_raw(Some(getpid()));
-    let mut pids = procfs::all();
-    pids.retain(|&pid| pid != me && procfs::stat(pid).is_some_and(|stat| !stat.zombie && belongs(pid, stat)));
-    pids
 }
 
 /// Ends what earlier runs of this project left behind, and names it. The caller must hold the project's lock: then

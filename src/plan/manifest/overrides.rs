@@ -68,10 +68,9 @@ pub fn reject_replaced(overrides: &[Override], found: &mut Diagnostics) {
 }
 
 fn apply_override(root: &mut Node, key: &str, word: &SourceText) -> Result<Override, Diagnostic> {
-    let steps: Vec<&str> = key.split('.').collect();
     let place = word.span(0..key.len());
     let value = value(word, key.len() + 1)?;
-    let path = find(root, &steps).map_err(|why| why.on(key, &place))?;
+    let path = find(root, key, &place)?;
     let siblings = child_names(root, &path[..path.len() - 1]);
     let is_known = siblings.iter().any(|name| Some(name) == path.last());
     set(root, &path, &place, value).map_err(|before| {
@@ -120,59 +119,30 @@ fn moved(node: Node, word: &SourceText) -> Node {
     Node::new(there(&node.span), tree)
 }
 
-/// Why a key leads nowhere.
-enum UnresolvedKey {
-    /// A parameter is given by its name alone.
-    Param(String),
-    /// Several stages have it, or a var and a stage: what to write instead.
-    Ambiguous(Vec<String>),
-    /// Nothing is called so; these are.
-    UnknownName { first: String, known: Vec<String> },
-    /// `stages.x.…` without a stage `x`; these are there.
-    UnknownStage { name: String, known: Vec<String> },
-}
-
-impl UnresolvedKey {
-    fn on(self, key: &str, place: &Span) -> Diagnostic {
-        match self {
-            Self::Param(name) => {
-                let fault = Diagnostic::error(format!("`{name}` is a parameter, it has no parts"));
-                fault.at(place.clone(), "").hint(format!("give it whole: {name}=…"))
-            }
-            Self::Ambiguous(longer) => {
-                let fault = Diagnostic::error(format!("`{key}` could be in several places"));
-                fault.at(place.clone(), "which one?").hint(format!("write {}", longer.join(" or ")))
-            }
-            Self::UnknownName { first, known } => {
-                let fault = Diagnostic::error(format!("`{key}` leads nowhere"));
-                let message = format!("no var, stage or map of flags is called `{first}`");
-                fault.at(place.clone(), message).maybe_hint(did_you_mean(&first, known.iter().map(String::as_str)))
-            }
-            Self::UnknownStage { name, known } => {
-                let fault = Diagnostic::error(format!("`{key}` leads nowhere"));
-                let fault = fault.at(place.clone(), format!("there is no stage `{name}`"));
-                fault.maybe_hint(did_you_mean(&name, known.iter().map(String::as_str)))
-            }
-        }
-    }
-}
-
 /// The way from the top of the manifest to the value that a key means.
-fn find(root: &Node, steps: &[&str]) -> Result<Vec<String>, UnresolvedKey> {
+fn find(root: &Node, key: &str, place: &Span) -> Result<Vec<String>, Diagnostic> {
+    let ambiguous = |longer: &[String]| {
+        let fault = Diagnostic::error(format!("`{key}` could be in several places"));
+        fault.at(place.clone(), "which one?").hint(format!("write {}", longer.join(" or ")))
+    };
+    let nowhere = |label: String, name: &str, names: Vec<&String>| {
+        let fault = Diagnostic::error(format!("`{key}` leads nowhere")).at(place.clone(), label);
+        fault.maybe_hint(did_you_mean(name, names.iter().map(|name| name.as_str())))
+    };
+    let steps: &[&str] = &key.split('.').collect::<Vec<_>>();
     let owned = |steps: &[&str]| steps.iter().map(|step| (*step).to_owned()).collect::<Vec<_>>();
     let section = |name: &str| root.get(name).and_then(|entry| entry.node.map());
     let first = steps.first().copied().unwrap_or_default();
     let (vars, stages) = (section("vars"), section("stages"));
     if section("params").is_some_and(|params| params.contains_key(first)) {
-        return Err(UnresolvedKey::Param(first.to_owned()));
+        let fault = Diagnostic::error(format!("`{first}` is a parameter, it has no parts"));
+        return Err(fault.at(place.clone(), "").hint(format!("give it whole: {first}=…")));
     }
     let below = steps.get(1).copied().unwrap_or_default();
     if steps.len() > 2 && first == "stages" {
         // A stage is declared in a manifest, so a new name is a misspelt one.
         return match stages.filter(|stages| !stages.contains_key(below)) {
-            Some(stages) => {
-                Err(UnresolvedKey::UnknownStage { name: below.to_owned(), known: stages.keys().cloned().collect() })
-            }
+            Some(stages) => Err(nowhere(format!("there is no stage `{below}`"), below, stages.keys().collect())),
             None => Ok(owned(steps)),
         };
     }
@@ -185,10 +155,7 @@ fn find(root: &Node, steps: &[&str]) -> Result<Vec<String>, UnresolvedKey> {
         match stages.and_then(|stages| stages.get(first)) {
             // A var and a stage of one name: the one that has such a part, or could have it.
             Some(_) if is_key && is_in_var => {
-                return Err(UnresolvedKey::Ambiguous(vec![
-                    format!("`vars.{}=…`", steps.join(".")),
-                    format!("`stages.{}=…`", steps.join(".")),
-                ]));
+                return Err(ambiguous(&[format!("`vars.{key}=…`"), format!("`stages.{key}=…`")]));
             }
             Some(_) if is_key || var.node.map().is_none() => {}
             _ => return Ok([owned(&["vars"]), owned(steps)].concat()),
@@ -222,21 +189,20 @@ fn find(root: &Node, steps: &[&str]) -> Result<Vec<String>, UnresolvedKey> {
     match list.as_slice() {
         [way] => Ok([owned(&["stages"]), way.clone(), owned(&steps[steps.len() - 1..])].concat()),
         [] => {
-            let names = |map: Option<&Map>| map.into_iter().flat_map(Map::keys).cloned().collect::<Vec<_>>();
-            let mut candidates = [names(vars), names(stages)].concat();
+            let mut candidates: Vec<&String> = [vars, stages].into_iter().flatten().flat_map(Map::keys).collect();
             for (_, entry) in stages.into_iter().flatten() {
                 let body = action(&entry.node).and_then(|action| entry.node.get(action));
                 let inner = body.and_then(|body| body.node.map()).into_iter().flatten();
-                candidates.extend(inner.filter(|(_, entry)| entry.node.map().is_some()).map(|(name, _)| name.clone()));
+                candidates.extend(inner.filter(|(_, entry)| entry.node.map().is_some()).map(|(name, _)| name));
             }
             candidates.sort();
             candidates.dedup();
-            Err(UnresolvedKey::UnknownName { first: first.to_owned(), known: candidates })
+            Err(nowhere(format!("no var, stage or map of flags is called `{first}`"), first, candidates))
         }
         _ => {
             let leaf = steps.last().copied().unwrap_or_default();
             let longer = |way: &Vec<String>| format!("`{}.{}.{leaf}=…`", way[0], way[2..].join("."));
-            Err(UnresolvedKey::Ambiguous(list.iter().map(longer).collect()))
+            Err(ambiguous(&list.iter().map(longer).collect::<Vec<_>>()))
         }
     }
 }

@@ -56,25 +56,28 @@ impl ParamResolver<'_> {
     pub fn choose(&self, found: &mut Diagnostics) -> Option<ResolvedParam> {
         let kind = PARAM_KINDS.into_iter().find(|kind| self.entry.node.get(kind).is_some())?;
         let rule: Param = serde_json::from_value(self.entry.node.json()).ok()?;
-        if let Some((what, hint)) = contradiction(kind, &rule) {
+        match self.resolve(kind, &rule) {
+            Ok(resolved) => Some(resolved),
+            Err(wrong) => {
+                found.push(wrong);
+                None
+            }
+        }
+    }
+
+    fn resolve(&self, kind: &str, rule: &Param) -> Result<ResolvedParam, Diagnostic> {
+        if let Some((what, hint)) = contradiction(kind, rule) {
             let place = self.entry.node.place(&[kind]).first_line();
-            let found_here = Diagnostic::error(format!("no value fits the parameter `{}`: {what}", self.name));
-            found.push(found_here.at(place, "").hint(hint));
-            return None;
+            let wrong = Diagnostic::error(format!("no value fits the parameter `{}`: {what}", self.name));
+            return Err(wrong.at(place, "").hint(hint));
         }
-        if let Some(wrong) = self.unusable_key(kind, &rule) {
-            found.push(wrong);
-            return None;
+        if let Some(wrong) = self.unusable_key(kind, rule) {
+            return Err(wrong);
         }
-        let before = found.len();
-        let value = self.value(kind, &rule, found);
-        if found.len() > before {
-            return None;
-        }
-        let (value, origin) = value?;
+        let (value, origin) = self.value(kind, rule)?;
         let is_default = matches!(origin, ValueOrigin::Default(_))
-            || self.default(kind, &rule).is_some_and(|default| is_same(&default, &value));
-        Some(ResolvedParam { value, origin, is_default, declared: self.entry.key.clone() })
+            || self.default(kind, rule).is_some_and(|default| is_same(&default, &value));
+        Ok(ResolvedParam { value, origin, is_default, declared: self.entry.key.clone() })
     }
 
     /// A key beside the kind that can do nothing.
@@ -109,46 +112,37 @@ impl ParamResolver<'_> {
         }
     }
 
-    fn value(&self, kind: &str, rule: &Param, found: &mut Diagnostics) -> Option<(Value, ValueOrigin)> {
+    fn value(&self, kind: &str, rule: &Param) -> Result<(Value, ValueOrigin), Diagnostic> {
         let name = self.name;
+        let about =
+            |subject: &str, wrong: Diagnostic| Diagnostic { message: format!("{subject}: {}", wrong.message), ..wrong };
         if let Some((_, text)) = self.given.params.iter().rev().find(|(known, _)| known == name) {
-            let complain = |why: ParamError| why.on(Diagnostic::error(format!("{name}={text}: {}", why.what)));
-            return match self.parse(kind, rule, text, &[',']) {
-                Ok(value) => Some((value, ValueOrigin::CommandLine)),
-                Err(why) => {
-                    found.push(complain(why).related(self.entry.key.clone(), "declared here"));
-                    None
-                }
-            };
+            let value = self.parse(kind, rule, text, &[',']).map_err(|wrong| {
+                about(&format!("{name}={text}"), wrong).related(self.entry.key.clone(), "declared here")
+            });
+            return Ok((value?, ValueOrigin::CommandLine));
         }
         if let Some(variable) = &rule.env
             // Set and empty is how shells express "not set".
             && let Some(text) = self.given.env.get(variable).filter(|text| !text.is_empty())
         {
             // Shells have no lists: texts with spaces between them stand for one.
-            return match self.parse(kind, rule, text, &[',', ' ', '\t', '\n']) {
-                Ok(value) => Some((value, ValueOrigin::Environment(variable.clone()))),
-                Err(why) => {
-                    let message = format!("the environment variable {variable}={text}: {}", why.what);
-                    let place = self.entry.node.place(&["env"]);
-                    found.push(why.on(Diagnostic::error(message)).at(place, format!("sets `{name}`")));
-                    None
-                }
-            };
+            let value = self.parse(kind, rule, text, &[',', ' ', '\t', '\n']).map_err(|wrong| {
+                let place = self.entry.node.place(&["env"]);
+                about(&format!("the environment variable {variable}={text}"), wrong).at(place, format!("sets `{name}`"))
+            });
+            return Ok((value?, ValueOrigin::Environment(variable.clone())));
         }
         if let Some(default) = self.entry.node.get("default") {
-            return match self.check(kind, rule, &default.node) {
-                Ok(value) => Some((value, ValueOrigin::Default(default.node.span.clone()))),
-                Err(why) => {
-                    let message = format!("the default of `{name}`: {}", why.what);
-                    let place = why.place.as_ref().unwrap_or(&default.node.span);
-                    found.push(why.on(Diagnostic::error(message)).at(place.first_line(), ""));
-                    None
-                }
-            };
+            let value = self.check(kind, rule, &default.node).map_err(|wrong| {
+                let wrong = about(&format!("the default of `{name}`"), wrong);
+                let has_place = wrong.primary.is_some();
+                if has_place { wrong } else { wrong.at(default.node.span.first_line(), "") }
+            });
+            return Ok((value?, ValueOrigin::Default(default.node.span.clone())));
         }
         if let Some(value) = value_without_default(kind, rule) {
-            return Some((value, ValueOrigin::Default(self.entry.key.clone())));
+            return Ok((value, ValueOrigin::Default(self.entry.key.clone())));
         }
         let example = match kind {
             "choice" => rule.choice.as_ref().and_then(|all| all.first()).map(unquoted),
@@ -162,14 +156,13 @@ impl ParamResolver<'_> {
         }
         let missing = Diagnostic::error(format!("the parameter `{name}` has no value"))
             .missing(MissingValue::Parameter(name.to_owned()));
-        found.push(missing.at(self.entry.key.clone(), "it has no default").hint(hint));
-        None
+        Err(missing.at(self.entry.key.clone(), "it has no default").hint(hint))
     }
 
     /// A value typed on the command line, or of a variable. `between` separates the values of a list.
-    fn parse(&self, kind: &str, rule: &Param, text: &str, between: &[char]) -> Result<Value, ParamError> {
+    fn parse(&self, kind: &str, rule: &Param, text: &str, between: &[char]) -> Result<Value, Diagnostic> {
         if text.contains(super::read::RESERVED) {
-            return Err(ParamError::new("the brackets ⟦ and ⟧ are reserved"));
+            return Err(Diagnostic::error("the brackets ⟦ and ⟧ are reserved"));
         }
         match kind {
             "choice" => one_of(text, rule.choice.as_deref().unwrap_or_default()),
@@ -181,21 +174,21 @@ impl ParamResolver<'_> {
             "path" => path(text, rule.path),
             "int" => {
                 let number: i64 =
-                    text.parse().map_err(|_| ParamError::new(format!("`{text}` is not a whole number")))?;
+                    text.parse().map_err(|_| Diagnostic::error(format!("`{text}` is not a whole number")))?;
                 bounded(number as f64, rule.int.as_ref(), "it")?;
                 Ok(number.into())
             }
             "number" => {
                 let number =
                     text.parse::<f64>().ok().and_then(|n| serde_json::Number::from_f64(n).map(|json| (n, json)));
-                let (number, json) = number.ok_or_else(|| ParamError::new(format!("`{text}` is not a number")))?;
+                let (number, json) = number.ok_or_else(|| Diagnostic::error(format!("`{text}` is not a number")))?;
                 bounded(number, rule.number.as_ref(), "it")?;
                 Ok(text.parse::<i64>().map_or(Value::Number(json), Value::from))
             }
             "switch" => match text.to_lowercase().as_str() {
                 "true" | "yes" | "on" | "1" => Ok(Value::Bool(true)),
                 "false" | "no" | "off" | "0" => Ok(Value::Bool(false)),
-                _ => Err(ParamError::new(format!("`{text}` is neither true nor false"))),
+                _ => Err(Diagnostic::error(format!("`{text}` is neither true nor false"))),
             },
             _ => {
                 bounded(text.chars().count() as f64, rule.text.as_ref(), "its length")?;
@@ -206,12 +199,12 @@ impl ParamResolver<'_> {
     }
 
     /// A default: a typed value, checked against the same rules.
-    fn check(&self, kind: &str, rule: &Param, node: &Node) -> Result<Value, ParamError> {
+    fn check(&self, kind: &str, rule: &Param, node: &Node) -> Result<Value, Diagnostic> {
         if node.has_template() {
-            return Err(ParamError::new("a default cannot be an expression").hint("compute it in `vars`"));
+            return Err(Diagnostic::error("a default cannot be an expression").hint("compute it in `vars`"));
         }
         let must = |what: &str| {
-            ParamError::new(format!("it must be {what}, this is {}", super::schema_check::kind_of(&node.tree)))
+            Diagnostic::error(format!("it must be {what}, this is {}", super::schema_check::kind_of(&node.tree)))
         };
         match (kind, &node.tree) {
             (kind, NodeValue::Null) if kind != "catalog" => Ok(Value::Null),
@@ -221,14 +214,11 @@ impl ParamResolver<'_> {
             ("choice", _) => Err(must("one of the choices")),
             ("list", NodeValue::List(items)) => {
                 let items = items.iter().map(|item| {
-                    if let Some((message, hint)) = item.lost_zeros() {
-                        return Err(ParamError {
-                            place: Some(item.span.clone()),
-                            ..ParamError::new(message).hint(hint)
-                        });
-                    }
-                    let held = list_item(&unquoted(&item.json()), rule);
-                    let held = held.map_err(|why| ParamError { place: Some(item.span.clone()), ..why });
+                    let held = match item.lost_zeros() {
+                        Some((message, hint)) => Err(Diagnostic::error(message).hint(hint)),
+                        None => list_item(&unquoted(&item.json()), rule),
+                    };
+                    let held = held.map_err(|wrong| wrong.at(item.span.first_line(), ""));
                     // Any kind is allowed: the value keeps the type that it has.
                     held.map(|value| if matches!(rule.list, Some(ListRule::Of(_))) { value } else { item.json() })
                 });
@@ -253,7 +243,7 @@ impl ParamResolver<'_> {
         }
     }
 
-    fn catalog_item(&self, text: &str) -> Result<Value, ParamError> {
+    fn catalog_item(&self, text: &str) -> Result<Value, Diagnostic> {
         if self.catalog.iter().any(|known| known == text) {
             return Ok(Value::String(text.to_owned()));
         }
@@ -261,41 +251,15 @@ impl ParamResolver<'_> {
         let folder = self.entry.node.get("catalog").and_then(|entry| entry.node.text()).unwrap_or_default();
         if self.catalog.is_empty() {
             let message = format!("there is no file in `{folder}`, or no such folder");
-            return Err(ParamError::new(message)
+            return Err(Diagnostic::error(message)
                 .hint("the folder is relative to the manifest; its files `NAME.yaml` are the choices"));
         }
-        let wrong = ParamError::new(format!("there is no `{text}` in `{folder}`"));
+        let wrong = Diagnostic::error(format!("there is no `{text}` in `{folder}`"));
         Err(wrong.maybe_hint(did_you_mean(text, names())))
     }
 }
 
-/// What is wrong with a value and what to try.
-struct ParamError {
-    what: String,
-    hint: Option<String>,
-    /// The part of the value that is wrong, if it has a place of its own.
-    place: Option<Span>,
-}
-
-impl ParamError {
-    fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), hint: None, place: None }
-    }
-
-    fn hint(self, hint: impl Into<String>) -> Self {
-        Self { hint: Some(hint.into()), ..self }
-    }
-
-    fn maybe_hint(self, hint: Option<String>) -> Self {
-        Self { hint, ..self }
-    }
-
-    fn on(&self, diagnostic: Diagnostic) -> Diagnostic {
-        diagnostic.maybe_hint(self.hint.clone())
-    }
-}
-
-fn one_of(text: &str, allowed: &[Value]) -> Result<Value, ParamError> {
+fn one_of(text: &str, allowed: &[Value]) -> Result<Value, Diagnostic> {
     if let Some(value) = allowed.iter().find(|value| unquoted(value) == text) {
         return Ok(value.clone());
     }
@@ -305,14 +269,14 @@ fn one_of(text: &str, allowed: &[Value]) -> Result<Value, ParamError> {
         Some(word) => format!("did you mean `{word}`? There is: {allowed_list}"),
         None => format!("there is: {allowed_list}"),
     };
-    Err(ParamError::new(format!("`{text}` is not one of the choices")).hint(hint))
+    Err(Diagnostic::error(format!("`{text}` is not one of the choices")).hint(hint))
 }
 
 /// Holds a text against the rule's `pattern`.
-fn fitting(text: &str, rule: &Param) -> Result<(), ParamError> {
+fn fitting(text: &str, rule: &Param) -> Result<(), Diagnostic> {
     let Some(pattern) = &rule.pattern else { return Ok(()) };
     let whole = Regex::new(&format!("^(?:{pattern})$"))
-        .map_err(|error| ParamError::new(format!("its `pattern` is not a regular expression: {error}")))?;
+        .map_err(|error| Diagnostic::error(format!("its `pattern` is not a regular expression: {error}")))?;
     if whole.is_match(text) {
         return Ok(());
     }
@@ -320,14 +284,14 @@ fn fitting(text: &str, rule: &Param) -> Result<(), ParamError> {
         Some(example) => format!("for example `{example}`"),
         None => format!("it must match `{pattern}`"),
     };
-    Err(ParamError::new(format!("`{text}` is not of the form that it must have")).hint(hint))
+    Err(Diagnostic::error(format!("`{text}` is not of the form that it must have")).hint(hint))
 }
 
-fn list_item(text: &str, rule: &Param) -> Result<Value, ParamError> {
+fn list_item(text: &str, rule: &Param) -> Result<Value, Diagnostic> {
     fitting(text, rule)?;
     match &rule.list {
         Some(ListRule::Of(allowed)) => one_of(text, allowed),
-        _ => match schema::parse_plain_scalar(text).map_err(|error| ParamError::new(error.to_string()))? {
+        _ => match schema::parse_plain_scalar(text).map_err(|error| Diagnostic::error(error.to_string()))? {
             NodeValue::Number(number) => Ok(Value::Number(number)),
             NodeValue::Bool(value) => Ok(Value::Bool(value)),
             _ => Ok(Value::String(text.to_owned())),
@@ -335,26 +299,26 @@ fn list_item(text: &str, rule: &Param) -> Result<Value, ParamError> {
     }
 }
 
-fn path(text: &str, need: Option<PathNeed>) -> Result<Value, ParamError> {
+fn path(text: &str, need: Option<PathNeed>) -> Result<Value, Diagnostic> {
     if text.is_empty() {
         return match need {
             Some(PathNeed::Optional) => Ok(Value::Null),
-            _ => Err(ParamError::new("it is empty")),
+            _ => Err(Diagnostic::error("it is empty")),
         };
     }
-    let absolute = std::path::absolute(Path::new(text)).map_err(|error| ParamError::new(error.to_string()))?;
+    let absolute = std::path::absolute(Path::new(text)).map_err(|error| Diagnostic::error(error.to_string()))?;
     match metadata_if_there(&absolute) {
         Ok(Some(_)) => Ok(Value::String(absolute.to_string_lossy().into_owned())),
-        Ok(None) => Err(ParamError::new(format!("there is no file or folder `{text}`"))),
-        Err(error) => Err(ParamError::new(format!("`{text}` cannot be looked at: {error}"))),
+        Ok(None) => Err(Diagnostic::error(format!("there is no file or folder `{text}`"))),
+        Err(error) => Err(Diagnostic::error(format!("`{text}` cannot be looked at: {error}"))),
     }
 }
 
-fn bounded(number: f64, bounds: Option<&NumberBounds>, what: &str) -> Result<(), ParamError> {
+fn bounded(number: f64, bounds: Option<&NumberBounds>, what: &str) -> Result<(), Diagnostic> {
     let Some(bounds) = bounds else { return Ok(()) };
     match (bounds.min, bounds.max) {
-        (Some(min), _) if number < min => Err(ParamError::new(format!("{what} must be at least {min}"))),
-        (_, Some(max)) if number > max => Err(ParamError::new(format!("{what} must be at most {max}"))),
+        (Some(min), _) if number < min => Err(Diagnostic::error(format!("{what} must be at least {min}"))),
+        (_, Some(max)) if number > max => Err(Diagnostic::error(format!("{what} must be at most {max}"))),
         _ => Ok(()),
     }
 }

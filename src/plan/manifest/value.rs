@@ -52,10 +52,8 @@ impl Object for NoValue {
 
 /// A minijinja value as a node at this place. Fails if it is undefined, a function or a bare stage.
 pub fn node_of(value: &Value, span: &Span) -> Result<Node, Vec<Diagnostic>> {
-    tree_of(value, span, 0, &mut MadeSoFar::default()).map(|tree| Node::new(span.clone(), tree)).map_err(|error| {
-        let fault = Diagnostic::error(error.to_string()).at(span.first_line(), "");
-        vec![fault.maybe_hint(error.hint())]
-    })
+    let tree = tree_of(value, span, 0, &mut MadeSoFar::default());
+    tree.map(|tree| Node::new(span.clone(), tree)).map_err(|wrong| vec![wrong])
 }
 
 /// Whether a value is nested deeper than any of a manifest may be. Of very many values in it, only the first are looked
@@ -81,42 +79,6 @@ pub fn is_too_deep(value: &Value) -> bool {
     looks_deep(value, 0, &mut left)
 }
 
-/// Why a value of an expression has no node.
-#[derive(Debug, thiserror::Error)]
-enum NoNode {
-    #[error("this value is nested too deeply")]
-    TooDeep,
-    #[error("this expression produces more than {MAX_VALUES} values")]
-    TooMany,
-    #[error("this text becomes too long")]
-    LongText,
-    #[error("this expression produces more than {} of text", size(MAX_TEXTS as u64))]
-    LongTexts,
-    #[error("this number is not finite, or out of range")]
-    Number,
-    #[error("this expression has no value")]
-    Undefined,
-    #[error("this expression is not a value")]
-    NotAValue,
-    /// An error that minijinja handed on as a value.
-    #[error("{0}")]
-    Invalid(String),
-    #[error(transparent)]
-    Minijinja(#[from] minijinja::Error),
-    /// A [`NoValue`] by itself.
-    #[error("{why}")]
-    Bare { why: String, hint: String },
-}
-
-impl NoNode {
-    fn hint(&self) -> Option<String> {
-        match self {
-            Self::Bare { hint, .. } if !hint.is_empty() => Some(hint.clone()),
-            _ => None,
-        }
-    }
-}
-
 /// Of one expression.
 #[derive(Default)]
 struct MadeSoFar {
@@ -125,24 +87,26 @@ struct MadeSoFar {
     text: usize,
 }
 
-fn tree_of(value: &Value, span: &Span, depth: usize, made: &mut MadeSoFar) -> Result<NodeValue, NoNode> {
+fn tree_of(value: &Value, span: &Span, depth: usize, made: &mut MadeSoFar) -> Result<NodeValue, Diagnostic> {
+    let wrong = |message: &str| Diagnostic::error(message).at(span.first_line(), "");
+    let invalid = |error: minijinja::Error| wrong(&error.to_string());
     if depth > MAX_DEPTH {
-        return Err(NoNode::TooDeep);
+        return Err(wrong("this value is nested too deeply"));
     }
     made.values += 1;
     let text = value.as_str().map_or(0, str::len);
     if text > MAX_TEXT {
-        return Err(NoNode::LongText);
+        return Err(wrong("this text becomes too long"));
     }
     made.text += text;
     if made.values > MAX_VALUES {
-        return Err(NoNode::TooMany);
+        return Err(wrong(&format!("this expression produces more than {MAX_VALUES} values")));
     }
     if made.text > MAX_TEXTS {
-        return Err(NoNode::LongTexts);
+        return Err(wrong(&format!("this expression produces more than {} of text", size(MAX_TEXTS as u64))));
     }
     match value.kind() {
-        ValueKind::Undefined => Err(NoNode::Undefined),
+        ValueKind::Undefined => Err(wrong("this expression has no value")),
         ValueKind::None => Ok(NodeValue::Null),
         ValueKind::Bool => Ok(NodeValue::Bool(value.is_true())),
         ValueKind::Number => {
@@ -152,28 +116,30 @@ fn tree_of(value: &Value, span: &Span, depth: usize, made: &mut MadeSoFar) -> Re
                 (_, _, Ok(number)) => Number::from_f64(number),
                 _ => None,
             };
-            number.map(NodeValue::Number).ok_or(NoNode::Number)
+            number.map(NodeValue::Number).ok_or_else(|| wrong("this number is not finite, or out of range"))
         }
         ValueKind::String => Ok(NodeValue::Text(value.as_str().unwrap_or_default().into())),
         ValueKind::Seq | ValueKind::Iterable => {
-            let items = value.try_iter()?;
+            let items = value.try_iter().map_err(invalid)?;
             let nodes = items.map(|item| Ok(Node::new(span.clone(), tree_of(&item, span, depth + 1, made)?)));
             nodes.collect::<Result<_, _>>().map(NodeValue::List)
         }
         ValueKind::Map => {
             if let Some(bare) = value.downcast_object_ref::<NoValue>() {
-                return Err(NoNode::Bare { why: bare.why.clone(), hint: bare.hint.clone() });
+                let hint = Some(bare.hint.clone()).filter(|hint| !hint.is_empty());
+                return Err(wrong(&bare.why).maybe_hint(hint));
             }
             let mut map = Map::new();
-            for key in value.try_iter()? {
-                let item = value.get_item(&key)?;
+            for key in value.try_iter().map_err(invalid)? {
+                let item = value.get_item(&key).map_err(invalid)?;
                 let node = Node::new(span.clone(), tree_of(&item, span, depth + 1, made)?);
                 map.insert(key.to_string(), MapEntry { key: span.clone(), node });
             }
             Ok(NodeValue::Map(map))
         }
-        ValueKind::Invalid => Err(NoNode::Invalid(value.to_string())),
-        _ => Err(NoNode::NotAValue),
+        // An error that minijinja handed on as a value.
+        ValueKind::Invalid => Err(wrong(&value.to_string())),
+        _ => Err(wrong("this expression is not a value")),
     }
 }
 

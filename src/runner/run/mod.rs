@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::attempt::{AttemptInputs, AttemptOutcome};
-use super::batches::{BatchSlot, Batches};
+use super::batches::{BatchSlot, assign_slots};
 use super::keying::{Keyed, TaskOutput};
 use super::options::{EventEmitter, GPUS_HINT, RunOptions, RunSummary, TaskRole, gpus_together};
 use super::schedule::{StartItem, TaskEnd, TaskIndex, TaskSchedule};
@@ -235,7 +235,7 @@ impl<W: TaskExecutor> Runner<W> {
     /// Everything that may start in this moment: those that could be one job array are linked with each other.
     fn start_all(&mut self, starts: Vec<StartItem>) {
         let tasks: Vec<SharedTask> = starts.iter().map(|start| self.task(start.task)).collect();
-        let slots = Batches::new(&self.run, &mut self.batches).assign_slots(&tasks);
+        let slots = assign_slots(&self.run, &mut self.batches, &tasks);
         for (start, slot) in starts.into_iter().zip(slots) {
             let attempt = 1 + self.attempts.get(&start.task).copied().unwrap_or_default();
             self.start(start.task, attempt, start.gpus, slot);

@@ -154,7 +154,8 @@ impl ListedFolder {
         }
         entries.shrink_to_fit();
         let place = project.filter(|_| names_it).map(|project| project.to_string_lossy().into_owned());
-        Ok(HashedFolder { digest: digest_of(&entries, |entry| entry.digest), entries, place })
+        let digest = digest_of(entries.iter().map(|entry| (&*entry.path, entry.stamp.kind, entry.digest)));
+        Ok(HashedFolder { digest, entries, place })
     }
 }
 
@@ -166,16 +167,18 @@ impl HashedFolder {
         if other.is_empty() {
             return self;
         }
-        let digest = digest_of(&self.entries, |entry| other.get(&entry.path).copied().or(entry.digest));
+        let content = |entry: &OutputEntry| other.get(&entry.path).copied().or(entry.digest);
+        let digest = digest_of(self.entries.iter().map(|entry| (&*entry.path, entry.stamp.kind, content(entry))));
         Self { digest, ..self }
     }
 }
 
-fn digest_of(entries: &[OutputEntry], content: impl Fn(&OutputEntry) -> Option<Digest>) -> Digest {
+/// The digest of a folder with these things, of which some have content.
+pub(super) fn digest_of<'a>(things: impl Iterator<Item = (&'a Path, EntryKind, Option<Digest>)>) -> Digest {
     let mut h = Hasher::new();
-    for entry in entries {
-        h.field(entry.path.as_os_str().as_bytes()).field(&[entry.stamp.kind as u8]);
-        h.field(content(entry).as_ref().map_or(&[][..], |digest| digest.bytes()));
+    for (path, kind, content) in things {
+        h.field(path.as_os_str().as_bytes()).field(&[kind as u8]);
+        h.field(content.as_ref().map_or(&[][..], |digest| digest.bytes()));
     }
     h.finish()
 }

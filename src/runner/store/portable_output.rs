@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use walkdir::WalkDir;
 
 use super::durable::{PathError, WithPath as _, discard};
-use super::folder_digest::{EntryKind, FileStamp, HashedFolder, any_bytes, hash_file, list_folder};
+use super::folder_digest::{self, EntryKind, FileStamp, HashedFolder, any_bytes, hash_file, list_folder};
 use super::{OutputCache, StateFolder, TaskRecord};
-use base::files::{Digest, Hasher, open_regular, read_text};
+use base::files::{Digest, open_regular, read_text};
 use base::units::{MOST_FILES_BYTES, first_beyond_limit};
 
 /// One thing in an output folder. The folder itself is the first one, with an empty path.
@@ -50,7 +50,7 @@ impl OutputCache {
     /// What is in a record's folder, according to the record.
     pub fn items(&self, record: &TaskRecord) -> Result<Vec<PortableItem>, PathError> {
         let folder = self.folder(record);
-        let item = |entry: &super::folder_digest::OutputEntry| {
+        let item = |entry: &folder_digest::OutputEntry| {
             let target = match entry.stamp.kind {
                 EntryKind::Link => {
                     let path = folder.join(&entry.path);
@@ -67,12 +67,7 @@ impl OutputCache {
 
 /// The digest that a folder with these things has: the same as [`super::HashedFolder`]'s.
 pub fn digest_of(items: &[PortableItem]) -> Digest {
-    let mut h = Hasher::new();
-    for item in items {
-        h.field(item.path.as_os_str().as_bytes()).field(&[item.kind as u8]);
-        h.field(item.digest.as_ref().map_or(&[][..], |d| d.bytes()));
-    }
-    h.finish()
+    folder_digest::digest_of(items.iter().map(|item| (&*item.path, item.kind, item.digest)))
 }
 
 /// Why a list from elsewhere must not be laid out here: a path that leads out of the folder, a file below a link, and

@@ -8,13 +8,12 @@
 //! The second form is a list, whose pieces are read on several threads.
 
 use std::path::Path;
-use std::thread;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::durable::{PathError, replace_cache};
-use base::files::{Digest, read_bytes};
+use base::files::{Digest, cores, in_parts, read_bytes};
 
 /// Bytes of the digest.
 const SEAL: usize = 32;
@@ -131,28 +130,13 @@ fn unseal(bytes: &[u8]) -> Option<&[u8]> {
 
 /// More threads than this do not make `stat` calls and decoding quicker.
 const MOST_THREADS: usize = 8;
+/// Bytes of a thread's stack: the usual ones.
+const STACK: usize = 2 << 20;
 
 /// What `map` makes of each item, in their order. `least`: items of a thread, at least.
 pub(super) fn parallel_map<T: Sync, R: Send>(items: &[T], least: usize, map: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    let cores = thread::available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
-    let size = items.len().div_ceil(cores).max(least).max(1);
-    let part = |items: &[T]| items.iter().map(&map).collect::<Vec<R>>();
-    thread::scope(|scope| {
-        let part = &part;
-        let mut parts = items.chunks(size);
-        let mine = parts.next();
-        // This thread does the parts of those that cannot be started.
-        let start = |items| (items, thread::Builder::new().spawn_scoped(scope, move || part(items)).ok());
-        let others: Vec<_> = parts.map(start).collect();
-        let mut results = mine.map(part).unwrap_or_default();
-        for (items, other) in others {
-            results.extend(match other {
-                Some(other) => other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                None => part(items),
-            });
-        }
-        results
-    })
+    let size = items.len().div_ceil(cores().min(MOST_THREADS)).max(least);
+    in_parts(items, size, STACK, |part| part.iter().map(&map).collect::<Vec<R>>()).into_iter().flatten().collect()
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::measurement::{task_outcome, wait_for_unresponsive_server};
-use super::{identity, search, telemetry};
+use super::telemetry::Observers;
+use super::{identity, search};
 use crate::mlperf::{LIBRARY, MeteredTest, run_loadgen};
 use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind, Verdict};
@@ -60,9 +61,7 @@ impl LoadgenStage<'_> {
         let orders = ChildOrders::Test(Box::new(test));
         let meter = self.loadgen.power.as_ref();
         let metered = meter.map(|meter| MeteredTest::new(context, meter, out)).transpose()?;
-        let telemetry = Box::pin(telemetry::start(context, &spec, &before, bench.telemetry)).await;
-        let polled = telemetry::polled(context, &spec, &before);
-        let scraper = telemetry::start_scraper(&spec, &polled)?;
+        let observers = Observers::start(context, &spec, before, bench.telemetry).await?;
         let ChildRunOutcome { ran, server_failure: lost, zero } =
             Box::pin(self.run_child(&orders, metered.as_ref(), &spec, expected)).await;
         let ran = ran.and_then(|()| metered.as_ref().map_or(Ok(()), MeteredTest::collect));
@@ -78,18 +77,7 @@ impl LoadgenStage<'_> {
         };
         let zero = zero.and_then(MonotonicTime::instant).unwrap_or_else(Instant::now);
         let mut measured = UnjudgedRun::elsewhere(spec.clone(), result, zero);
-        if let Some(scraper) = scraper {
-            telemetry::finish(scraper, &polled, &mut measured).await;
-        }
-        if let Some(telemetry) = telemetry {
-            telemetry.finish(context, &mut measured).await;
-        }
-        telemetry::of_servers(bench.telemetry, &mut measured);
-        if let Some(why) = lost {
-            measured.server_lost(why);
-        }
-        measured.lowered(&context.lease.assignment.lowered);
-        identity::identify(context, &spec, &before, &mut measured).await;
+        observers.finish(&mut measured, lost).await;
         let measured = measured.judge();
         harness::amend(out, &measured).map_err(system)?;
         Ok(measured.result)

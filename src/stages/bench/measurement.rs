@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 
+use super::identity;
 use super::spec::instead_of_proxy;
-use super::{identity, telemetry};
+use super::telemetry::Observers;
 use crate::serve::ready::{self, HealthProbe, SilenceLimits};
 use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind, LiveMeasurement, Verdict};
@@ -73,14 +74,11 @@ pub async fn measure(
     let stop = context.lease.stop.child();
     let processor_times = spawn_blocking(ProcessorTimes::now).await.ok();
     let before = identity::of_servers(spec).await;
-    let telemetry = Box::pin(telemetry::start(context, spec, &before, watched)).await;
-    let polled = telemetry::polled(context, spec, &before);
-    let scraper = telemetry::start_scraper(spec, &polled)?;
+    let observers = Observers::start(context, spec, before, watched).await?;
     // Since when answers are measured, and how many there are.
     let far: Mutex<Option<(Instant, u64, u64)>> = Mutex::new(None);
-    let gpus = telemetry.as_ref().and_then(telemetry::TelemetrySampler::gpus_of_servers);
     let answered = Arc::new(AtomicU64::new(0));
-    let live = Mutex::new(LiveNumbers::new(spec.stop.time(), gpus));
+    let live = Mutex::new(LiveNumbers::new(spec.stop.time(), observers.gpus_of_servers()));
     let mut measuring = Box::pin(harness::measure(spec, &stop, |progress| {
         let mut far = far.lock();
         let since = far.map_or_else(Instant::now, |(since, ..)| since);
@@ -112,18 +110,7 @@ pub async fn measure(
         (Err(HarnessError::Stopped), Some(why)) => return Err(Failure::new(FailureKind::Service, why.clone())),
         (measured, _) => measured.map_err(|error| failure(&error))?,
     };
-    if let Some(scraper) = scraper {
-        telemetry::finish(scraper, &polled, &mut measured).await;
-    }
-    if let Some(telemetry) = telemetry {
-        telemetry.finish(context, &mut measured).await;
-    }
-    telemetry::of_servers(watched, &mut measured);
-    if let Some(why) = lost {
-        measured.server_lost(why);
-    }
-    measured.lowered(&context.lease.assignment.lowered);
-    identity::identify(context, spec, &before, &mut measured).await;
+    observers.finish(&mut measured, lost).await;
     if let Some(preflight) = preflight {
         measured.preflight(preflight);
     }

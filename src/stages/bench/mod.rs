@@ -75,9 +75,7 @@ impl Run for Bench {
         }
         let measured = Box::pin(measure(context, &spec, bench.telemetry, MeasurementPlace::default(), before)).await?;
         let result = Box::pin(resume::write(&context.lease.out, Box::new(measured))).await?;
-        if context.lease.stop.is_requested() && context.lease.stop.reason().is_none() {
-            return Err(Failure::new(FailureKind::Interrupted, "stopped before all requests were answered"));
-        }
+        context.check_not_stopped("stopped before all requests were answered")?;
         task_outcome(bench, &result)
     }
 }

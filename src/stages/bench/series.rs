@@ -58,9 +58,7 @@ pub(super) async fn runs(
             let name = format!("{}{comma}run {number}/{times}", place.name);
             let place = MeasurementPlace { name: &name, ..place };
             let measured = Box::pin(measure(context, &spec, bench.telemetry, place, preflight.take())).await?;
-            if context.lease.stop.is_requested() && context.lease.stop.reason().is_none() {
-                return Err(Failure::new(FailureKind::Interrupted, format!("stopped in {name}")));
-            }
+            context.check_not_stopped(&format!("stopped in {name}"))?;
             Box::pin(keep(&folder, Box::new(measured))).await?
         };
         let is_lost = result.server_lost().is_some();
@@ -142,9 +140,7 @@ pub async fn perform_sweep(
                 Box::pin(keep_result(&path, &results)).await?
             } else {
                 let measured = Box::pin(measure(context, &spec, bench.telemetry, place, trial)).await?;
-                if context.lease.stop.is_requested() && context.lease.stop.reason().is_none() {
-                    return Err(Failure::new(FailureKind::Interrupted, format!("stopped in {name}")));
-                }
+                context.check_not_stopped(&format!("stopped in {name}"))?;
                 Box::pin(keep(&path, Box::new(measured))).await?
             }
         };

@@ -11,9 +11,10 @@ use jiff::Timestamp;
 use tokio::net::lookup_host;
 use tokio::time::{sleep, timeout};
 
+use super::identity;
 use super::measurement::failure;
 use super::preflight::Sidecar;
-use crate::task_context::{TaskContext, signal_name};
+use crate::task_context::{TaskContext, ended};
 use base::event::{Endpoint, Failure, GpuId};
 use exec::process::{ExitKind, SpawnError};
 use harness::gpu::{self, GpuDevice, GpuTrace, GpusUsage, NvidiaSmi, SmiError};
@@ -36,8 +37,59 @@ const SIGTERM: i32 = 15;
 /// Beyond this the two clocks diverged: the wall clock was set.
 const APART: f64 = 0.1;
 
+/// All that is watched beside a measurement.
+pub struct Observers<'a> {
+    context: &'a TaskContext,
+    spec: &'a BenchSpec,
+    wanted: Wanted,
+    /// As the servers described themselves before the first request.
+    before: Vec<ServerIdentity>,
+    sampler: Option<TelemetrySampler>,
+    polled: Vec<Endpoint>,
+    scraper: Option<Scraper>,
+}
+
+impl<'a> Observers<'a> {
+    /// Starts them. `before`: as the servers describe themselves.
+    pub async fn start(
+        context: &'a TaskContext,
+        spec: &'a BenchSpec,
+        before: Vec<ServerIdentity>,
+        wanted: Wanted,
+    ) -> Result<Self, Failure> {
+        let sampler = Box::pin(start(context, spec, &before, wanted)).await;
+        let polled = polled(context, spec, &before);
+        let scraper = start_scraper(spec, &polled)?;
+        Ok(Self { context, spec, wanted, before, sampler, polled, scraper })
+    }
+
+    /// How many GPUs the servers have, if the watched GPUs are the servers'.
+    pub fn gpus_of_servers(&self) -> Option<u32> {
+        let sampler = self.sampler.as_ref()?;
+        let count = sampler.gpus.len();
+        gpu::are_of_servers(&sampler.population, count as u64).then_some(count as u32)
+    }
+
+    /// Ends them; what they saw becomes part of the measurement, with what else is known of it: why its servers were
+    /// `lost`, and who they are.
+    pub async fn finish(self, measured: &mut UnjudgedRun, lost: Option<String>) {
+        if let Some(scraper) = self.scraper {
+            finish(scraper, &self.polled, measured).await;
+        }
+        if let Some(sampler) = self.sampler {
+            sampler.finish(self.context, measured).await;
+        }
+        of_servers(self.wanted, measured);
+        if let Some(why) = lost {
+            measured.server_lost(why);
+        }
+        measured.lowered(&self.context.lease.assignment.lowered);
+        identity::identify(self.context, self.spec, &self.before, measured).await;
+    }
+}
+
 /// An nvidia-smi that runs. Dropping it ends it.
-pub struct TelemetrySampler {
+struct TelemetrySampler {
     sampler: Sidecar,
     smi: NvidiaSmi,
     gpus: Vec<GpuDevice>,
@@ -49,12 +101,6 @@ pub struct TelemetrySampler {
 }
 
 impl TelemetrySampler {
-    /// How many GPUs the servers have, if the watched GPUs are the servers'.
-    pub fn gpus_of_servers(&self) -> Option<u32> {
-        let count = self.gpus.len();
-        gpu::are_of_servers(&self.population, count as u64).then_some(count as u32)
-    }
-
     /// Waits until this many lines have come, as long as they can.
     async fn lines(&mut self, context: &TaskContext, count: usize, limit: Duration) {
         let enough = async {
@@ -81,7 +127,7 @@ impl TelemetrySampler {
     }
 
     /// Ends it; all readings are written beside the measurement, and their summary into the result.
-    pub async fn finish(mut self, context: &TaskContext, measured: &mut UnjudgedRun) {
+    async fn finish(mut self, context: &TaskContext, measured: &mut UnjudgedRun) {
         let seconds = self.sampler.seconds();
         let mut early = self.ended_early().await;
         if early.is_none() {
@@ -101,11 +147,7 @@ impl TelemetrySampler {
             }
         };
         if let Some(how) = early {
-            let how = match how {
-                ExitKind::Code(code) => format!("with exit code {code}"),
-                ExitKind::Signal(signal) => format!("by {}", signal_name(signal)),
-                ExitKind::Stopped => "because it was stopped".to_owned(),
-            };
+            let how = ended(how);
             let text = malformed.last().map_or_else(String::new, |line| format!(": {line}"));
             self.notes.push(format!("nvidia-smi ended before the measurement did, within {seconds:.1} s, {how}{text}"));
         }
@@ -152,7 +194,7 @@ impl TelemetrySampler {
 }
 
 /// Starts it where there is something to watch, and waits for its first line. `servers`: as they describe themselves.
-pub async fn start(
+async fn start(
     context: &TaskContext,
     spec: &BenchSpec,
     servers: &[ServerIdentity],
@@ -261,7 +303,7 @@ const fn is_its_own(how: ExitKind) -> bool {
 }
 
 /// The servers' metrics of their GPUs, where no closer source exists.
-pub fn of_servers(wanted: Wanted, measured: &mut UnjudgedRun) {
+fn of_servers(wanted: Wanted, measured: &mut UnjudgedRun) {
     if measured.gpu().is_some() || !matches!(wanted, Wanted::Auto | Wanted::Metrics) {
         return;
     }
@@ -307,7 +349,7 @@ const SCRAPE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The servers of a measurement with their ports for metrics: where none is known, those with OpenAI's interfaces have
 /// them beside these, if they could be read there. `described`: what each server reported of itself.
-pub fn polled(context: &TaskContext, spec: &BenchSpec, described: &[ServerIdentity]) -> Vec<Endpoint> {
+fn polled(context: &TaskContext, spec: &BenchSpec, described: &[ServerIdentity]) -> Vec<Endpoint> {
     let is_openai = matches!(&spec.protocol, Transport::Http(http) if http.api != Api::Generate);
     let with_metrics = |(endpoint, server): (&Endpoint, &ServerIdentity)| {
         // Of other servers it is not known that they have metrics.
@@ -326,7 +368,7 @@ fn http_port(endpoint: &Endpoint) -> u16 {
 }
 
 /// Starts polling where there is something to poll.
-pub fn start_scraper(spec: &BenchSpec, endpoints: &[Endpoint]) -> Result<Option<Scraper>, Failure> {
+fn start_scraper(spec: &BenchSpec, endpoints: &[Endpoint]) -> Result<Option<Scraper>, Failure> {
     let headers = SentHeaders::of_run(spec).map_err(|error| failure(&error))?.map();
     let client = |endpoint: &Endpoint| {
         let port = endpoint.metrics?;
@@ -345,7 +387,7 @@ pub fn start_scraper(spec: &BenchSpec, endpoints: &[Endpoint]) -> Result<Option<
 }
 
 /// Ends it; all readings are written beside the measurement, and their summary into the result.
-pub async fn finish(scraper: Scraper, endpoints: &[Endpoint], measured: &mut UnjudgedRun) {
+async fn finish(scraper: Scraper, endpoints: &[Endpoint], measured: &mut UnjudgedRun) {
     let scrape = scraper.finish().await;
     let (window, zero) = (measured.window(), measured.zero());
     for share in measured.hosts_mut() {

@@ -11,6 +11,7 @@ use super::launch::{HOST, check_free, free_ports};
 use super::planned_server::{PlannedServer, ReadinessProbe, ServerCommand, log_of, placed, refused};
 use crate::container::wrap;
 use crate::task_context::TaskContext;
+use crate::trtllm_bench::given_options;
 use base::event::{Endpoint, Failure, GpuId, ReducedSetting};
 use base::units::{counted, unquoted};
 use plan::manifest::model::{Serve, TrtllmServe, Vllm};
@@ -20,6 +21,10 @@ use triton::launch::LaunchWorld;
 
 /// The file that `--extra_llm_api_options` names, in the task's folder.
 const OPTIONS: &str = "extra_llm_api_options.yaml";
+
+/// Options of `trtllm-serve`, each with the key of the manifest where that has another name.
+const TRTLLM_OPTIONS: &str = "backend tokenizer tp_size=tensor_parallelism pp_size=pipeline_parallelism \
+    ep_size=moe_expert_parallelism max_batch_size max_num_tokens max_seq_len max_beam_width num_postprocess_workers";
 
 pub fn trtllm_copies(server: &TrtllmServe) -> EngineCopies {
     EngineCopies {
@@ -41,25 +46,9 @@ pub fn trtllm_argv(server: &TrtllmServe, model: &str, port: &str, options: Optio
         None => vec![server.program.clone()],
     };
     argv.push(model.to_owned());
-    let number = |value: Option<u32>| value.map(|value| value.to_string());
-    let mut option = |name: &str, value: Option<String>| {
-        if let Some(value) = value {
-            argv.extend([format!("--{name}"), value]);
-        }
-    };
-    option("host", Some(server.host.clone()));
-    option("port", Some(port.to_owned()));
-    option("backend", Some(server.backend.clone()));
-    option("tokenizer", server.tokenizer.clone());
-    option("tp_size", Some(server.tensor_parallelism.to_string()));
-    option("pp_size", Some(server.pipeline_parallelism.to_string()));
-    option("ep_size", number(server.moe_expert_parallelism));
-    option("max_batch_size", number(server.max_batch_size));
-    option("max_num_tokens", number(server.max_num_tokens));
-    option("max_seq_len", number(server.max_seq_len));
-    option("max_beam_width", number(server.max_beam_width));
-    option("num_postprocess_workers", number(server.num_postprocess_workers));
-    option("extra_llm_api_options", options.map(str::to_owned));
+    argv.extend(["--host", &server.host, "--port", port].map(str::to_owned));
+    argv.extend(given_options(&serde_json::to_value(server).unwrap_or_default(), TRTLLM_OPTIONS));
+    argv.extend(options.iter().flat_map(|file| ["--extra_llm_api_options", *file].map(str::to_owned)));
     argv.extend(server.args.iter().cloned());
     argv
 }

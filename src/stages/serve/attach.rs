@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::future::{join_all, try_join_all};
 use http::HeaderMap;
 use parking_lot::Mutex;
-use tokio::task::JoinSet;
 
 use super::ready::{self, HealthProbe, SilenceLimits};
 use crate::task_context::TaskContext;
@@ -53,40 +53,34 @@ pub async fn perform(context: &mut TaskContext, attach_server: &AttachServer) ->
 /// Waits for all of them at once, within one limit.
 async fn await_all(context: &TaskContext, endpoints: &[Endpoint], limit: Duration) -> Result<(), Failure> {
     let begun = Instant::now();
-    let absent: Arc<Mutex<BTreeMap<usize, String>>> = Arc::default();
-    let mut waiting = JoinSet::new();
-    for (index, endpoint) in endpoints.iter().cloned().enumerate() {
-        let (absent, stop) = (Arc::clone(&absent), context.lease.stop.clone());
-        absent.lock().insert(index, "not queried yet".to_owned());
-        waiting.spawn(async move {
-            let progress = |_, text: &str| drop(absent.lock().insert(index, text.to_owned()));
-            let result = await_ready(&endpoint, limit, progress, stop.requested()).await;
-            if result.is_ok() {
-                absent.lock().remove(&index);
+    let unqueried = |index| (index, "not queried yet".to_owned());
+    let absent: &Mutex<BTreeMap<usize, String>> = &Mutex::new((0..endpoints.len()).map(unqueried).collect());
+    let wait = |index: usize| async move {
+        let progress = |_, text: &str| drop(absent.lock().insert(index, text.to_owned()));
+        match await_ready(&endpoints[index], limit, progress, context.lease.stop.requested()).await {
+            Ok(()) => drop(absent.lock().remove(&index)),
+            Err(AwaitError::Timeout { .. }) => {}
+            Err(AwaitError::Stopped { .. }) => {
+                return Err(Failure::new(FailureKind::Interrupted, "stopped before every server was ready"));
             }
-            result
-        });
-    }
-    let mut tick = tokio::time::interval(PROGRESS_INTERVAL);
-    loop {
-        tokio::select! {
-            biased;
-            came = waiting.join_next() => match came {
-                None => break,
-                Some(Ok(Ok(()) | Err(AwaitError::Timeout { .. }))) => {}
-                Some(Ok(Err(AwaitError::Stopped { .. }))) => {
-                    return Err(Failure::new(FailureKind::Interrupted, "stopped before every server was ready"));
-                }
-                Some(Ok(Err(error))) => return Err(Failure::new(FailureKind::Service, error.to_string())),
-                Some(Err(error)) => return Err(Failure::system(format!("waiting failed: {error}"))),
-            },
-            _ = tick.tick() => {
-                let (done, total) = (endpoints.len() - absent.lock().len(), endpoints.len());
-                if let Some(text) = progress_text(endpoints, &absent.lock(), begun.elapsed()) {
-                    context.lease.report_progress(text, done as u64, Some(total as u64));
-                }
+            Err(error) => return Err(Failure::new(FailureKind::Service, error.to_string())),
+        }
+        Ok(())
+    };
+    let report = async {
+        let mut tick = tokio::time::interval(PROGRESS_INTERVAL);
+        loop {
+            tick.tick().await;
+            let (done, total) = (endpoints.len() - absent.lock().len(), endpoints.len());
+            if let Some(text) = progress_text(endpoints, &absent.lock(), begun.elapsed()) {
+                context.lease.report_progress(text, done as u64, Some(total as u64));
             }
         }
+    };
+    tokio::select! {
+        biased;
+        waited = try_join_all((0..endpoints.len()).map(wait)) => drop(waited?),
+        () = report => {}
     }
     let absent = absent.lock();
     let lines: Vec<String> = absent.iter().map(|(index, last)| format!("{}: {last}", endpoints[*index])).collect();
@@ -174,17 +168,8 @@ struct ServerReport {
 
 /// Queries all servers. Returns a description of them if all can be used, otherwise everything that is wrong.
 pub async fn check(endpoints: &[Endpoint], expected: &ExpectedServer) -> Result<Vec<String>, Failure> {
-    let mut queries = JoinSet::new();
-    for (index, endpoint) in endpoints.iter().cloned().enumerate() {
-        let expected = expected.clone();
-        queries.spawn(async move { (index, query_server(&endpoint, &expected).await) });
-    }
-    let mut reports: BTreeMap<usize, ServerReport> = BTreeMap::new();
-    while let Some(report) = queries.join_next().await {
-        let (index, report) = report.map_err(|error| Failure::system(format!("asking a server failed: {error}")))?;
-        reports.insert(index, report);
-    }
-    let mut server_reports: Vec<ServerReport> = reports.into_values().collect();
+    let queries = endpoints.iter().map(|endpoint| query_server(endpoint, expected));
+    let mut server_reports: Vec<ServerReport> = join_all(queries).await;
     compare(endpoints, &mut server_reports);
     let broken = server_reports.iter().filter(|report| !report.problems.is_empty()).count();
     if broken == 0 {

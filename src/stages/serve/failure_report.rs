@@ -7,7 +7,7 @@ use super::argv::option_value;
 use super::planned_server::PlannedServer;
 use super::repository_models;
 use crate::task_context::out_of_memory::LINES_SEARCHED;
-use crate::task_context::{TaskContext, out_of_memory, signal_name};
+use crate::task_context::{TaskContext, out_of_memory};
 use base::event::{Failure, FailureKind, MemoryKind, OutOfMemory};
 use exec::process::{self, ExitKind, Shortage, Splitter};
 use triton::EngineConfig;
@@ -65,15 +65,6 @@ fn last(context: &TaskContext, lines: &[String]) -> Vec<String> {
     let mut last: Vec<String> = telling.map(|line| context.redacted(line)).collect();
     last.reverse();
     last
-}
-
-/// `with exit code 3`
-pub fn ended(how: ExitKind) -> String {
-    match how {
-        ExitKind::Code(code) => format!("with exit code {code}"),
-        ExitKind::Signal(signal) => format!("by {}", signal_name(signal)),
-        ExitKind::Stopped => "stopped".to_owned(),
-    }
 }
 
 /// Adds to a failure that memory ran out, if it did, and what to do about it. `far` are the last lines of the log.

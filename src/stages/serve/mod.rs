@@ -22,10 +22,10 @@ use tokio::task::JoinSet;
 
 use crate::Run;
 use crate::container::refuse_taken;
-use crate::task_context::TaskContext;
+use crate::task_context::{TaskContext, ended};
 use base::event::{Done, Endpoint, Event, Failure, FailureKind, Stop};
 use exec::process::{ExitKind, Running};
-use failure_report::{ended, exit_failure};
+use failure_report::exit_failure;
 use launch::{ExitCause, RunningServer, ServerExit};
 use planned_server::PlannedServer;
 pub use planned_server::refused;

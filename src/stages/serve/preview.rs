@@ -201,8 +201,7 @@ impl PreviewContext<'_> {
                 Ok(vec![bare(format!("<{}>{rest}", task.id), models, reads)])
             }
             ResolvedPath::Existing(folder) => {
-                let repositories = repositories(&folder)
-                    .map_err(|failure| unreadable(SpecProblem { message: failure.what, hint: failure.hint }))?;
+                let repositories = repositories(&folder).map_err(|failure| unreadable(failure.into()))?;
                 let server = |path: &PathBuf| {
                     bare(
                         path.display().to_string(),
@@ -512,8 +511,7 @@ impl ContainerPreview<'_> {
             gpus: &server.gpus,
             named: &named,
         };
-        let WrappedEngine { argv, env } =
-            wrap_in(&spec, &view).map_err(|failure| vec![SpecProblem { message: failure.what, hint: failure.hint }])?;
+        let WrappedEngine { argv, env } = wrap_in(&spec, &view).map_err(|failure| vec![failure.into()])?;
         let assigned = |(name, value): (String, Option<OsString>)| Some((name, value?.to_string_lossy().into_owned()));
         let task_variables: Vec<String> = self.variables().into_iter().map(|(name, _)| name).collect();
         let world = if spec.engine.is_detached() {

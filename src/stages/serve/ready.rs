@@ -30,20 +30,41 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where a server stands.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum Step {
     /// Started; its port is not known yet.
     Started,
-    /// No connection to its port.
-    NoPort(Endpoint, String),
-    /// It accepts connections.
-    NotLive(Endpoint, String),
-    Live(Endpoint, String),
-    /// It reports ready; some models are not.
-    Ready(Endpoint, String),
+    /// It does not have what is awaited, `ServerLive at 127.0.0.1:8001`; why, when it was last looked at.
+    Waiting {
+        state: PortState,
+        awaited: String,
+        last: String,
+    },
     Up,
-    /// It will never be ready: why. Ends the wait, and is never on a board.
-    Hopeless(String),
+}
+
+/// What a server that is not ready shows of itself.
+#[derive(Clone, Copy, Debug)]
+enum PortState {
+    Closed,
+    /// It accepts connections.
+    Open,
+    Live,
+}
+
+/// Why one look found no server that is ready.
+enum NotReady {
+    Yet(Step),
+    /// It will never be: why.
+    Ever(String),
+}
+
+fn waiting(state: PortState, awaited: String, last: impl ToString) -> NotReady {
+    NotReady::Yet(Step::Waiting { state, awaited, last: last.to_string() })
+}
+
+fn closed(endpoint: &Endpoint, why: impl ToString) -> NotReady {
+    waiting(PortState::Closed, format!("{endpoint} to open"), why)
 }
 
 /// The state of one server that all tasks share.
@@ -114,58 +135,60 @@ async fn wait_until_ready(server: &PlannedServer, board: &Shared) -> Result<Endp
                 ReadinessProbe::Kserve => probe_over_grpc(server, &endpoint).await,
                 ReadinessProbe::Detect => detect(server, &endpoint).await,
             };
-            let step = match answer {
+            match answer {
                 Ok(up) => {
                     board.lock().step = Step::Up;
                     return Ok(up);
                 }
-                Err(Step::Hopeless(why)) => return Err(ReadinessError(why)),
-                Err(step) => step,
-            };
-            board.lock().step = step;
+                Err(NotReady::Ever(why)) => return Err(ReadinessError(why)),
+                Err(NotReady::Yet(step)) => board.lock().step = step,
+            }
         }
         tokio::time::sleep(PAUSE).await;
     }
 }
 
 /// One look at a server whose port says all: its endpoint if it is ready, else where it stands, as with all of them.
-async fn connect(endpoint: &Endpoint) -> Result<Endpoint, Step> {
-    let no_port = |why: String| Step::NoPort(endpoint.clone(), why);
+async fn connect(endpoint: &Endpoint) -> Result<Endpoint, NotReady> {
     let connected = timeout(QUERY_TIMEOUT, TcpStream::connect((endpoint.host.as_str(), endpoint.grpc))).await;
-    connected.map_err(|_| no_port("no answer".to_owned()))?.map_err(|error| no_port(error.to_string()))?;
+    connected.map_err(|_| closed(endpoint, "no answer"))?.map_err(|error| closed(endpoint, error))?;
     Ok(endpoint.clone())
 }
 
 /// One look at a server that has `/health`.
-async fn healthy(endpoint: &Endpoint) -> Result<Endpoint, Step> {
-    let answer = timeout(QUERY_TIMEOUT, health(endpoint)).await;
-    let answer = answer.map_err(|_| Step::NotLive(endpoint.clone(), "no answer".to_owned()))?;
+async fn healthy(endpoint: &Endpoint) -> Result<Endpoint, NotReady> {
+    let open = |why: &str| waiting(PortState::Open, format!("`GET /health` at {endpoint}"), why);
+    let answer = timeout(QUERY_TIMEOUT, health(endpoint)).await.map_err(|_| open("no answer"))?;
     answer.map(|()| endpoint.clone()).map_err(|error| match error.why {
-        why @ ClientErrorKind::Connect { .. } => Step::NoPort(endpoint.clone(), why.to_string()),
-        why => Step::NotLive(endpoint.clone(), why.to_string()),
+        why @ ClientErrorKind::Connect { .. } => closed(endpoint, why),
+        why => open(&why.to_string()),
     })
 }
 
 /// One look at a server of which only the port is known.
-async fn detect(server: &PlannedServer, endpoint: &Endpoint) -> Result<Endpoint, Step> {
+async fn detect(server: &PlannedServer, endpoint: &Endpoint) -> Result<Endpoint, NotReady> {
     match probe(&endpoint.host, endpoint.grpc).await {
         ListeningService::Grpc => probe_server(server, endpoint).await,
-        ListeningService::Nothing => Err(Step::NoPort(endpoint.clone(), "nothing listens there".to_owned())),
-        ListeningService::Other => Err(Step::NotLive(endpoint.clone(), "it speaks neither gRPC nor HTTP".to_owned())),
+        ListeningService::Nothing => Err(closed(endpoint, "nothing listens there")),
+        ListeningService::Other => Err(not_live(endpoint, "it speaks neither gRPC nor HTTP")),
         ListeningService::Http | ListeningService::Metrics | ListeningService::OtherHttp => {
             lists_models(&Endpoint { http: Some(endpoint.grpc), ..endpoint.clone() }).await
         }
     }
 }
 
+fn not_live(endpoint: &Endpoint, why: impl ToString) -> NotReady {
+    waiting(PortState::Open, format!("ServerLive at {endpoint}"), why)
+}
+
 /// Like [`probe_server`], for a server of the user's: one that speaks HTTP will never be ready over gRPC.
-async fn probe_over_grpc(server: &PlannedServer, endpoint: &Endpoint) -> Result<Endpoint, Step> {
+async fn probe_over_grpc(server: &PlannedServer, endpoint: &Endpoint) -> Result<Endpoint, NotReady> {
     let answer = probe_server(server, endpoint).await;
-    if matches!(answer, Err(Step::NotLive(..) | Step::NoPort(..)))
+    if let Err(NotReady::Yet(Step::Waiting { state: PortState::Closed | PortState::Open, .. })) = &answer
         && let ListeningService::Http | ListeningService::Metrics | ListeningService::OtherHttp =
             probe(&endpoint.host, endpoint.grpc).await
     {
-        return Err(Step::Hopeless(format!(
+        return Err(NotReady::Ever(format!(
             "{} speaks HTTP at {endpoint}, and `ready.by: kserve` waits for gRPC's ServerReady: write `detect`, or \
              leave `by` out",
             server.name
@@ -175,13 +198,13 @@ async fn probe_over_grpc(server: &PlannedServer, endpoint: &Endpoint) -> Result<
 }
 
 /// One look at a server that has `/health` and `/v1/models`.
-async fn has_model(endpoint: &Endpoint) -> Result<Endpoint, Step> {
+async fn has_model(endpoint: &Endpoint) -> Result<Endpoint, NotReady> {
     lists_models(&healthy(endpoint).await?).await
 }
 
 /// Whether it lists a model.
-async fn lists_models(endpoint: &Endpoint) -> Result<Endpoint, Step> {
-    let live = |why: String| Step::Live(endpoint.clone(), why);
+async fn lists_models(endpoint: &Endpoint) -> Result<Endpoint, NotReady> {
+    let live = |why: String| waiting(PortState::Live, format!("`GET /v1/models` at {endpoint}"), why);
     let answer = timeout(QUERY_TIMEOUT, first_model(endpoint)).await;
     match answer.map_err(|_| live("/v1/models: no answer".to_owned()))?.map_err(|error| error.why) {
         // With an API key only `/health` is open.
@@ -194,15 +217,13 @@ async fn lists_models(endpoint: &Endpoint) -> Result<Endpoint, Step> {
 }
 
 /// One look at a KServe server, with a new connection: while it starts it often closes the first ones.
-async fn probe_server(server: &PlannedServer, endpoint: &Endpoint) -> Result<Endpoint, Step> {
-    let no_port = |why: String| Step::NoPort(endpoint.clone(), why);
-    let not_live = |why: String| Step::NotLive(endpoint.clone(), why);
-    let live = |why: String| Step::Live(endpoint.clone(), why);
+async fn probe_server(server: &PlannedServer, endpoint: &Endpoint) -> Result<Endpoint, NotReady> {
+    let live = |why: String| waiting(PortState::Live, format!("ServerReady at {endpoint}"), why);
     let connected = timeout(QUERY_TIMEOUT, TritonClient::connect(endpoint)).await;
-    let connected = connected.map_err(|_| no_port("no answer".to_owned()))?;
-    let client = connected.map_err(|error| no_port(error.why.to_string()))?.deadline(QUERY_TIMEOUT);
-    if !client.is_live().await.map_err(|error| not_live(error_text(&error)))? {
-        return Err(not_live("it reports that it is not".to_owned()));
+    let connected = connected.map_err(|_| closed(endpoint, "no answer"))?;
+    let client = connected.map_err(|error| closed(endpoint, error.why))?.deadline(QUERY_TIMEOUT);
+    if !client.is_live().await.map_err(|error| not_live(endpoint, error_text(&error)))? {
+        return Err(not_live(endpoint, "it reports that it is not"));
     }
     let ready = client.is_ready().await.unwrap_or(false);
     let index = match client.repository_index(false).await {
@@ -218,7 +239,7 @@ async fn probe_server(server: &PlannedServer, endpoint: &Endpoint) -> Result<End
         .collect();
     if !failed.is_empty() {
         let state = if ready { "reports ready, but without" } else { "is up without" };
-        return Err(Step::Hopeless(format!("{} {state} {}", server.name, failed.join("; "))));
+        return Err(NotReady::Ever(format!("{} {state} {}", server.name, failed.join("; "))));
     }
     let in_state = |state: &str| -> Vec<&str> {
         index.iter().filter(|model| model.state == state).map(|model| model.name.as_str()).collect()
@@ -228,7 +249,7 @@ async fn probe_server(server: &PlannedServer, endpoint: &Endpoint) -> Result<End
     if !ready {
         return Err(live(if index.is_empty() { "the server is live but not ready".to_owned() } else { counted }));
     }
-    let models_missing = |why: String| Step::Ready(endpoint.clone(), why);
+    let models_missing = |why: String| waiting(PortState::Live, format!("its models at {endpoint}"), why);
     if !waits.is_empty() {
         return Err(models_missing(format!("{counted}, {} still loads", waits.join(", "))));
     }
@@ -257,9 +278,11 @@ fn report_progress(context: &TaskContext, planned: &[Arc<PlannedServer>], boards
     let Some((server, board)) = first else { return };
     let board = board.lock();
     let stands = match &board.step {
-        Step::Started | Step::NoPort(..) => board.loading.status_text().unwrap_or_else(|| "loading".to_owned()),
-        Step::NotLive(..) => "its port is open".to_owned(),
-        Step::Live(_, text) | Step::Ready(_, text) | Step::Hopeless(text) => text.clone(),
+        Step::Started | Step::Waiting { state: PortState::Closed, .. } => {
+            board.loading.status_text().unwrap_or_else(|| "loading".to_owned())
+        }
+        Step::Waiting { state: PortState::Open, .. } => "its port is open".to_owned(),
+        Step::Waiting { state: PortState::Live, last, .. } => last.clone(),
         Step::Up => "ready".to_owned(),
     };
     let mut text = format!("{}: {stands}, {} s", server.name, begun.elapsed().as_secs());
@@ -279,17 +302,6 @@ fn report_progress(context: &TaskContext, planned: &[Arc<PlannedServer>], boards
     context.lease.report_progress(text, done, total);
 }
 
-/// What a server answers when it is live, and when it is ready.
-const fn answers(probe: ReadinessProbe, endpoint: &Endpoint) -> (&'static str, &'static str) {
-    match probe {
-        ReadinessProbe::Kserve | ReadinessProbe::Port => ("ServerLive", "ServerReady"),
-        ReadinessProbe::Detect if endpoint.http.is_none() => ("ServerLive", "ServerReady"),
-        ReadinessProbe::Health | ReadinessProbe::OpenAi | ReadinessProbe::Detect => {
-            ("`GET /health`", "`GET /v1/models`")
-        }
-    }
-}
-
 /// The failure after the time limit: which servers were not ready, and the step at which each one hung.
 fn late(context: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared], limit: Duration) -> Failure {
     let mut others = Vec::new();
@@ -297,16 +309,9 @@ fn late(context: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared]
     for (server, board) in planned.iter().zip(boards) {
         let board = board.lock();
         let waited = match &board.step {
-            Step::Up | Step::Hopeless(_) => continue,
+            Step::Up => continue,
             Step::Started => "waited for the line `ready grpc=PORT` in its log".to_owned(),
-            Step::NoPort(endpoint, last) => format!("waited for {endpoint} to open: {last}"),
-            Step::NotLive(endpoint, last) => {
-                format!("waited for {} at {endpoint}: {last}", answers(server.probe, endpoint).0)
-            }
-            Step::Live(endpoint, last) => {
-                format!("waited for {} at {endpoint}: {last}", answers(server.probe, endpoint).1)
-            }
-            Step::Ready(endpoint, last) => format!("waited for its models at {endpoint}: {last}"),
+            Step::Waiting { awaited, last, .. } => format!("waited for {awaited}: {last}"),
         };
         let mut message = format!("{} was not ready within {limit:?}: {waited}", server.name);
         if let Some(stands) = board.loading.status_text() {

@@ -130,6 +130,12 @@ impl TaskContext {
         }
     }
 
+    /// Fails where the task was stopped, unless the reason is a lost server, which is a part of its result.
+    pub fn check_not_stopped(&self, message: &str) -> Result<(), Failure> {
+        let is_stopped = self.lease.stop.is_requested() && self.lease.stop.reason().is_none();
+        if is_stopped { Err(Failure::new(FailureKind::Interrupted, message)) } else { Ok(()) }
+    }
+
     /// Runs a command until it exits. Any exit code but 0 is a failure.
     pub async fn run(&self, command: ProcessCommand) -> Result<ProcessExit, Failure> {
         self.run_until(command, &self.lease.stop).await
@@ -247,6 +253,15 @@ impl TaskContext {
     /// Without secret values.
     pub fn redacted(&self, text: &str) -> String {
         process::redacted(text, &self.secrets)
+    }
+}
+
+/// `with exit code 3`
+pub fn ended(how: ExitKind) -> String {
+    match how {
+        ExitKind::Code(code) => format!("with exit code {code}"),
+        ExitKind::Signal(signal) => format!("by {}", signal_name(signal)),
+        ExitKind::Stopped => "stopped".to_owned(),
     }
 }
 

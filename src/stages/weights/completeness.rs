@@ -45,11 +45,8 @@ pub(super) fn check(folder: &Path, files: &[WeightsFile]) -> Result<(), Incomple
         return Ok(());
     }
     let named = shards(&folder.join(SHARDS)).map_err(IncompleteCheckpoint::Index)?;
-    let missing: Vec<&str> = named.iter().map(String::as_str).filter(|name| !there.contains(name)).collect();
-    if missing.is_empty() || missing.len() == named.len() {
-        return Ok(());
-    }
-    Err(lacking(&missing))
+    let missing: Vec<String> = named.iter().filter(|name| !there.contains(name.as_str())).cloned().collect();
+    if missing.len() == named.len() { Ok(()) } else { none_missing(missing) }
 }
 
 /// Like `check`, for a folder that was filled elsewhere: here all of them must be there.
@@ -60,17 +57,19 @@ pub(super) fn check_strictly(folder: &Path) -> Result<(), IncompleteCheckpoint> 
         return Ok(());
     }
     let named = shards(&index).map_err(IncompleteCheckpoint::Index)?;
-    let mut missing: Vec<&str> = Vec::new();
-    for name in &named {
-        if !is_there(&folder.join(name)).map_err(|source| IncompleteCheckpoint::Read { name: name.clone(), source })? {
-            missing.push(name);
+    let mut missing = Vec::new();
+    for name in named {
+        match is_there(&folder.join(&name)) {
+            Ok(true) => {}
+            Ok(false) => missing.push(name),
+            Err(source) => return Err(IncompleteCheckpoint::Read { name, source }),
         }
     }
-    if missing.is_empty() { Ok(()) } else { Err(lacking(&missing)) }
+    none_missing(missing)
 }
 
-fn lacking(missing: &[&str]) -> IncompleteCheckpoint {
-    IncompleteCheckpoint::NoShards(missing.iter().map(|name| (*name).to_owned()).collect())
+fn none_missing(missing: Vec<String>) -> Result<(), IncompleteCheckpoint> {
+    if missing.is_empty() { Ok(()) } else { Err(IncompleteCheckpoint::NoShards(missing)) }
 }
 
 fn shards(index: &Path) -> io::Result<BTreeSet<String>> {

@@ -38,7 +38,7 @@ pub(super) async fn all(
     index: &HubIndex,
     wanted: &[WeightsFile],
     memory: &mut CheckedFiles,
-) -> Result<Vec<WeightsFile>, Failure> {
+) -> Result<(), Failure> {
     let (writing, mut written) = mpsc::channel(1);
     let ended = fetch_each(context, hub, index, wanted, memory, writing).await;
     // What goes on from here, as the next attempt, must not meet one that still writes.
@@ -46,8 +46,7 @@ pub(super) async fn all(
         _ = written.recv() => {}
         () = context.lease.stop.hard_requested() => {}
     }
-    ended?;
-    Ok(wanted.to_vec())
+    ended
 }
 
 /// `writing` is held until the last file is written, also after a failure.

@@ -16,9 +16,9 @@ mod index;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use serde::Serialize;
 use walkdir::WalkDir;
@@ -69,18 +69,18 @@ async fn from_hub(mut context: TaskContext, weights: &Weights, name: &str) -> Re
     let wanted = chosen(&index, weights)?;
     let out = context.lease.out.clone();
     let mut memory = CheckedFiles::open(&out).at("open", &out)?;
-    let files = if by_command(&context, weights.with)? {
+    if by_command(&context, weights.with)? {
         with_hf(&context, weights, &index, name, hub.token()).await?;
-        check_all(&context, &wanted, &mut memory).await?
+        check_all(&context, &wanted, &mut memory).await?;
     } else {
-        fetch::all(&context, &hub, &index, &wanted, &mut memory).await?
-    };
-    completeness::check(&out, &files)
+        fetch::all(&context, &hub, &index, &wanted, &mut memory).await?;
+    }
+    completeness::check(&out, &wanted)
         .map_err(|error| Failure::refused(error.to_string()).hint("was it left out by `include` or `exclude`?"))?;
     memory.remove_record();
     // What the hf command keeps for itself.
     let _ = fs::remove_dir_all(out.join(".cache"));
-    Ok(Done { source, ..write_list(&out, Some((name, &index.commit)), &files)? })
+    Ok(Done { source, ..write_list(&out, Some((name, &index.commit)), &wanted)? })
 }
 
 /// Whether the hf command is to fetch.
@@ -119,25 +119,15 @@ async fn with_hf(
 }
 
 /// Checks files that were fetched elsewhere against the index.
-async fn check_all(
-    context: &TaskContext,
-    wanted: &[WeightsFile],
-    memory: &mut CheckedFiles,
-) -> Result<Vec<WeightsFile>, Failure> {
+async fn check_all(context: &TaskContext, wanted: &[WeightsFile], memory: &mut CheckedFiles) -> Result<(), Failure> {
     let total = wanted.iter().map(|file| file.size).sum();
     let mut done = 0;
-    let mut files = Vec::new();
     for one in wanted {
         context.lease.report_progress("bytes checked", done, Some(total));
         let path = context.lease.out.join(&one.path);
         if !memory.is_unchanged(&one.path, &path) {
             let (kind, file) = (one.sum.clone(), path.clone());
-            let reading = tokio::task::spawn_blocking(move || kind.of_file(&file));
-            let reading_result = tokio::select! {
-                found = reading => found.map_err(|error| Failure::refused(error.to_string()))?,
-                () = context.lease.stop.requested() => return Err(stopped()),
-            };
-            let digest = reading_result.map_err(|error| {
+            let digest = read_unless_stopped(context, move || kind.of_file(&file)).await?.map_err(|error| {
                 Failure::refused(format!("the hf command left no {} that can be read: {error}", one.path))
             })?;
             if digest != one.sum {
@@ -147,9 +137,19 @@ async fn check_all(
             memory.add(&one.path, &path);
         }
         done += one.size;
-        files.push(one.clone());
     }
-    Ok(files)
+    Ok(())
+}
+
+/// What is read on a thread, which may take long.
+async fn read_unless_stopped<T: Send + 'static>(
+    context: &TaskContext,
+    read: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<io::Result<T>, Failure> {
+    tokio::select! {
+        read = tokio::task::spawn_blocking(read) => read.map_err(|error| Failure::refused(error.to_string())),
+        () = context.lease.stop.requested() => Err(stopped()),
+    }
 }
 
 pub(super) async fn perform(context: &TaskContext, weights: &Weights, path: &str) -> Result<Done, Failure> {
@@ -170,17 +170,9 @@ pub(super) async fn perform(context: &TaskContext, weights: &Weights, path: &str
     for name in names {
         context.lease.report_progress("bytes read", done, Some(total));
         let from = folder.join(&name);
-        let reading = {
-            let from = from.clone();
-            tokio::task::spawn_blocking(move || {
-                Ok((from.metadata()?.len(), HubDigest::Sha256(String::new()).of_file(&from)?))
-            })
-        };
-        let read: std::io::Result<(u64, HubDigest)> = tokio::select! {
-            read = reading => read.map_err(|error| Failure::refused(error.to_string()))?,
-            () = context.lease.stop.requested() => return Err(stopped()),
-        };
-        let (size, sum) = read.at("read", &from)?;
+        let file = from.clone();
+        let read = move || Ok((file.metadata()?.len(), HubDigest::Sha256(String::new()).of_file(&file)?));
+        let (size, sum) = read_unless_stopped(context, read).await?.at("read", &from)?;
         link(&from, &context.lease.out.join(&name)).at("link to", &from)?;
         done += size;
         files.push(WeightsFile { path: name, size, sum });
@@ -225,7 +217,7 @@ fn names(folder: &Path, weights: &Weights) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-fn link(from: &Path, to: &PathBuf) -> std::io::Result<()> {
+fn link(from: &Path, to: &PathBuf) -> io::Result<()> {
     if let Some(parent) = to.parent() {
         fs::create_dir_all(parent)?;
     }

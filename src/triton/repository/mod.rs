@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{EngineConfig, EngineError, pbtxt};
+use base::event::Failure;
 use base::spec::MOST_PARTS;
 pub use check::{RepositoryCheckResult, check};
 pub use parameters::{
@@ -110,8 +111,8 @@ pub struct WrittenRepositories {
     pub notes: Vec<String>,
 }
 
-/// One error in a [`Repository`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One error in a [`Repository`], or in what else servers are to be; and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpecProblem {
     pub message: String,
     pub hint: Option<String>,
@@ -128,6 +129,12 @@ pub enum RepositoryError {
     Template { model: String, message: String },
     #[error("cannot write {}", path.display())]
     Write { path: PathBuf, source: std::io::Error },
+}
+
+impl From<Failure> for SpecProblem {
+    fn from(failure: Failure) -> Self {
+        Self { message: failure.what, hint: failure.hint }
+    }
 }
 
 impl SpecProblem {

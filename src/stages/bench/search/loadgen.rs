@@ -5,7 +5,7 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use super::probe::{client_end, client_fault, second_folder};
+use super::probe::{client_end, client_fault, require_server, second_folder};
 use super::{FILE, PROBES, SearchStep, SearchTest, next, with_identity};
 use crate::bench::loadgen::LoadgenStage;
 use crate::bench::resume::{self, Servers, ended_without_result};
@@ -112,12 +112,7 @@ async fn attempt(
         }
         empty(&path)?;
         let result = Box::pin(LoadgenStage { loadgen: &test, ..*stage }.run_test(spec.clone(), &path)).await?;
-        if let Some(lost) = result.server_lost() {
-            // No lower rate would meet the limits without a server.
-            let message = format!("at {rate} qps the server failed");
-            let failure = Failure::new(FailureKind::Invalid(result.verdict()), message);
-            return Err(failure.cause(lost.text.clone()));
-        }
+        require_server(&result, &format!("{rate} qps"))?;
         if let Some(fault) = server_fault(&result) {
             let summary = format!("at {rate} qps the server is at fault, and a lower rate would not change that");
             return Err(Failure::new(FailureKind::Invalid(result.verdict()), summary).cause(fault.line()));

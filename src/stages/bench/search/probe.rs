@@ -102,19 +102,19 @@ impl Prober<'_> {
             None,
         ))
         .await?;
-        if self.context.lease.stop.is_requested() && self.context.lease.stop.reason().is_none() {
-            return Err(Failure::new(FailureKind::Interrupted, "stopped in the middle of a probe"));
-        }
-        if let Some(lost) = measured.result.server_lost() {
-            // No lower rate would meet the limits without a server.
-            let message = format!("at {rate} req/s the server failed");
-            let kind = FailureKind::Invalid(measured.result.verdict());
-            return Err(Failure::new(kind, message).cause(lost.text.clone()));
-        }
+        self.context.check_not_stopped("stopped in the middle of a probe")?;
+        require_server(&measured.result, &format!("{rate} req/s"))?;
         let margin = measured.margin(spec, rate);
         keep_margin(path, &margin)?;
         Ok((Box::pin(keep(path, Box::new(measured))).await?, margin))
     }
+}
+
+/// No lower rate would meet the limits without a server. `rate` is shown with its unit.
+pub(super) fn require_server(result: &RunResult, rate: &str) -> Result<(), Failure> {
+    let Some(lost) = result.server_lost() else { return Ok(()) };
+    let failure = Failure::new(FailureKind::Invalid(result.verdict()), format!("at {rate} the server failed"));
+    Err(failure.cause(lost.text.clone()))
 }
 
 /// Why it is the client that was measured, if it is.

@@ -18,6 +18,7 @@ use crate::StageExecutor;
 use base::event::{Done, Endpoint, Event, Failure, RunId, Stop};
 use exec::process::{WatchdogHandle, mark_descendants};
 use runner::isolate_panics;
+use triton::SpecProblem;
 
 /// How long servers may drain when no run is left.
 const ORPHANED: Duration = Duration::from_secs(2);
@@ -188,7 +189,7 @@ pub struct AgentOrders {
 #[serde(rename_all = "snake_case")]
 pub enum AgentMessage {
     /// It is there; what keeps it from starting anything.
-    Hello(Vec<HostProblem>),
+    Hello(Vec<SpecProblem>),
     /// It is still there.
     Beat,
     #[serde(alias = "told")]
@@ -197,19 +198,6 @@ pub enum AgentMessage {
     Ready(Vec<Endpoint>),
     /// All has finished there, and nothing runs any more.
     Ended(Box<Result<Done, Failure>>),
-}
-
-/// Something wrong with a host, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HostProblem {
-    pub what: String,
-    pub hint: Option<String>,
-}
-
-impl HostProblem {
-    pub fn new(what: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { what: what.into(), hint: Some(hint.into()) }
-    }
 }
 
 /// The run's messages after the orders, each a line.

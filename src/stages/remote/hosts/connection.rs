@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::agent::{AgentMessage, AgentOrders, BEAT, BEAT_INTERVAL, GO, HostProblem, KILL, SILENT, STOP};
+use super::agent::{AgentMessage, AgentOrders, BEAT, BEAT_INTERVAL, GO, KILL, SILENT, STOP};
 use super::host_place::HostPlace;
 use crate::remote::ssh::{NO_FOLDER, NO_FOLDER_TEXT, NO_PROGRAM, explain_error};
 use base::event::{Done, Event, Failure, FailureKind, Stop, TaskId};
@@ -17,6 +17,7 @@ use exec::process::{self, ExitKind, LineReader, LineWriter, ProcessCommand, Proc
 use plan::manifest::model::{Action, Serve};
 use plan::{ActionError, read_action};
 use runner::Lease;
+use triton::SpecProblem;
 
 /// To log in, to load this program, and to look around on a slow filesystem.
 const HANDSHAKE: Duration = Duration::from_secs(40);
@@ -224,48 +225,43 @@ async fn close(mut running: Running, has_finished: bool) -> Option<ProcessExit> 
 const TAIL: usize = 15;
 
 /// Everything that is wrong with any host, at once.
-pub fn unusable_hosts(places: &[HostPlace], problems: &[(usize, HostProblem)]) -> Failure {
+pub fn unusable_hosts(places: &[HostPlace], problems: &[(usize, SpecProblem)]) -> Failure {
     let mut hosts: Vec<usize> = problems.iter().map(|(host, _)| *host).collect();
     hosts.dedup();
     let message = match (hosts.as_slice(), places.len()) {
         ([host], 1) => format!("host {} cannot be used", places[*host].name),
         (hosts, all) => format!("{} of {all} hosts cannot be used", hosts.len()),
     };
-    let lines: Vec<String> = problems
-        .iter()
-        .map(|(host, problem)| {
-            let hint = problem.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
-            format!("{}: {}{hint}", places[*host].name, problem.what)
-        })
-        .collect();
+    let lines = problems.iter().map(|(host, problem)| format!("{}: {}", places[*host].name, problem.line()));
+    let lines: Vec<String> = lines.collect();
     Failure::new(FailureKind::Service, message).cause(lines.join("\n"))
 }
 
 /// Why a host never greeted us.
-pub fn connect_problem(place: &HostPlace, lost: &HostLost) -> HostProblem {
+pub fn connect_problem(place: &HostPlace, lost: &HostLost) -> SpecProblem {
     let text = lost.last_lines.join("\n");
     let last = lost.last_lines.iter().rev().find(|line| !line.trim().is_empty()).map(|line| line.trim().to_owned());
     if lost.how == Some(ExitKind::Code(NO_FOLDER)) && text.contains(NO_FOLDER_TEXT) {
         let message = last.unwrap_or_else(|| "there is no project folder".to_owned());
-        return HostProblem::new(
+        return SpecProblem::new(
             message,
             "the project folder must be at the same place there, on a filesystem that all hosts share",
         );
     }
     if lost.how == Some(ExitKind::Code(NO_PROGRAM)) {
         let message = last.unwrap_or_else(|| "this program is missing there".to_owned());
-        return HostProblem::new(message, "`program` of the host sets the path of this program there");
+        return SpecProblem::new(message, "`program` of the host sets the path of this program there");
     }
     if let Some((what, hint)) = place.ssh().and_then(|ssh| explain_error(ssh, &text)) {
         let last = last.map(|last| format!(": {last}")).unwrap_or_default();
-        return HostProblem::new(format!("{what}{last}"), hint);
+        return SpecProblem::new(format!("{what}{last}"), &hint);
     }
     let ended = match lost.how {
         None => "it did not answer in time".to_owned(),
         Some(ExitKind::Code(code)) => format!("the connection ended with exit code {code}"),
         Some(_) => "the connection was ended".to_owned(),
     };
-    HostProblem { what: last.map_or_else(|| ended.clone(), |last| format!("{ended}: {last}")), hint: None }
+    SpecProblem::new(last.map_or_else(|| ended.clone(), |last| format!("{ended}: {last}")), "")
 }
 
 /// The failure of a stage whose host stopped responding.
@@ -334,11 +330,11 @@ pub fn host_programs(lease: &Lease) -> Result<Vec<String>, ActionError> {
 }
 
 /// Everything that is wrong with this machine. May wait for a slow network filesystem.
-pub fn host_problems(orders: &AgentOrders) -> Vec<HostProblem> {
+pub fn host_problems(orders: &AgentOrders) -> Vec<SpecProblem> {
     let mut problems = Vec::new();
     if !appears(&orders.work.out) {
         let message = format!("{} is not the project folder of this run", orders.work.project.display());
-        return vec![HostProblem::new(
+        return vec![SpecProblem::new(
             message,
             "the project folder must exist there at the same path, on a filesystem that all hosts share",
         )];
@@ -347,7 +343,7 @@ pub fn host_problems(orders: &AgentOrders) -> Vec<HostProblem> {
     if let Err(error) = fs::write(&test, "").and_then(|()| fs::remove_file(&test)) {
         let message = format!("{} cannot be written: {error}", orders.work.out.display());
         problems
-            .push(HostProblem::new(message, "the user of the ssh login needs write permission in the project folder"));
+            .push(SpecProblem::new(message, "the user of the ssh login needs write permission in the project folder"));
     }
     for program in &orders.programs {
         let mut look = ProcessCommand::new([program.clone()], &orders.work.out, &orders.work.log);
@@ -359,7 +355,7 @@ pub fn host_problems(orders: &AgentOrders) -> Vec<HostProblem> {
             let within = if is_path { String::new() } else { " in its PATH".to_owned() };
             let hint = "install it there, or name it by its whole path; a shell that is not a login shell has a \
                 shorter PATH, and `env: { PATH: … }` of the stage sets it";
-            problems.push(HostProblem::new(format!("there is no `{program}`{within}"), hint));
+            problems.push(SpecProblem::new(format!("there is no `{program}`{within}"), hint));
         }
     }
     problems

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::agent::{AgentMessage, AgentOrders, DESERTED, HostProblem};
+use super::agent::{AgentMessage, AgentOrders, DESERTED};
 use super::connection::{
     HostCommand, HostConnection, HostEvent, HostLost, connect_problem, failed_host, host_programs, lost_host_failure,
     unusable_hosts,
@@ -20,6 +21,7 @@ use crate::task_context::TaskContext;
 use base::event::{Done, Endpoint, Event, Failure, FailureKind, RunId, Stop};
 use exec::process;
 use runner::Lease;
+use triton::SpecProblem;
 
 /// For one more connection to a host that was lost.
 const ONE_MORE: Duration = Duration::from_secs(5);
@@ -29,7 +31,7 @@ const HURRY: Duration = Duration::from_secs(2);
 /// How a host stands.
 #[derive(Debug, Default)]
 struct Host {
-    problems: Option<Vec<HostProblem>>,
+    problems: Option<Vec<SpecProblem>>,
     ready: Option<Vec<Endpoint>>,
     end: Option<HostEnd>,
 }
@@ -197,7 +199,7 @@ impl<'a> Coordinator<'a> {
 
     fn refuse(&self) -> Result<(), Failure> {
         let enumerate = self.hosts.iter().enumerate();
-        let problems: Vec<(usize, HostProblem)> = enumerate
+        let problems: Vec<(usize, SpecProblem)> = enumerate
             .flat_map(|(host, one)| one.problems.iter().flatten().map(move |problem| (host, problem.clone())))
             .collect();
         if problems.is_empty() { Ok(()) } else { Err(unusable_hosts(self.places, &problems)) }
@@ -225,28 +227,16 @@ impl<'a> Coordinator<'a> {
 
     /// All servers as they are reached from here, in the order of the hosts.
     async fn endpoints(&self) -> Result<Vec<Endpoint>, Failure> {
-        let mut queries = JoinSet::new();
-        for (host, one) in self.hosts.iter().enumerate() {
-            let (place, endpoints) = (self.places[host].clone(), one.ready.clone().unwrap_or_default());
-            queries.spawn(async move { (host, reachable_endpoints(&place, endpoints).await) });
-        }
-        let mut by_host = BTreeMap::new();
-        let mut problems = Vec::new();
-        while let Some(answer) = queries.join_next().await {
+        let hosts = self.places.iter().zip(&self.hosts);
+        let queries = hosts.map(|(place, host)| reachable_endpoints(place, host.ready.clone().unwrap_or_default()));
+        let (mut endpoints, mut problems) = (Vec::new(), Vec::new());
+        for (host, answer) in join_all(queries).await.into_iter().enumerate() {
             match answer {
-                Ok((host, Ok(endpoints))) => drop(by_host.insert(host, endpoints)),
-                Ok((host, Err(problem))) => problems.push((host, problem)),
-                Err(error) => {
-                    return Err(Failure::new(FailureKind::System, format!("asking the hosts failed: {error}")));
-                }
+                Ok(reachable) => endpoints.extend(reachable),
+                Err(problem) => problems.push((host, problem)),
             }
         }
-        problems.sort_by_key(|(host, _)| *host);
-        if problems.is_empty() {
-            Ok(by_host.into_values().flatten().collect())
-        } else {
-            Err(unusable_hosts(self.places, &problems))
-        }
+        if problems.is_empty() { Ok(endpoints) } else { Err(unusable_hosts(self.places, &problems)) }
     }
 
     fn order(&self, order: HostCommand) {

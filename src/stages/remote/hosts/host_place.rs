@@ -8,7 +8,6 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::agent::HostProblem;
 use super::connection::{HostLost, connect_problem};
 use super::host_place;
 use crate::remote::slurm::commands::environment;
@@ -19,6 +18,7 @@ use crate::task_context::own_program;
 use base::event::{Endpoint, Failure, FailureKind};
 use exec::process::{self, ExitKind, ProbeOutput, ProbeResult, probe};
 use plan::manifest::model::{Slurm, SshHost, SshMachine};
+use triton::SpecProblem;
 
 /// For one query to Slurm.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
@@ -140,7 +140,7 @@ pub fn agent_command_lines(hosts: &[SshHost]) -> Vec<String> {
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The endpoints as they are from here, each tried once; or what is in the way of one.
-pub async fn reachable_endpoints(place: &HostPlace, endpoints: Vec<Endpoint>) -> Result<Vec<Endpoint>, HostProblem> {
+pub async fn reachable_endpoints(place: &HostPlace, endpoints: Vec<Endpoint>) -> Result<Vec<Endpoint>, SpecProblem> {
     let at = match &place.transport {
         HostTransport::Ssh { address: Some(address), .. } => address.clone(),
         HostTransport::Ssh { .. } => host_name(place).await,
@@ -167,14 +167,14 @@ async fn host_name(place: &HostPlace) -> String {
     name.unwrap_or_else(|| ssh.destination.rsplit('@').next().unwrap_or_default().to_owned())
 }
 
-async fn connect(endpoint: &Endpoint) -> Result<(), HostProblem> {
+async fn connect(endpoint: &Endpoint) -> Result<(), SpecProblem> {
     let reason = match timeout(CONNECT_TIMEOUT, TcpStream::connect((endpoint.host.as_str(), endpoint.grpc))).await {
         Ok(Ok(_)) => return Ok(()),
         Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => "connection refused".to_owned(),
         Ok(Err(error)) => error.to_string(),
         Err(_) => format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()),
     };
-    Err(HostProblem::new(
+    Err(SpecProblem::new(
         format!("its server is up, but this machine cannot reach it at {endpoint}: {reason}"),
         "is there a firewall, or is it bound to 127.0.0.1? `address` of the host names another network",
     ))
@@ -187,10 +187,10 @@ const LIMIT: Duration = Duration::from_secs(25);
 
 /// The host's facts, or what is wrong with it and what to do. Starts nothing there. Blocks until it has answered or the
 /// time limit is reached.
-pub fn query_host(machine: &SshMachine, project: &Path) -> Result<String, (String, Option<String>)> {
+pub fn query_host(machine: &SshMachine, project: &Path) -> Result<String, SpecProblem> {
     let host = SshHost::Machine(machine.clone());
-    let places = host_place::over_ssh(&[host], project).map_err(|Failure { what, hint, .. }| (what, hint))?;
-    let Some(place) = places.first() else { return Err(("no such host".to_owned(), None)) };
+    let places = host_place::over_ssh(&[host], project)?;
+    let Some(place) = places.first() else { return Err(SpecProblem::new("no such host", "")) };
     let (how, words) = match probe(place.argv(&["--version"]), LIMIT) {
         ProbeResult::Answered(ProbeOutput { code: 0, out, .. }) => {
             let version = out.lines().last().unwrap_or_default().trim().to_owned();
@@ -198,18 +198,14 @@ pub fn query_host(machine: &SshMachine, project: &Path) -> Result<String, (Strin
             if version == version_here {
                 return Ok(format!("answers, with {version} and the project folder"));
             }
-            let hint =
-                "the run and its hosts must have the same version: `program` of the host names another".to_owned();
-            return Err((format!("it has {version}; this machine has {version_here}"), Some(hint)));
+            let hint = "the run and its hosts must have the same version: `program` of the host names another";
+            return Err(SpecProblem::new(format!("it has {version}; this machine has {version_here}"), hint));
         }
         ProbeResult::Answered(ProbeOutput { code, err, .. }) => (Some(ExitKind::Code(code)), err),
-        ProbeResult::Missing => {
-            return Err(("`ssh` is not installed".to_owned(), Some("install openssh-client".to_owned())));
-        }
+        ProbeResult::Missing => return Err(SpecProblem::new("`ssh` is not installed", "install openssh-client")),
         ProbeResult::TimedOut => (None, String::new()),
         ProbeResult::Failed(why) => (None, why),
     };
     let lost = HostLost::new(how, words.lines().map(str::to_owned).collect());
-    let HostProblem { what, hint } = connect_problem(place, &lost);
-    Err((what, hint))
+    Err(connect_problem(place, &lost))
 }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::commands::{
-    CancelCommand, CancelError, Environment, QueueEntry, QueueView, at_clusters, cancel, clusters_of, environment,
+    CancelError, Environment, JobsToEnd, QueueEntry, QueueView, at_clusters, cancel, clusters_of, environment,
 };
 use super::job_files::{JobEnd, JobSpec};
 use super::run_attempt::JobAttempt;
@@ -51,8 +51,7 @@ pub async fn wait_for_drain(attempt: &JobAttempt<'_>) -> Option<JobEnd> {
 pub async fn ask_to_end(attempt: &JobAttempt<'_>, hard: bool) -> Result<Vec<String>, CancelError> {
     let name = &attempt.spec.name;
     if attempt.spec.element.is_none() {
-        let command = if hard { CancelCommand::Now(name) } else { CancelCommand::Name(name) };
-        return cancel(command, &attempt.env).await.map(|()| Vec::new());
+        return cancel(JobsToEnd::Name(name), hard, &attempt.env).await.map(|()| Vec::new());
     }
     let numbers = unfinished_numbers(attempt.view.borrow().entries(&attempt.spec.job()));
     attempt.cluster.cancel_batcher.cancel(&numbers, hard, &attempt.env).await.map(|()| numbers)
@@ -168,7 +167,7 @@ pub async fn end_abandoned_by(folders: Vec<JobFolder>, cluster: &SlurmContext) -
         }
         let env = at_clusters(own_environment.clone(), &spec.slurm.args);
         // A name may stand for nothing in the queue: then `scancel` has nothing to do.
-        let ended = cancel(CancelCommand::Name(&spec.name), &env).await.map(|()| AbandonedEnd::Cancelled);
+        let ended = cancel(JobsToEnd::Name(&spec.name), false, &env).await.map(|()| AbandonedEnd::Cancelled);
         lines.extend(end_message(&folder, &spec, ended));
     }
     let mut clusters: BTreeMap<Environment, Vec<(JobFolder, JobSpec)>> = BTreeMap::new();
@@ -285,8 +284,7 @@ impl CancelBatcher {
         let request = self.wanted.lock().remove(&clusters).unwrap_or_default();
         if !request.numbers.is_empty() {
             let list: Vec<String> = request.numbers.into_iter().collect();
-            let command = if request.hard { CancelCommand::KillNumbers(&list) } else { CancelCommand::Numbers(&list) };
-            match cancel(command, env).await {
+            match cancel(JobsToEnd::Numbers(&list), request.hard, env).await {
                 Ok(()) => failed.remove(&clusters),
                 Err(error) => failed.insert(clusters.clone(), error),
             };

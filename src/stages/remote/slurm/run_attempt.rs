@@ -12,8 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::allocation::{OnNode, reachable};
 use super::cancel_jobs::{Enqueued, JobExistence};
 use super::commands::{
-    CancelCommand, Environment, QueueView, Submission, at_clusters, cancel, environment, folder_problem,
-    has_many_clusters,
+    Environment, JobsToEnd, QueueView, Submission, at_clusters, cancel, environment, folder_problem, has_many_clusters,
 };
 use super::job_end::{FolderLook, JobProgress, ProgressReader};
 use super::job_files::{JobEnd, JobEvent, JobSpec, place, write_job_spec};
@@ -262,7 +261,7 @@ impl JobAttempt<'_> {
             duplicate_jobs(view.entries(&self.spec.job()), claimant).map(|job| job.number.clone()).collect();
         if !numbers.is_empty() && !has_many_clusters(&self.env) {
             // They would end by themselves, having found the claim; in the queue they are only in the way.
-            let _ = cancel(CancelCommand::Numbers(&numbers), &self.env).await;
+            let _ = cancel(JobsToEnd::Numbers(&numbers), false, &self.env).await;
         }
     }
 

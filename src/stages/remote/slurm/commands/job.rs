@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use super::queue::{Environment, QueryResult, run_query};
+use super::queue::{Environment, error_text, run_query};
+use exec::process::{ProbeOutput, ProbeResult};
 
 /// What all names of our jobs begin with: other jobs of the queue are not looked at.
 pub const PREFIX: &str = "regatta-";
@@ -62,24 +63,21 @@ fn range(text: &str) -> Vec<u32> {
 
 const COMMAND_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// What is to be ended, and how.
+/// What is to be ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CancelCommand<'a> {
-    /// All jobs of this name of ours: TERM, and KILL after the cluster's `KillWait`.
+pub enum JobsToEnd<'a> {
+    /// All jobs of this name of ours.
     Name(&'a str),
-    /// The same, with KILL at once.
-    Now(&'a str),
     /// These jobs, or elements of arrays: where a name means more than what is to end.
     Numbers(&'a [String]),
-    /// The same, with KILL at once.
-    KillNumbers(&'a [String]),
 }
 
 /// Why it is not certain that jobs end.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CancelError {
-    #[error("{}", .0.error_text("scancel"))]
-    Scancel(QueryResult),
+    /// What `scancel` reported.
+    #[error("{0}")]
+    Scancel(String),
     #[error("the queue could not be queried")]
     NoQueue,
     /// The queue is not queried any more.
@@ -91,24 +89,19 @@ pub enum CancelError {
     UnderWay,
 }
 
-/// Requests it. `Ok` when the controller has received it, also if there was nothing to end. The error is the reason why
-/// it has not.
-pub async fn cancel(what: CancelCommand<'_>, env: &Environment) -> Result<(), CancelError> {
+/// Requests it: TERM, and KILL after the cluster's `KillWait`, or KILL at once (`hard`). `Ok` when the controller has
+/// received it, also if there was nothing to end. The error is the reason why it has not.
+pub async fn cancel(jobs: JobsToEnd<'_>, hard: bool, env: &Environment) -> Result<(), CancelError> {
     let user = format!("--user={}", rustix::process::getuid().as_raw());
-    let words: Vec<String> = match what {
-        CancelCommand::Name(name) => vec![user, format!("--name={name}")],
-        CancelCommand::Now(name) => {
-            vec![user, format!("--name={name}"), "--signal=KILL".to_owned(), "--full".to_owned()]
-        }
-        CancelCommand::Numbers(numbers) => numbers.to_vec(),
-        CancelCommand::KillNumbers(numbers) => {
-            ["--signal=KILL", "--full"].into_iter().map(str::to_owned).chain(numbers.iter().cloned()).collect()
-        }
+    let (named, numbers) = match jobs {
+        JobsToEnd::Name(name) => (vec![user, format!("--name={name}")], Vec::new()),
+        JobsToEnd::Numbers(numbers) => (Vec::new(), numbers.to_vec()),
     };
-    let words = words.into_iter().map(OsString::from).collect();
-    match run_query("scancel", words, env.clone(), COMMAND_TIMEOUT).await {
-        QueryResult::Answered { code: 0, .. } => Ok(()),
-        failed => Err(CancelError::Scancel(failed)),
+    let at_once: &[&str] = if hard { &["--signal=KILL", "--full"] } else { &[] };
+    let words = named.into_iter().chain(at_once.iter().map(|word| (*word).to_owned())).chain(numbers);
+    match run_query("scancel", words.map(OsString::from).collect(), env.clone(), COMMAND_TIMEOUT).await {
+        ProbeResult::Answered(ProbeOutput { code: 0, .. }) => Ok(()),
+        failed => Err(CancelError::Scancel(error_text("scancel", &failed))),
     }
 }
 
@@ -119,10 +112,7 @@ const SCONTROL_TIMEOUT: Duration = Duration::from_secs(20);
 /// What the controller answers; `None` where it does not.
 async fn scontrol(words: &[&str], env: &Environment) -> Option<String> {
     let words = words.iter().map(OsString::from).collect();
-    match run_query("scontrol", words, env.clone(), SCONTROL_TIMEOUT).await {
-        QueryResult::Answered { code: 0, stdout, .. } => Some(stdout),
-        _ => None,
-    }
+    run_query("scontrol", words, env.clone(), SCONTROL_TIMEOUT).await.successful_output()
 }
 
 /// Names and addresses that the controller has for a node beside its name, the likeliest first. Not every cluster has

@@ -112,7 +112,7 @@ impl Shared {
                 }
                 Err(failed) => {
                     view.silent += 1;
-                    view.complaint = failed.error_text("squeue");
+                    view.complaint = error_text("squeue", &failed);
                 }
             });
             let every = self.queries().every.unwrap_or(QUERY_TIMEOUT);
@@ -136,7 +136,7 @@ impl Shared {
 }
 
 /// The jobs of all these clusters; or why one did not answer: a part of the jobs would be no view of the queue.
-async fn see(environments: Vec<Environment>) -> Result<BTreeMap<SlurmJob, Vec<QueueEntry>>, QueryResult> {
+async fn see(environments: Vec<Environment>) -> Result<BTreeMap<SlurmJob, Vec<QueueEntry>>, ProbeResult> {
     // Numbers of users are understood like names, and need no look-up.
     let user = rustix::process::getuid().as_raw().to_string();
     let mut jobs: BTreeMap<SlurmJob, Vec<QueueEntry>> = BTreeMap::new();
@@ -145,8 +145,8 @@ async fn see(environments: Vec<Environment>) -> Result<BTreeMap<SlurmJob, Vec<Qu
         env.insert("SLURM_BITSTR_LEN".into(), "0".into());
         let words = ["-h", "-u", &user, "-t", "all", "-o", "%i|%T|%r|%N|%j"].map(OsString::from).to_vec();
         match run_query("squeue", words, env, QUERY_TIMEOUT).await {
-            QueryResult::Answered { code: 0, stdout, .. } => {
-                for (job, entries) in read(&stdout) {
+            ProbeResult::Answered(ProbeOutput { code: 0, out, .. }) => {
+                for (job, entries) in read(&out) {
                     jobs.entry(job).or_default().extend(entries);
                 }
             }
@@ -190,43 +190,26 @@ fn read(text: &str) -> BTreeMap<SlurmJob, Vec<QueueEntry>> {
 
 pub type Environment = BTreeMap<OsString, OsString>;
 
-/// The result of a query.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum QueryResult {
-    /// It answered, in its way.
-    Answered { code: i32, stdout: String, stderr: String },
-    /// It did not end within the limit, and was ended.
-    TimedOut,
-    /// It is not here, or cannot be started: why.
-    Absent(String),
-}
-
-impl QueryResult {
-    /// Why this cannot be used as an answer, in one line.
-    pub fn error_text(&self, program: &str) -> String {
-        match self {
-            Self::Answered { code, stdout, stderr } => {
-                let text = if stderr.trim().is_empty() { stdout } else { stderr };
-                let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-                let message = lines.join("; ").replace(&format!("{program}: error: "), "");
-                if message.is_empty() { format!("{program} ended with exit code {code}") } else { message }
-            }
-            Self::TimedOut => format!("{program} did not answer"),
-            Self::Absent(why) => why.clone(),
+/// Why this cannot be used as the answer of a program, in one line.
+pub fn error_text(program: &str, result: &ProbeResult) -> String {
+    match result {
+        ProbeResult::Answered(ProbeOutput { code, out, err }) => {
+            let text = if err.trim().is_empty() { out } else { err };
+            let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+            let message = lines.join("; ").replace(&format!("{program}: error: "), "");
+            if message.is_empty() { format!("{program} ended with exit code {code}") } else { message }
         }
+        ProbeResult::TimedOut => format!("{program} did not answer"),
+        ProbeResult::Missing => format!("`{program}` was not found in PATH"),
+        ProbeResult::Failed(why) => format!("`{program}`: {why}"),
     }
 }
 
 /// Runs the query, in the clusters that `env` names, and without the user's own defaults for it. The program gets a
 /// process group of its own, so that Ctrl-C on a terminal does not cut a submission off half way.
-pub async fn run_query(program: &'static str, words: Vec<OsString>, env: Environment, limit: Duration) -> QueryResult {
+pub async fn run_query(program: &'static str, words: Vec<OsString>, env: Environment, limit: Duration) -> ProbeResult {
     let (clusters, env) = query_environment(program, env);
     let words: Vec<OsString> = clusters.into_iter().chain(words).collect();
-    let answer = tokio::task::spawn_blocking(move || blocking(program, &words, &env, limit));
-    answer.await.unwrap_or_else(|panic| QueryResult::Absent(format!("{program}: {panic}")))
-}
-
-fn blocking(program: &'static str, words: &[OsString], env: &Environment, limit: Duration) -> QueryResult {
     let expression = duct::cmd(program, words)
         .full_env(env)
         .stdin_null()
@@ -237,14 +220,8 @@ fn blocking(program: &'static str, words: &[OsString], env: &Environment, limit:
             child.process_group(0);
             Ok(())
         });
-    match process::query(&expression, limit) {
-        ProbeResult::Answered(ProbeOutput { code, out, err }) => {
-            QueryResult::Answered { code, stdout: out, stderr: err }
-        }
-        ProbeResult::TimedOut => QueryResult::TimedOut,
-        ProbeResult::Missing => QueryResult::Absent(format!("`{program}` was not found in PATH")),
-        ProbeResult::Failed(why) => QueryResult::Absent(format!("`{program}`: {why}")),
-    }
+    let answer = tokio::task::spawn_blocking(move || process::query(&expression, limit));
+    answer.await.unwrap_or_else(|panic| ProbeResult::Failed(panic.to_string()))
 }
 
 // A job's state in the queue, and what it means.

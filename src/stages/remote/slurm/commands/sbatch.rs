@@ -1,12 +1,12 @@
 //! Submitting a job, and knowing what a failure to submit means.
 
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::queue::{Environment, PendingReason, QueryResult, run_query};
+use super::queue::{Environment, PendingReason, error_text, run_query};
+use exec::process::{ProbeOutput, ProbeResult};
 
 /// How long `sbatch` may take. Its own time-outs and repetitions add up to about a minute.
 const COMMAND_TIMEOUT: Duration = Duration::from_mins(2);
@@ -92,18 +92,18 @@ pub async fn submit(submission: &Submission) -> SubmitOutcome {
     parse_outcome(&run_query("sbatch", submission.sbatch_argv(), submission.env.clone(), COMMAND_TIMEOUT).await)
 }
 
-fn parse_outcome(query_result: &QueryResult) -> SubmitOutcome {
-    let complaint = query_result.error_text("sbatch");
-    match query_result {
-        QueryResult::Absent(why) => SubmitOutcome::Absent(why.clone()),
-        QueryResult::TimedOut => SubmitOutcome::Unknown(complaint),
-        QueryResult::Answered { code: 0, stdout, .. } => {
+fn parse_outcome(result: &ProbeResult) -> SubmitOutcome {
+    let complaint = error_text("sbatch", result);
+    match result {
+        ProbeResult::Missing | ProbeResult::Failed(_) => SubmitOutcome::Absent(complaint),
+        ProbeResult::TimedOut => SubmitOutcome::Unknown(complaint),
+        ProbeResult::Answered(ProbeOutput { code: 0, out, .. }) => {
             // `123`, or `123;cluster`; a plug-in may have printed something before.
-            let number = stdout.lines().filter_map(|line| line.trim().split(';').next()).rfind(|word| is_number(word));
+            let number = out.lines().filter_map(|line| line.trim().split(';').next()).rfind(|word| is_number(word));
             number.map_or(SubmitOutcome::Unknown(complaint), |number| SubmitOutcome::Number(number.to_owned()))
         }
-        QueryResult::Answered { code, stderr, .. } if was_cut_off(*code, stderr) => SubmitOutcome::Unknown(complaint),
-        QueryResult::Answered { .. } => {
+        ProbeResult::Answered(answer) if was_cut_off(answer.code, &answer.err) => SubmitOutcome::Unknown(complaint),
+        ProbeResult::Answered(_) => {
             let mentions = |words: &[&str]| words.iter().any(|word| complaint.contains(word));
             let is_limit = mentions(&[POLICY]);
             if mentions(&UNKNOWN) {
@@ -214,15 +214,12 @@ const CLUSTERS: &str = "SLURM_CLUSTERS";
 /// The environment for Slurm's programs and for the jobs that they start. `only` names variables to pass besides those
 /// that are always needed; `None` is all that is not another allocation's or session's. `SBATCH_*`, with which users
 /// set their defaults, stay for `sbatch`, and so does the user's token `SLURM_JWT`; the job's script takes them away.
-pub fn environment(
-    ours: impl IntoIterator<Item = (OsString, OsString)>,
-    only: Option<&[String]>,
-) -> BTreeMap<OsString, OsString> {
+pub fn environment(ours: impl IntoIterator<Item = (OsString, OsString)>, only: Option<&[String]>) -> Environment {
     ours.into_iter().filter(|(name, _)| is_exported(name, only)).collect()
 }
 
 /// Where the jobs of these flags go, if that is not this machine's own cluster: a list, or `all`.
-fn clusters(flags: &[String], env: &BTreeMap<OsString, OsString>) -> Option<OsString> {
+fn clusters(flags: &[String], env: &Environment) -> Option<OsString> {
     let mut named = env.get(OsStr::new("SBATCH_CLUSTERS")).cloned();
     let mut flags = flags.iter();
     while let Some(flag) = flags.next() {
@@ -239,7 +236,7 @@ fn clusters(flags: &[String], env: &BTreeMap<OsString, OsString>) -> Option<OsSt
 }
 
 /// The environment for Slurm's programs, with the clusters that are meant for those that look at jobs, and end them.
-pub fn at_clusters(mut env: BTreeMap<OsString, OsString>, flags: &[String]) -> BTreeMap<OsString, OsString> {
+pub fn at_clusters(mut env: Environment, flags: &[String]) -> Environment {
     if let Some(clusters) = clusters(flags, &env) {
         env.insert(CLUSTERS.into(), clusters);
     }
@@ -247,21 +244,18 @@ pub fn at_clusters(mut env: BTreeMap<OsString, OsString>, flags: &[String]) -> B
 }
 
 /// The clusters that [`at_clusters`] has set.
-pub fn clusters_of(env: &BTreeMap<OsString, OsString>) -> Option<&OsStr> {
+pub fn clusters_of(env: &Environment) -> Option<&OsStr> {
     env.get(OsStr::new(CLUSTERS)).map(OsString::as_os_str)
 }
 
 /// A number alone may be a job of another one of them, too.
-pub fn has_many_clusters(env: &BTreeMap<OsString, OsString>) -> bool {
+pub fn has_many_clusters(env: &Environment) -> bool {
     clusters_of(env).is_some_and(|list| list == "all" || list.as_encoded_bytes().contains(&b','))
 }
 
 /// For one of Slurm's programs: its first arguments, and the environment without the user's defaults for it, by which
 /// `squeue` would leave out some jobs.
-pub(super) fn query_environment(
-    program: &str,
-    mut env: BTreeMap<OsString, OsString>,
-) -> (Option<OsString>, BTreeMap<OsString, OsString>) {
+pub(super) fn query_environment(program: &str, mut env: Environment) -> (Option<OsString>, Environment) {
     let clusters = env.remove(OsStr::new(CLUSTERS));
     // It has its own option, or variable.
     if program == "sbatch" {
@@ -294,7 +288,7 @@ mod tests {
     use super::*;
 
     fn parse_reply(code: i32, stdout: &str, stderr: &str) -> SubmitOutcome {
-        parse_outcome(&QueryResult::Answered { code, stdout: stdout.to_owned(), stderr: stderr.to_owned() })
+        parse_outcome(&ProbeResult::Answered(ProbeOutput { code, out: stdout.to_owned(), err: stderr.to_owned() }))
     }
 
     #[test]
@@ -330,7 +324,7 @@ mod tests {
                     .to_owned()
             )
         );
-        assert!(matches!(parse_outcome(&QueryResult::TimedOut), SubmitOutcome::Unknown(_)));
+        assert!(matches!(parse_outcome(&ProbeResult::TimedOut), SubmitOutcome::Unknown(_)));
         assert!(matches!(parse_reply(130, "", ""), SubmitOutcome::Unknown(_)), "it was interrupted");
     }
 
@@ -413,7 +407,7 @@ mod tests {
 
     #[test]
     fn jobs_are_looked_for_where_they_were_submitted() {
-        let env = |names: &[(&str, &str)]| -> BTreeMap<OsString, OsString> {
+        let env = |names: &[(&str, &str)]| -> Environment {
             names.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()
         };
         let environment_of = |flags: &[&str], names: &[(&str, &str)]| {
