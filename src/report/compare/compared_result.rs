@@ -496,7 +496,7 @@ fn value_text(value: &Value) -> String {
 /// The definition that a metric of a result states.
 fn meaning(key: &str, metric: &Metric) -> MetricMeaning {
     let entry = explain::entry(key);
-    let counts = entry.is_some_and(|entry| matches!(entry.name, "tpot" | "itl_token"));
+    let counts = entry.is_some_and(|entry| matches!(entry.name.as_str(), "tpot" | "itl_token"));
     MetricMeaning {
         token_source: match (metric.definition.as_str(), counts) {
             ("", true) => by_whom(&metric.token_source),
@@ -505,7 +505,7 @@ fn meaning(key: &str, metric: &Metric) -> MetricMeaning {
         },
         // Regatta's own is the same in each result.
         formula: match metric.definition.as_str() {
-            "" => entry.map(|entry| entry.formula.to_owned()).unwrap_or_default(),
+            "" => entry.map(|entry| entry.formula.clone()).unwrap_or_default(),
             definition => definition.to_owned(),
         },
         population: metric.population.clone(),
@@ -536,8 +536,8 @@ fn rate_meaning(key: &str, imported: Option<Tool>, counted: &str) -> MetricMeani
 /// Of all requests, from the zero point of the entry.
 fn full_window(entry: Option<&explain::ExplainedNumber>) -> MetricMeaning {
     MetricMeaning {
-        formula: entry.map(|entry| entry.formula.to_owned()).unwrap_or_default(),
-        zero_point: entry.map(|entry| entry.zero_point.to_owned()).unwrap_or_default(),
+        formula: entry.map(|entry| entry.formula.clone()).unwrap_or_default(),
+        zero_point: entry.map(|entry| entry.zero_point.clone()).unwrap_or_default(),
         window: "full".to_owned(),
         ..MetricMeaning::default()
     }
