@@ -81,7 +81,7 @@ pub(super) const DEFAULT_HOME: &str = ".regatta";
 /// Reproducible LLM-serving benchmarks from one YAML manifest: build, serve, benchmark, report.
 #[derive(Debug, Parser)]
 #[command(name = "regatta", version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
-#[command(disable_help_subcommand = true, after_long_help = help::TOP)]
+#[command(disable_help_subcommand = true)]
 pub(super) struct CliArgs {
     #[command(flatten)]
     pub global: GlobalArgs,
@@ -114,109 +114,79 @@ pub(super) struct GlobalArgs {
 #[derive(Clone, Debug, PartialEq, Subcommand)]
 pub enum CliRequest {
     /// Run a manifest; finished stages are cached.
-    #[command(after_long_help = help::RUN)]
     Run(RunRequest),
     /// Start the servers of a manifest, until Ctrl-C or for one command.
-    #[command(after_long_help = help::SERVE, override_usage = SERVE_USAGE)]
+    #[command(override_usage = SERVE_USAGE)]
     Serve(ServeRequest),
     /// Run a list of runs one after the other, continuing after failures; print a table.
-    #[command(after_long_help = help::BULK)]
     Bulk(BulkRequest),
     /// Benchmark one server from the command line, without a manifest.
-    #[command(after_help = help::BENCH_FIRST, after_long_help = help::BENCH)]
+    #[command(after_help = include_str!("help_bench.txt"))]
     Bench(Box<BenchRequest>),
     /// Show what would run, and why; start nothing.
-    #[command(after_long_help = help::PLAN)]
     Plan(PlanRequest),
     /// Simulate, in virtual time, what systems and settings would do: the highest rate within limits.
-    #[command(after_long_help = help::WHAT_IF)]
     WhatIf(WhatIfRequest),
     /// Show and compare lock files: what was run, down to commits, images, weights and versions.
     #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
-    #[command(after_long_help = help::LOCK)]
     Lock(LockRequest),
     /// Show what this machine has, what a manifest needs, and the command that fixes the difference.
-    #[command(after_long_help = help::DOCTOR)]
     Doctor(DoctorRequest),
     /// Check manifests and report the errors of all their parts at once.
-    #[command(after_long_help = help::CHECK)]
     Check(CheckRequest),
     /// Print a manifest with includes and parameters resolved, and the origin of each value.
-    #[command(after_long_help = help::SHOW)]
     Show(ShowRequest),
     /// List the manifests that can be run by name.
-    #[command(after_long_help = help::LIST)]
     List(ListRequest),
     /// Print a JSON Schema, for editors and validators.
-    #[command(after_long_help = help::SCHEMA)]
     Schema(SchemaArgs),
     /// Start a project folder with an example manifest.
-    #[command(after_long_help = help::INIT)]
     Init(InitRequest),
     /// Show the state of the last run.
-    #[command(after_long_help = help::STATUS)]
     Status(StatusRequest),
     /// List the runs of this project with their results, newest first.
-    #[command(after_long_help = help::RUNS)]
     Runs(RunsRequest),
     /// Show metrics of this project's benchmarks over time, and where their level changes.
-    #[command(after_long_help = help::HISTORY)]
     History(HistoryRequest),
     /// Name a run, so that other commands find it and `gc` keeps what it measured.
-    #[command(after_long_help = help::TAG)]
     Tag(TagRequest),
     /// Print the log of a task.
-    #[command(after_long_help = help::LOGS)]
     Logs(LogsRequest),
     /// Remove all state of this project (prints what would be removed; --yes removes it).
-    #[command(after_long_help = help::CLEAN)]
     Clean(CleanArgs),
     /// Remove old outputs and runs (prints what would be removed; --yes removes it).
-    #[command(after_long_help = help::GC)]
     Gc(GcRequest),
     /// Outputs that machines share: show, push, pull and remove them.
     #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
-    #[command(after_long_help = help::STORE, alias = "cache")]
+    #[command(alias = "cache")]
     Store(StoreRequest),
     /// The built-in server: Triton's protocol, simulated time, no GPU.
     #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
-    #[command(after_long_help = help::SIM)]
     Sim(SimRequest),
     /// Query a Triton server: readiness, models, metrics, single requests.
     #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
-    #[command(after_long_help = help::TRITON)]
     Triton(TritonRequest),
     /// MLPerf submissions: show the state of one, compare two, check one before submitting.
     #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
-    #[command(after_long_help = help::MLPERF)]
     Mlperf(MlperfRequest),
     /// Triton model repositories: check them, fill their templates, list the templates' parameters.
     #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
-    #[command(after_long_help = help::REPOSITORY)]
     Repository(RepositoryRequest),
     /// Test the load generator on this machine against servers with known behavior: error bounds and maximum load.
-    #[command(after_long_help = help::SELFTEST)]
     Selftest(SelftestRequest),
     /// Print the path of a run's HTML report, or its numbers next to another tool's.
-    #[command(after_long_help = help::REPORT)]
     Report(ReportRequest),
     /// Compare results: values, differences with intervals, a judgement.
-    #[command(after_long_help = help::COMPARE)]
     Compare(CompareRequest),
     /// Write a result in another tool's file format, with that tool's definitions.
-    #[command(after_long_help = help::EXPORT)]
     Export(ExportRequest),
     /// Import another tool's results, command line or config.
-    #[command(after_long_help = help::IMPORT)]
     Import(ImportRequest),
     /// Explain a metric (definitions here and in other tools), or a key of a manifest.
-    #[command(after_long_help = help::EXPLAIN)]
     Explain(ExplainRequest),
     /// Print a page of the manual, search it, or list its pages. Needs no network.
-    #[command(after_long_help = help::MANUAL)]
     Manual(ManualArgs),
     /// Print a completion script for a shell.
-    #[command(after_long_help = help::COMPLETIONS)]
     Completions(CompletionsArgs),
     /// What `regatta` alone prints.
     #[command(name = "__welcome", hide = true)]
@@ -320,7 +290,7 @@ const WELCOME: &str = "__welcome";
 
 /// The table of commands, for what is generated from it: man pages.
 pub fn command() -> clap::Command {
-    grouped(CliArgs::command())
+    help::explained(grouped(CliArgs::command()))
 }
 
 /// The text that a shell reads at its start to complete commands, options and files. Hidden commands are left out.

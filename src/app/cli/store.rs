@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
-use super::help;
-use super::values::{ArgumentValueError, HOW, KeyValueArg, Subject};
+use super::values::{HOW, KeyValueArg, Subject};
+use base::diag::ErrorText;
 
 /// The shared store and its keys, as given. What is `None` may be set in the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
@@ -30,7 +30,6 @@ pub struct StoreSelection {
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum StoreRequest {
     /// Show what is in the store; with a manifest, where each of its outputs is.
-    #[command(after_long_help = help::STORE)]
     Status {
         /// A manifest [default: none, the store alone].
         #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
@@ -48,7 +47,6 @@ pub enum StoreRequest {
         store: StoreSelection,
     },
     /// Upload finished outputs of a manifest.
-    #[command(after_long_help = help::STORE)]
     Push {
         #[command(flatten)]
         subject: Subject,
@@ -62,7 +60,6 @@ pub enum StoreRequest {
         store: StoreSelection,
     },
     /// Fetch all outputs that a manifest needs and that are in the store; run nothing.
-    #[command(after_long_help = help::STORE)]
     Pull {
         #[command(flatten)]
         subject: Subject,
@@ -73,7 +70,6 @@ pub enum StoreRequest {
         store: StoreSelection,
     },
     /// Remove old outputs from the store (prints what would be removed; --yes removes it).
-    #[command(after_long_help = help::STORE)]
     Gc(StoreGc),
 }
 
@@ -174,7 +170,6 @@ pub enum LockStrictness {
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum LockRequest {
     /// Print what is in a lock file.
-    #[command(after_long_help = help::LOCK)]
     Show {
         /// The file; `FILE#RUN` is one of its runs.
         #[arg(value_name = "FILE", default_value = LOCK_FILE, value_hint = ValueHint::FilePath)]
@@ -184,7 +179,6 @@ pub enum LockRequest {
         json: bool,
     },
     /// Compare two lock files, or one with what a run would be now: exit code 1 when they differ.
-    #[command(after_long_help = help::LOCK_DIFF)]
     Diff {
         /// A lock file; `FILE#RUN` is one of its runs.
         #[arg(value_name = "A", value_hint = ValueHint::FilePath)]
