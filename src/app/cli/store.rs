@@ -103,8 +103,8 @@ pub struct StoreGc {
 }
 
 /// `30d`, `12h`, `90m`, `45s`.
-fn age(text: &str) -> Result<Duration, ArgumentValueError> {
-    let wrong = || ArgumentValueError::Age(text.to_owned());
+fn age(text: &str) -> Result<Duration, ErrorText> {
+    let wrong = || ErrorText::new(format_args!("`{text}` is not an age; write 30d, 12h, 90m or 45s"));
     let unit = match text.chars().last() {
         Some('s') => 1,
         Some('m') => 60,
@@ -117,7 +117,7 @@ fn age(text: &str) -> Result<Duration, ArgumentValueError> {
 }
 
 /// `500GiB`, `1.5TiB`, `2GB`, `4096`.
-fn bytes(text: &str) -> Result<u64, ArgumentValueError> {
+fn bytes(text: &str) -> Result<u64, ErrorText> {
     const UNITS: [(&str, f64); 9] = [
         ("KiB", 1024.0),
         ("MiB", 1_048_576.0),
@@ -132,7 +132,8 @@ fn bytes(text: &str) -> Result<u64, ArgumentValueError> {
     let unit = UNITS.iter().find(|(name, _)| text.ends_with(name));
     let number = unit.map_or(text, |(name, _)| &text[..text.len() - name.len()]);
     let value = number.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
-    let value = value.ok_or_else(|| ArgumentValueError::Size(text.to_owned()))?;
+    let wrong = || ErrorText::new(format_args!("`{text}` is not a size; write 500GiB, 2TB or a number of bytes"));
+    let value = value.ok_or_else(wrong)?;
     Ok((value * unit.map_or(1.0, |(_, size)| *size)) as u64)
 }
 
