@@ -50,7 +50,7 @@ impl Display for ErrorText {
 impl std::error::Error for ErrorText {}
 
 /// An error at a file or folder: `PATH: error`.
-pub fn in_file<E: Display>(path: &Path) -> impl Fn(E) -> ErrorText {
+pub fn in_file<E: Display>(path: &Path) -> impl Fn(E) -> ErrorText + Copy {
     move |error| ErrorText::new(format_args!("{}: {error}", path.display()))
 }
 

@@ -194,7 +194,7 @@ pub fn read(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<()
         // A file that is laid out by columns has all values of a column in one list.
         let is_by_columns = matches!(fault.take(), Some(ColumnError::NotIds(_)));
         let hint = if is_by_columns { "; is it laid out by columns? Write it with orient=\"records\"" } else { "" };
-        in_file(file)(format_args!("{error}{hint}"))
+        in_file(file)(format!("{error}{hint}"))
     })
 }
 

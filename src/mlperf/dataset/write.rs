@@ -303,7 +303,7 @@ fn read_npy(folder: &Path, sink: &mut RowSink<'_>) -> Result<(), ErrorText> {
     let mut ids = NpyIntegers::open(&ids_file).map_err(no_ids)?;
     let mut lengths = NpyIntegers::open(&lengths_file).map_err(no_lengths)?;
     let [rows, columns] = ids.shape()[..] else {
-        return Err(in_file(&ids_file)(format_args!("expected a matrix; its shape is {:?}", ids.shape())));
+        return Err(in_file(&ids_file)(format!("expected a matrix; its shape is {:?}", ids.shape())));
     };
     if lengths.shape().iter().product::<usize>() != rows {
         let (ids, shape, lengths) = (ids_file.display(), lengths.shape(), lengths_file.display());

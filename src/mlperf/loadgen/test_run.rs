@@ -200,7 +200,7 @@ pub fn read(path: &Path, most: u32, is_synthetic: bool) -> Result<Vec<ExternalSa
     let mut samples = Vec::new();
     let mut lines = RecordLines::new(BufReader::with_capacity(1 << 20, file));
     while let Some((line, text)) = lines.next_line().map_err(unreadable)? {
-        let wrong = |problem: &dyn Display| in_file(path)(format_args!("line {line}: {problem}"));
+        let wrong = |problem: &dyn Display| in_file(path)(format!("line {line}: {problem}"));
         let sample: Line = serde_json::from_slice(text).map_err(|error| wrong(&error))?;
         if sample.input_ids.is_empty() {
             return Err(wrong(&"a sample without `input_ids`"));
