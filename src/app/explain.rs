@@ -206,7 +206,7 @@ mod tests {
         let judged = [Judgement::Better, Judgement::Worse, Judgement::Equivalent, Judgement::CannotTell];
         let judged = judged.into_iter().chain([Judgement::NotJudged]).map(Judgement::as_text);
         let words = latencies.chain(reasons).chain(Verdict::ALL.map(Verdict::as_str)).chain(judged);
-        let terms = TERMS.iter().map(|(term, _)| *term);
+        let terms = explain::terms().map(|(term, _)| term);
         let words =
             words.chain(listed_terms().map(|(term, _)| term)).chain(terms).chain(["ttft_p99", "tpot_mean", "SLO"]);
         for word in words.chain(["INVALID", "limit_missed", "overloaded", "knee", "wrong_id", "SIMULATED", "verdict"]) {

@@ -28,14 +28,14 @@ fn of_value(problem: impl Display) -> ErrorText {
 }
 
 /// The reader has one compression built in. Its message for another one is all that it has.
-fn of_library(error: ParquetError) -> ErrorText {
+fn of_library(error: impl Display) -> ErrorText {
     let text = error.to_string();
     let is_compression = text.contains("isabled feature at compile time") || text.contains("codec");
     ErrorText::new(if is_compression { text + "; write it with compression=\"snappy\"" } else { text })
 }
 
 fn rows(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), ErrorText> {
-    let (file, _) = open_regular(file).map_err(|error| of_library(error.into()))?;
+    let (file, _) = open_regular(file).map_err(|error| of_library(ParquetError::from(error)))?;
     let reader = caught(|| SerializedFileReader::new(file))?;
     let schema = reader.metadata().file_metadata().schema();
     let wanted_fields: Vec<Arc<Type>> =

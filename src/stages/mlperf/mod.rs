@@ -232,7 +232,7 @@ fn refused(error: &VerifyError) -> Failure {
         VerifyError::NoTest { .. } => {
             Some("`audit` is the output of a `bench` with `loadgen: { mode: test06 }` or another test")
         }
-        _ => None,
+        VerifyError::Read(_) => None,
     };
     Failure { hint: hint.map(str::to_owned), ..Failure::refused(error.to_string()) }
 }
