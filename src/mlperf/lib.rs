@@ -24,7 +24,7 @@ mod test_record;
 mod truncate_accuracy_log;
 
 pub use archive::{WrittenUpload, require_archive_name, write_upload};
-pub use assemble::{AssembleError, AssembleRequest, ForeignResult, assemble};
+pub use assemble::{AssembleRequest, ForeignResult, assemble};
 pub use diff::{DiffSelection, DiffedRun, ResultDifference, ValueChange, compare};
 pub use explain::{Explanation, RuleViolation, explain};
 pub use layout::{
