@@ -13,7 +13,7 @@ use crate::bulk::{BulkFile, BulkRun};
 use crate::cli::KeyValueArg;
 use crate::doctor;
 use crate::project::Project;
-use base::diag::ErrorText;
+use base::diag::{ErrorText, in_file};
 use base::files::{parse_yaml, read_text};
 use interop::{GpuScale, gpu_name, recipe_manifests};
 use plan::manifest::Manifest;
@@ -309,23 +309,17 @@ const FILE: &str = "cluster_config.yaml";
 
 /// The GPU type of this folder's `cluster_config.yaml`: `gb200`. `None` if the file or its `gpu_type` is missing; an
 /// error if it is there and cannot be used.
-pub(super) fn gpu_type_of_file(folder: &Path) -> Result<Option<String>, NoSystem> {
+pub(super) fn gpu_type_of_file(folder: &Path) -> Result<Option<String>, ErrorText> {
     let path = folder.join(FILE);
-    let unusable = |error: &dyn std::error::Error| NoSystem(format!("{}: {error}", path.display()));
     let text = match read_text(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(unusable(&error)),
+        Err(error) => return Err(in_file(&path)(error)),
     };
-    let value: Value = parse_yaml(&text).map_err(|error| unusable(&error))?;
+    let value: Value = parse_yaml(&text).map_err(in_file(&path))?;
     let gpu_type = value.get("gpu_type").or_else(|| value.pointer("/launcher/gpu_type"));
     Ok(gpu_type.and_then(Value::as_str).map(str::to_lowercase))
 }
-
-/// One sentence on why a scale stands for no system.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct NoSystem(String);
 
 /// The system that a scale stands for, and how it was found; or one sentence on why none was. `fits`: whether the
 /// manifest takes a system with the other settings.
@@ -335,9 +329,9 @@ pub fn system(
     manifest: &Manifest,
     scale: &GpuScale,
     fits: &dyn Fn(&str) -> bool,
-) -> Result<(String, String), NoSystem> {
+) -> Result<(String, String), ErrorText> {
     let Some(systems) = systems(project, name, manifest) else {
-        return Err(NoSystem(format!("the manifest `{name}` has no systems to choose from")));
+        return Err(ErrorText::new(format!("the manifest `{name}` has no systems to choose from")));
     };
     let real: Vec<&String> = systems.iter().filter(|system| !system.starts_with("sim-")).collect();
     let listed = real.iter().map(|system| system.as_str()).collect::<Vec<_>>().join(", ");
@@ -347,7 +341,7 @@ pub fn system(
         if systems.contains(&system) {
             return Ok((system, format!("the GPU type is from {origin}")));
         }
-        return Err(NoSystem(format!(
+        return Err(ErrorText::new(format!(
             "{origin} has {gpu_type}, and the manifest `{name}` has no system `{system}`; it has {listed}"
         )));
     }
@@ -360,7 +354,7 @@ pub fn system(
                 base::units::counted(scale.gpus, "GPU")
             ),
         )),
-        _ => Err(NoSystem(format!(
+        _ => Err(ErrorText::new(format!(
             "unknown GPU type: set GPU_TYPE, or add one of these, `system=NAME`: {listed}; without it the \
              default runs, `{}`",
             manifest.params.get("system").and_then(|param| param.value.as_str()).unwrap_or_default()
@@ -369,7 +363,7 @@ pub fn system(
 }
 
 /// The GPU type, and where it is from.
-fn gpu_type(scale: &GpuScale) -> Result<Option<(String, String)>, NoSystem> {
+fn gpu_type(scale: &GpuScale) -> Result<Option<(String, String)>, ErrorText> {
     if let Some(gpu_type) = &scale.gpu_type {
         return Ok(Some((gpu_type.clone(), "GPU_TYPE before the line".to_owned())));
     }

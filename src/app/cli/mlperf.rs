@@ -110,18 +110,15 @@ pub struct AssembleOptions {
     pub shown: ExaminationArgs,
 }
 
-/// Why an argument of `--logs` is invalid.
-#[derive(Debug, thiserror::Error)]
-#[error("it is SYSTEM.json:BENCHMARK:SCENARIO=FOLDER, for example h200.json:llama2-70b-99.9:Offline=logs/offline")]
-struct ForeignLogsError;
-
 /// `SYSTEM.json:BENCHMARK:SCENARIO=FOLDER`.
-fn foreign_logs(text: &str) -> Result<ForeignResult, ForeignLogsError> {
-    let (result, folder) = text.split_once('=').ok_or(ForeignLogsError)?;
+fn foreign_logs(text: &str) -> Result<ForeignResult, ErrorText> {
+    let form = "SYSTEM.json:BENCHMARK:SCENARIO=FOLDER, for example h200.json:llama2-70b-99.9:Offline=logs/offline";
+    let wrong = || ErrorText::new(format_args!("it is {form}"));
+    let (result, folder) = text.split_once('=').ok_or_else(wrong)?;
     let mut parts = result.rsplitn(3, ':');
     let (scenario, benchmark, system) = (parts.next(), parts.next(), parts.next());
     let (Some(scenario), Some(benchmark), Some(system)) = (scenario, benchmark, system) else {
-        return Err(ForeignLogsError);
+        return Err(wrong());
     };
     Ok(ForeignResult {
         system: system.into(),
