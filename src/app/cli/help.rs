@@ -37,8 +37,8 @@ pub(super) fn explained(program: Command) -> Command {
 /// `above`: the names of the commands that it is below; `usual`: what it has without a section of its own.
 fn explained_command(command: Command, above: &str, sections: &HashMap<&str, &str>, usual: &str) -> Command {
     let name = format!("{above}{}", command.get_name());
-    let own = sections.get(name.as_str()).map(|section| below_options(&name, section));
-    let text = own.unwrap_or_else(|| usual.to_owned());
+    let section = sections.get(name.as_str()).map(|section| below_options(&name, section));
+    let text = section.unwrap_or_else(|| usual.to_owned());
     let command = command.mut_subcommands(|command| explained_command(command, &format!("{name} "), sections, &text));
     if text.is_empty() { command } else { command.after_long_help(text) }
 }

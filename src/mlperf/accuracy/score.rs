@@ -79,9 +79,9 @@ struct Bench<'a> {
 /// Scores a log. `progress` receives the number of answers that have been scored.
 pub fn score(scoring: &Scoring<'_>, progress: &mut dyn FnMut(u64)) -> Result<Scored, ScoreError> {
     let unknown = || {
-        let known = scoring.round.benchmarks.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        let names = scoring.round.benchmarks.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
         ScoreError::Refused(ErrorText::new(format_args!(
-            "round {} has no benchmark `{}` that Regatta can score; it can score {known}",
+            "round {} has no benchmark `{}` that Regatta can score; it can score {names}",
             scoring.round.name, scoring.benchmark
         )))
     };

@@ -111,10 +111,10 @@ impl DatasetRequest<'_> {
     fn benchmark(&self) -> Result<(&Benchmark, ScoringMethod), DatasetError> {
         let benchmark = self.round.benchmarks.get(self.benchmark).zip(ScoringMethod::for_benchmark(self.benchmark));
         benchmark.ok_or_else(|| {
-            let why = self.round.left_out(self.benchmark).map_or_else(String::new, |why| format!(": {why}"));
-            let known = self.round.benchmarks.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            let reason = self.round.left_out(self.benchmark).map_or_else(String::new, |why| format!(": {why}"));
+            let names = self.round.benchmarks.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
             DatasetError::Refused(ErrorText::new(format_args!(
-                "round {} has no benchmark `{}` whose data set Regatta can read{why}; it can read {known}",
+                "round {} has no benchmark `{}` whose data set Regatta can read{reason}; it can read {names}",
                 self.round.name, self.benchmark
             )))
         })

@@ -80,13 +80,13 @@ impl FailCondition {
         let (a, b) = (&comparison.a, &comparison.b);
         let Some(delta) = comparison.find(&self.number.metric, &self.number.stat) else {
             let number = |delta: &Delta| MetricKey::new(&delta.metric, delta.stat).to_string();
-            let known = comparison.checkable().map(number).collect::<Vec<_>>().join(", ");
+            let numbers = comparison.checkable().map(number).collect::<Vec<_>>().join(", ");
             let tool = as_tool.map(|tool| format!(" as {}", tool.as_str())).unwrap_or_default();
             let error = ErrorText::new(format_args!("`{self}`: {a} and {b} do not both have that number{tool}"));
             return Err(error.hint(match as_tool {
-                _ if known.is_empty() => "they have no number in common".to_owned(),
-                None => format!("they have {known}"),
-                Some(_) => format!("leave out `--as`, or take one of {known}"),
+                _ if numbers.is_empty() => "they have no number in common".to_owned(),
+                None => format!("they have {numbers}"),
+                Some(_) => format!("leave out `--as`, or take one of {numbers}"),
             }));
         };
         let Some(percent) = delta.percent else {
