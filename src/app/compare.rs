@@ -271,7 +271,7 @@ fn check(condition: &FailCondition, comparison: &Comparison, as_tool: Option<Too
         let side = if condition.is_upper() { "at least" } else { "at most" };
         Some(format!("one-sided 95 %, this number alone: {side} {}", condition.percent_text(bound)))
     };
-    Ok(match condition.outcome(comparison).map_err(|error| CommandError::usage(error.as_tool(as_tool)))? {
+    Ok(match condition.outcome(comparison, as_tool).map_err(CommandError::usage)? {
         FailConditionOutcome::Passed(delta) => {
             print_error(&format!("{condition} does not hold for {name}: {}\n", percent(delta)));
             CliExit::Done

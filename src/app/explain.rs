@@ -90,37 +90,10 @@ fn verdicts(topic: &str) -> Option<Topic<'static>> {
     (!verdicts.is_empty()).then_some(Topic::Verdicts(verdicts))
 }
 
-/// Words in reports that are neither a number nor a reason.
-const TERMS: [(&str, &str); 21] = [
-    ("knee", KNEE_DEFINITION),
-    ("pareto", "no valid point has both more tokens per second for a user and more for the server (◆)"),
-    ("simulated", "the server was Regatta's simulator: the numbers are not those of a GPU"),
-    ("not judged", "measured by another tool, so without a verdict; of a comparison: one side has a single run"),
-    ("better", "shown at 95 % over the rows of a family together, and at least the smallest effect that matters"),
-    ("worse", "shown at 95 % over the rows of a family together, and at least the smallest effect that matters"),
-    ("equivalent", "the difference is shown to be smaller than the smallest effect that matters"),
-    ("cannot tell", "neither a difference nor equivalence is shown: the runs of a side differ too much"),
-    ("primary", "TTFT mean and p99, TPOT mean, output tokens and requests per second: decide by these rows"),
-    ("exploratory", "not one of the primary rows: a difference there is a reason to measure again"),
-    (
-        "detectable",
-        "the smallest change that runs like these show in nine of ten comparisons; N runs each would find 5 %",
-    ),
-    ("paired", "tested by the ratios of runs with the same arrivals and prompts, not by the means"),
-    ("difference", "(B − A) / A of the means; where `paired` the geometric mean of the pairs' ratios, less 1"),
-    ("interval", "contains the true difference in 95 of 100 cases; of one row alone, not of all together"),
-    ("req/s", "successful requests per second (`requests_full`); of a sweep's rates while requests arrived"),
-    ("tok/s", "output tokens per second (`output_tokens`)"),
-    ("tok/s/user", "how fast one user's tokens come: 1,000 / TPOT p50 in ms"),
-    ("tok/s/GPU", "output tokens per second over the GPUs of the server"),
-    ("found rate", "the highest rate that a search found to meet its limits"),
-    ("p50", "the median: half of the values are at most this"),
-    ("p99", "99 of 100 values are at most this (nearest rank): of 100 values or fewer it is the largest"),
-];
-
 fn term(topic: &str) -> Option<Topic<'static>> {
     let name = topic.to_lowercase().replace('_', " ");
-    let mut terms = TERMS.into_iter().chain(listed_terms());
+    let knee = std::iter::once(("knee", KNEE_DEFINITION));
+    let mut terms = knee.chain(explain::terms()).chain(listed_terms());
     terms
         .find(|(term, _)| term.replace('_', " ").eq_ignore_ascii_case(&name))
         .map(|(term, about)| Topic::Term(term, about))
@@ -143,7 +116,7 @@ fn keys_named<'k>(name: &str, root: &'k ManifestKey) -> Vec<&'k str> {
 fn unknown(topic: &str, root: &ManifestKey) -> CommandError {
     let keys = root.all();
     let same = keys_named(topic, root);
-    let names = ENTRIES.iter().map(|entry| entry.name);
+    let names = ENTRIES.iter().map(|entry| entry.name.as_str());
     let words = keys.iter().flat_map(|key| [key.path.as_str(), key.path.strip_prefix("stages.").unwrap_or_default()]);
     let hint = if !same.is_empty() {
         format!("there is: {}", list_of(same))
@@ -233,7 +206,7 @@ mod tests {
         let judged = [Judgement::Better, Judgement::Worse, Judgement::Equivalent, Judgement::CannotTell];
         let judged = judged.into_iter().chain([Judgement::NotJudged]).map(Judgement::as_text);
         let words = latencies.chain(reasons).chain(Verdict::ALL.map(Verdict::as_str)).chain(judged);
-        let terms = TERMS.iter().map(|(term, _)| *term);
+        let terms = explain::terms().map(|(term, _)| term);
         let words =
             words.chain(listed_terms().map(|(term, _)| term)).chain(terms).chain(["ttft_p99", "tpot_mean", "SLO"]);
         for word in words.chain(["INVALID", "limit_missed", "overloaded", "knee", "wrong_id", "SIMULATED", "verdict"]) {

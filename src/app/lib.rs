@@ -178,7 +178,7 @@ fn loadgen_test(orders: &Path) -> CliExit {
     match loadgen::perform(orders, &send) {
         Ok(()) => CliExit::Done,
         Err(error) => {
-            send(&loadgen::ChildMessage::Failed { why: error.to_string(), is_refused: error.is_refused() });
+            send(&loadgen::ChildMessage::Failed { why: error.to_string(), is_refused: error.is_refused });
             CliExit::Failed
         }
     }

@@ -15,10 +15,8 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
         return genai_perf::translate("triton profile", genai_perf::Subcommand::Profile, rest);
     }
     let mut builder = TranslationBuilder::default();
-    let line = TABLE.read_as(TABLE.program, rest, &mut builder);
-    for word in line.plain.iter().chain(&line.behind) {
-        builder.push_error(format!("`{word}`: triton {command} takes options only"));
-    }
+    let line = TABLE.read_words(rest, &mut builder);
+    line.has_options_only(&format!("triton {command}"), &mut builder);
     let triton_command = |what: &str| {
         let port = line.value("--port").unwrap_or("8001");
         let server = host_and_port(line.value("--url").unwrap_or("localhost"), port);

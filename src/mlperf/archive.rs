@@ -13,24 +13,10 @@ use sha1::{Digest as _, Sha1};
 use walkdir::WalkDir;
 
 use super::submission_check::DIVISIONS;
+use base::diag::ErrorText;
 
 /// How the name of an archive ends.
 const ENDING: &str = ".tar.gz";
-
-/// Why no archive was made.
-#[derive(Debug, thiserror::Error)]
-pub enum ArchiveError {
-    #[error("`{}` does not end with {ENDING}", .0.display())]
-    Name(PathBuf),
-    #[error("`{}` has no closed/, open/ or network/", .0.display())]
-    Empty(PathBuf),
-    #[error("cannot write {}", path.display())]
-    Io {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-}
 
 /// What was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +32,7 @@ pub struct WrittenUpload {
 ///
 /// # Errors
 /// It does not end with `.tar.gz`.
-pub fn require_archive_name(path: &Path) -> Result<(), ArchiveError> {
+pub fn require_archive_name(path: &Path) -> Result<(), ErrorText> {
     stem(path).map(drop)
 }
 
@@ -55,9 +41,11 @@ pub fn require_archive_name(path: &Path) -> Result<(), ArchiveError> {
 ///
 /// # Errors
 /// The archive's name does not end with `.tar.gz`; the submission has no division; a file cannot be read or written.
-pub fn write_upload(root: &Path, to: &Path) -> Result<WrittenUpload, ArchiveError> {
+pub fn write_upload(root: &Path, to: &Path) -> Result<WrittenUpload, ErrorText> {
     let stem = stem(to)?;
-    let failed = |source: io::Error| ArchiveError::Io { path: to.to_owned(), source };
+    let unwritten =
+        |path: &Path, error: &io::Error| ErrorText::new(format_args!("cannot write {}: {error}", path.display()));
+    let failed = |error: io::Error| unwritten(to, &error);
     let file = BufWriter::new(File::create(to).map_err(failed)?);
     let mut tar = tar::Builder::new(GzEncoder::new(file, Compression::default()));
     tar.mode(tar::HeaderMode::Deterministic);
@@ -74,7 +62,8 @@ pub fn write_upload(root: &Path, to: &Path) -> Result<WrittenUpload, ArchiveErro
     if files == 0 {
         drop(tar);
         drop(fs::remove_file(to));
-        return Err(ArchiveError::Empty(root.to_owned()));
+        let text = format!("`{}` has no closed/, open/ or network/", root.display());
+        return Err(ErrorText::new(text));
     }
     let mut file = tar.into_inner().and_then(GzEncoder::finish).map_err(failed)?;
     file.flush().map_err(failed)?;
@@ -82,12 +71,13 @@ pub fn write_upload(root: &Path, to: &Path) -> Result<WrittenUpload, ArchiveErro
     let bytes = io::copy(&mut File::open(to).map_err(failed)?, &mut hasher).map_err(failed)?;
     let checksum = to.with_file_name(format!("{stem}.sha1"));
     let line = format!("{:x}  {stem}{ENDING}\n", hasher.finalize());
-    fs::write(&checksum, line).map_err(|source| ArchiveError::Io { path: checksum.clone(), source })?;
+    fs::write(&checksum, line).map_err(|error| unwritten(&checksum, &error))?;
     Ok(WrittenUpload { files, bytes, checksum })
 }
 
 /// The name without its ending.
-fn stem(path: &Path) -> Result<&str, ArchiveError> {
+fn stem(path: &Path) -> Result<&str, ErrorText> {
     let stem = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(ENDING));
-    stem.filter(|stem| !stem.is_empty()).ok_or_else(|| ArchiveError::Name(path.to_owned()))
+    stem.filter(|stem| !stem.is_empty())
+        .ok_or_else(|| ErrorText::new(format_args!("`{}` does not end with {ENDING}", path.display())))
 }

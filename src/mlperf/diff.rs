@@ -1,35 +1,22 @@
 //! Compares two submissions, or two runs: their results, and what differs in how they were made.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Serialize;
 use serde_json::Value;
 
 use super::layout::scenario_titled;
 use super::submission_check::JudgedRun;
-use super::{PackageProvenance, SubmissionLayout, TestRecord, TestRecordError, submission_check};
+use super::{PackageProvenance, SubmissionLayout, TestRecord, submission_check};
+use base::diag::{ErrorText, in_file};
 use base::files::{read_description, read_text};
 use base::spec::TestMode;
 use base::units::unquoted;
-use rules::log::{DETAIL_FILE, Detail, DetailError};
+use rules::log::{DETAIL_FILE, Detail};
 use rules::{MlperfScenario, Round};
-
-/// Why a side has nothing to compare.
-#[derive(Debug, thiserror::Error)]
-pub enum DiffError {
-    #[error("{} has no results of a known round", root.display())]
-    NoRound { root: PathBuf },
-    #[error("{} holds no results", root.display())]
-    NoResults { root: PathBuf },
-    #[error("{}: {error}", folder.display())]
-    Log { folder: PathBuf, error: DetailError },
-    #[error(transparent)]
-    Record(#[from] TestRecordError),
-    #[error("`{}` cannot be read: {why}", path.display())]
-    System { path: PathBuf, why: String },
-}
 
 /// One side of one result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -75,7 +62,7 @@ pub struct DiffSelection {
 ///
 /// # Errors
 /// One that holds neither results nor LoadGen's logs, by its name.
-pub fn compare(a: &Path, b: &Path, selection: &DiffSelection) -> Result<Vec<ResultDifference>, DiffError> {
+pub fn compare(a: &Path, b: &Path, selection: &DiffSelection) -> Result<Vec<ResultDifference>, ErrorText> {
     let submitter = selection.submitter.as_deref();
     let (a, b) = (side(a, submitter)?, side(b, submitter)?);
     let pairs = SystemPairs::pair(&a.systems, &b.systems, &selection.systems);
@@ -127,16 +114,16 @@ impl ComparedSide {
     }
 }
 
-fn side(root: &Path, submitter: Option<&str>) -> Result<ComparedSide, DiffError> {
+fn side(root: &Path, submitter: Option<&str>) -> Result<ComparedSide, ErrorText> {
     if root.join(DETAIL_FILE).is_file() {
         let (name, run) = single_run(root)?;
         return Ok(ComparedSide { runs: vec![(None, Some(name), run)], ..ComparedSide::default() });
     }
-    let no_round = || DiffError::NoRound { root: root.to_owned() };
+    let no_round = || ErrorText::new(format_args!("{} has no results of a known round", root.display()));
     let round = submission_check::round_of(root).ok_or_else(no_round)?;
     let examined = submission_check::examine(root, &round).of_submitter(submitter);
     if examined.results.is_empty() {
-        return Err(DiffError::NoResults { root: root.to_owned() });
+        return Err(ErrorText::new(format_args!("{} holds no results", root.display())));
     }
     let mut compared = ComparedSide::default();
     for seen in &examined.results {
@@ -164,8 +151,8 @@ fn side(root: &Path, submitter: Option<&str>) -> Result<ComparedSide, DiffError>
 }
 
 /// The output of one run.
-fn single_run(folder: &Path) -> Result<(String, DiffedRun), DiffError> {
-    let detail = Detail::read_folder(folder).map_err(|error| DiffError::Log { folder: folder.to_owned(), error })?;
+fn single_run(folder: &Path) -> Result<(String, DiffedRun), ErrorText> {
+    let detail = Detail::read_folder(folder).map_err(in_file(folder))?;
     let test_record = TestRecord::in_folder(folder)?;
     let scenario = test_record
         .as_ref()
@@ -222,12 +209,12 @@ fn of_lock(submitter: &Path, seen: &submission_check::ExaminedResult, settings: 
 }
 
 /// What the submission writes about a system. A system without a description has no fields to compare.
-fn described(path: &Path, round: &Round) -> Result<DiffedRun, DiffError> {
-    let unreadable = |why: String| DiffError::System { path: path.to_owned(), why };
+fn described(path: &Path, round: &Round) -> Result<DiffedRun, ErrorText> {
+    let unreadable = |error: &dyn Display| ErrorText::new(format_args!("`{}` cannot be read: {error}", path.display()));
     let fields: serde_json::Map<String, Value> = match read_description(path) {
-        Ok(text) => serde_json::from_str(&text).map_err(|error| unreadable(error.to_string()))?,
+        Ok(text) => serde_json::from_str(&text).map_err(|error| unreadable(&error))?,
         Err(error) if error.kind() == ErrorKind::NotFound => serde_json::Map::new(),
-        Err(error) => return Err(unreadable(error.to_string())),
+        Err(error) => return Err(unreadable(&error)),
     };
     let mut settings: BTreeMap<String, String> =
         fields.iter().map(|(name, value)| (name.clone(), unquoted(value))).collect();

@@ -23,9 +23,9 @@ mod submission_check;
 mod test_record;
 mod truncate_accuracy_log;
 
-pub use archive::{ArchiveError, WrittenUpload, require_archive_name, write_upload};
-pub use assemble::{AssembleError, AssembleRequest, ForeignResult, assemble};
-pub use diff::{DiffError, DiffSelection, DiffedRun, ResultDifference, ValueChange, compare};
+pub use archive::{WrittenUpload, require_archive_name, write_upload};
+pub use assemble::{AssembleRequest, ForeignResult, assemble};
+pub use diff::{DiffSelection, DiffedRun, ResultDifference, ValueChange, compare};
 pub use explain::{Explanation, RuleViolation, explain};
 pub use layout::{
     NOT_SUPPORTED, OWN_CHECKER, REHEARSAL_FILE, REPORT_FOLDER, SubmissionLayout, endpoints_result, is_endpoints_result,
@@ -37,4 +37,4 @@ pub use submission_check::{
     ExaminedResult, FindingGrade, FindingWeight, JudgedRun, MeasuredPower, POWER_PATHS, SubmissionCheck,
     SubmissionFinding, SubmissionReport, UnexaminedBenchmark, Witnesses, examine, round_of, rounds_of, run_value,
 };
-pub use test_record::{DatasetRecord, SIMULATED_SUT, TEST_FILE, TestRecord, TestRecordError};
+pub use test_record::{DatasetRecord, SIMULATED_SUT, TEST_FILE, TestRecord};

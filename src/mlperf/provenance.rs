@@ -9,6 +9,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::submission_check::files;
 use super::test_record::TestRecord;
 use base::files::read_text;
 use base::spec::TestMode;
@@ -84,12 +85,8 @@ impl PackageProvenance {
     /// wrong.
     pub fn all(submitter: &Path) -> std::io::Result<Vec<Self>> {
         let folder = submitter.join("documentation");
-        let items = std::fs::read_dir(&folder).into_iter().flatten().flatten();
-        let mut names: Vec<_> = items.filter_map(|item| item.file_name().into_string().ok()).collect();
-        names.retain(|name| Self::is_file_name(name));
-        names.sort();
         let read = |name: String| Ok(serde_json::from_str(&read_text(folder.join(name))?)?);
-        names.into_iter().map(read).collect()
+        files(&folder).into_iter().filter(|name| Self::is_file_name(name)).map(read).collect()
     }
 
     /// Of results that another tool made: its stages are unknown.

@@ -1,25 +1,18 @@
 //! What one LoadGen test was: the file beside its logs, from which later stages read what the logs belong to.
 
+use std::fmt::Display;
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use base::diag::ErrorText;
 use base::files::read_bytes;
 use base::spec::{Division, TestMode};
 use rules::{MlperfScenario, Seeds};
 
 /// The file beside LoadGen's logs that holds a [`TestRecord`].
 pub const TEST_FILE: &str = "test.json";
-
-/// Why the record beside LoadGen's logs cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum TestRecordError {
-    #[error("`{}` cannot be read: {source}", path.display())]
-    Read { path: PathBuf, source: std::io::Error },
-    #[error("`{}` does not describe a LoadGen test: {source}", path.display())]
-    Json { path: PathBuf, source: serde_json::Error },
-}
 
 /// One LoadGen test, as it was run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,15 +39,18 @@ pub struct TestRecord {
 
 impl TestRecord {
     /// The record in a folder of LoadGen's logs. `None`: another harness wrote them, without a record.
-    pub fn in_folder(folder: &Path) -> Result<Option<Self>, TestRecordError> {
+    pub fn in_folder(folder: &Path) -> Result<Option<Self>, ErrorText> {
         let path = folder.join(TEST_FILE);
+        let fault = |problem: &str, error: &dyn Display| {
+            ErrorText::new(format_args!("`{}` {problem}: {error}", path.display()))
+        };
         match read_bytes(&path) {
             Ok(bytes) => {
                 let record = serde_json::from_slice(&bytes);
-                record.map(Some).map_err(|source| TestRecordError::Json { path, source })
+                record.map(Some).map_err(|error| fault("does not describe a LoadGen test", &error))
             }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(TestRecordError::Read { path, source }),
+            Err(error) => Err(fault("cannot be read", &error)),
         }
     }
 }

@@ -66,4 +66,4 @@ pub use server::{
 pub use styler::{Styler, TextRole, clean, cut, signed_percent};
 pub use summary::{RunPaths, summary};
 pub use sweep::sweep;
-pub use what_if::{NearbyTtft, WhatIfLengths, WhatIfNumbers, WhatIfProblem, WhatIfRow, what_if, what_if_json};
+pub use what_if::{NearbyTtft, WhatIfLengths, WhatIfNumbers, WhatIfRow, what_if, what_if_json};

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::chart::{Chart, ChartPoint, ChartSeries, PointKind, color, number};
 use crate::document::{Badge, Block, Cell, Document, Fact, Section, Table, TableColumn, Top};
 use crate::styler::{TextRole, cut};
+use base::diag::ErrorText;
 use base::spec::{LatencyLimit, Length, LimitedMetric};
 use base::units::three_digits;
 use sim::StepTimeBasis;
@@ -27,7 +28,7 @@ pub struct WhatIfRow {
     pub gpus: u32,
     pub servers: usize,
     /// Why there are no numbers.
-    pub outcome: Result<WhatIfNumbers, WhatIfProblem>,
+    pub outcome: Result<WhatIfNumbers, ErrorText>,
     /// No other point has more tokens per second with as many GPUs or fewer.
     pub is_best: bool,
     /// The same at several rates, up to a little more than the highest one; empty where they were not asked for.
@@ -115,11 +116,6 @@ impl fmt::Display for WhatIfLengths {
         write!(f, "tokens: prompts {}, answers {}: {source}", self.input, self.output)
     }
 }
-
-/// Why a point cannot be simulated.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct WhatIfProblem(pub String);
 
 /// What the model says.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -241,7 +237,7 @@ fn points(rows: &[WhatIfRow]) -> Table {
                 cells.extend(latencies.map(|ms| Cell::from(latency(ms))));
                 cells.extend(row.basis.as_ref().map(|basis| Cell::from(basis.with_band())));
             }
-            Err(problem) => cells.push(Cell::new(TextRole::Bad, &problem.0)),
+            Err(problem) => cells.push(Cell::new(TextRole::Bad, &problem.message)),
         }
         table.row(cells);
     }
@@ -434,7 +430,7 @@ pub fn what_if_json(rows: &[WhatIfRow], goal: &str) -> Value {
                         point["nearby_ttft_ms"] = json!(nearby);
                     }
                 }
-                Err(problem) => point["error"] = json!(problem.0),
+                Err(problem) => point["error"] = json!(problem.message),
             }
             point
         })
@@ -495,8 +491,7 @@ mod tests {
 
     #[test]
     fn a_page_has_every_point_with_its_command_and_is_marked_as_a_model() {
-        let broken =
-            WhatIfRow { outcome: Err(WhatIfProblem("it does not fit <b>".to_owned())), ..row("c", 1, 1.0, 1.0) };
+        let broken = WhatIfRow { outcome: Err(ErrorText::new("it does not fit <b>")), ..row("c", 1, 1.0, 1.0) };
         let broken = WhatIfRow { curve: Vec::new(), is_best: false, ..broken };
         let rows = [row("a", 1, 4.0, 9.0), row("b", 2, 6.0, 8.0), broken];
         let limit = LatencyLimit { metric: LimitedMetric::Ttft, statistic: base::spec::Statistic::P99, ms: 450.0 };

@@ -268,7 +268,7 @@ fn a_processed_data_set_is_read_in_the_forms_it_is_published_in() {
     assert!(why("npy").contains("row 1 has length 9"), "{}", why("npy"));
     assert!(matches!(
         read(&DatasetRequest { benchmark: "bert-99", ..wanted }, &path("set.json")),
-        Err(DatasetError::Unknown { .. })
+        Err(DatasetError::Refused(_))
     ));
 }
 

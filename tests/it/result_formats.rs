@@ -349,7 +349,7 @@ fn every_metric_and_tool_that_can_be_typed_is_known() {
     let listed = world.good(&["explain"]).stdout;
     assert_eq!(listed.lines().count(), explain::ENTRIES.len());
     for entry in explain::ENTRIES.iter() {
-        world.good(&["explain", entry.name]).shows(entry.formula);
+        world.good(&["explain", &entry.name]).shows(&entry.formula);
     }
     let ttft: Value = serde_json::from_str(&world.good(&["explain", "ttft", "--json"]).stdout).expect("JSON");
     let elsewhere = ttft["elsewhere"].as_array().expect("tools");
@@ -376,7 +376,7 @@ fn what_is_explained_is_in_the_result() {
     assert!(may_be("gpu.energy_j") && !may_be("gpu.energy") && !may_be("gpus"));
     for entry in explain::ENTRIES.iter() {
         let place = format!("/{}", entry.place.replace('.', "/"));
-        assert!(result.pointer(&place).is_some() || may_be(entry.place), "{} is not at {}", entry.name, entry.place);
+        assert!(result.pointer(&place).is_some() || may_be(&entry.place), "{} is not at {}", entry.name, entry.place);
     }
 }
 

@@ -9,10 +9,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::bulk::regatta_list::command_line_value;
-use crate::bulk::{BulkFile, BulkFileError, BulkRun, LlmbJobProblem, LlmbJobsError, TupleLineError};
+use crate::bulk::{BulkFile, BulkRun};
 use crate::cli::KeyValueArg;
 use crate::doctor;
 use crate::project::Project;
+use base::diag::{ErrorText, in_file};
 use base::files::{parse_yaml, read_text};
 use interop::{GpuScale, gpu_name, recipe_manifests};
 use plan::manifest::Manifest;
@@ -78,13 +79,13 @@ const fn once() -> u32 {
 }
 
 /// Reads the YAML form.
-pub fn read(text: &str) -> Result<Vec<LlmbJob>, BulkFileError> {
-    let file: IndexMap<String, Workload> = parse_yaml(text)?;
+pub fn read(text: &str) -> Result<Vec<LlmbJob>, ErrorText> {
+    let file: IndexMap<String, Workload> = parse_yaml(text).map_err(ErrorText::new)?;
     let mut jobs = Vec::new();
     for (header, workload) in &file {
-        let (key, size) = named(header).ok_or_else(|| BulkFileError::Header(header.clone()))?;
+        let (key, size) = named(header).ok_or_else(|| no_workload(header))?;
         for task in &workload.tasks {
-            let lacks = |key| BulkFileError::Missing { header: header.clone(), key };
+            let lacks = |key| ErrorText::new(format_args!("a task of `{header}` has no `{key}`"));
             let dtypes = task.dtypes.as_ref().or(workload.dtypes.as_ref()).ok_or_else(|| lacks("dtypes"))?.all();
             let scales = task.scales.as_ref().or(workload.scales.as_ref()).ok_or_else(|| lacks("scales"))?.all();
             let mut extras = BTreeSet::new();
@@ -113,9 +114,11 @@ pub fn read(text: &str) -> Result<Vec<LlmbJob>, BulkFileError> {
 }
 
 /// Variables of each point of a sweep; one without a sweep.
-fn environments(defaults: &Overrides, own: &Overrides) -> Result<Vec<BTreeMap<String, String>>, BulkFileError> {
-    let plain =
-        |name: &str, value: &Value| command_line_value(value).ok_or_else(|| BulkFileError::Value(name.to_owned()));
+fn environments(defaults: &Overrides, own: &Overrides) -> Result<Vec<BTreeMap<String, String>>, ErrorText> {
+    let plain = |name: &str, value: &Value| {
+        let wrong = || ErrorText::new(format_args!("`{name}` is not a plain value (text, number or boolean)"));
+        command_line_value(value).ok_or_else(wrong)
+    };
     let mut base = BTreeMap::new();
     for (name, value) in defaults.env.iter().chain(&own.env) {
         base.insert(name.clone(), plain(name, value)?);
@@ -153,6 +156,10 @@ pub fn named(header: &str) -> Option<(&str, &str)> {
     header.rsplit_once('_').filter(|(_, size)| is_size(size))
 }
 
+fn no_workload(header: &str) -> ErrorText {
+    ErrorText::new(format_args!("`{header}` is not a workload with its size, as `inference_llama3.3_70b` is"))
+}
+
 /// What names of llmb-run mean here.
 pub struct LlmbCluster {
     pub gpu_type: Option<String>,
@@ -164,7 +171,7 @@ pub struct LlmbCluster {
 
 impl LlmbCluster {
     /// The runs, or everything that cannot be translated.
-    pub fn items(&self, jobs: Vec<LlmbJob>) -> Result<BulkFile, LlmbJobsError> {
+    pub fn items(&self, jobs: Vec<LlmbJob>) -> Result<BulkFile, ErrorText> {
         let (mut items, mut wrong, mut notes) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
         for job in jobs {
             let Some(manifest) = self.manifest(&job, &mut wrong) else { continue };
@@ -175,7 +182,8 @@ impl LlmbCluster {
                 let value = format!("{}-x{}", gpu_type.to_lowercase(), job.scale);
                 settings.push(KeyValueArg { key: "system".to_owned(), value });
             } else {
-                wrong.insert(LlmbJobProblem::NoGpuType);
+                let need = "a scale needs its GPU: `--gpu-type gb200`, or `system=gb200-x1` for all runs";
+                wrong.insert(need.to_owned());
             }
             settings.push(KeyValueArg { key: "dtype".to_owned(), value: job.dtype });
             for extra in job.extras {
@@ -187,61 +195,66 @@ impl LlmbCluster {
         if wrong.is_empty() {
             Ok(BulkFile { items, notes: notes.into_iter().collect() })
         } else {
-            Err(LlmbJobsError { problems: wrong.into_iter().collect() })
+            Err(ErrorText::new(wrong.into_iter().collect::<Vec<_>>().join("\n")))
         }
     }
 
     /// `inference_llama3.3` of `70b` is `llama3.3-70b`.
-    fn manifest(&self, job: &LlmbJob, wrong: &mut BTreeSet<LlmbJobProblem>) -> Option<String> {
+    fn manifest(&self, job: &LlmbJob, wrong: &mut BTreeSet<String>) -> Option<String> {
         let names = recipe_manifests(&job.workload, Some(&job.size));
         let manifest = names.iter().find(|name| self.manifests.contains(*name)).cloned();
         if manifest.is_none() {
-            wrong.extend(names.into_iter().next_back().map(LlmbJobProblem::NotShipped));
+            let not_shipped = |name| format!("this recipe is not shipped, and there is no manifest `{name}`");
+            wrong.extend(names.into_iter().next_back().map(not_shipped));
         }
         manifest
     }
 }
 
 /// Reads `workload_size:` and lines of `(dtypes, scales, repeats[, profile])`. Lines that begin with `#` are comments.
-pub fn read_tuples(text: &str) -> Result<Vec<LlmbJob>, BulkFileError> {
+pub fn read_tuples(text: &str) -> Result<Vec<LlmbJob>, ErrorText> {
     let mut jobs = Vec::new();
     let mut header: Option<(&str, &str)> = None;
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
-        let at = |error| BulkFileError::Line { line: number + 1, error };
+        let at = |error: ErrorText| ErrorText::new(format_args!("line {}: {error}", number + 1));
         if line.is_empty() {
             header = None;
         } else if line.starts_with('#') {
         } else if let Some(name) = line.strip_suffix(':') {
-            header = Some(named(name).ok_or_else(|| at(TupleLineError::Header(name.to_owned())))?);
+            header = Some(named(name).ok_or_else(|| at(no_workload(name)))?);
         } else if let Some(inner) = line.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) {
-            let (workload, size) = header.ok_or_else(|| at(TupleLineError::NoHeader))?;
+            let (workload, size) = header.ok_or_else(|| at(ErrorText::new("there is no `workload_size:` above it")))?;
             jobs.extend(tuple(inner, workload, size).map_err(at)?);
         } else {
-            return Err(at(TupleLineError::Unknown));
+            return Err(at(ErrorText::new(
+                "this is neither `workload_size:` nor `('dtype', [scales], repeats)`; Regatta's own list begins with \
+                 `runs:`",
+            )));
         }
     }
     Ok(jobs)
 }
 
-fn tuple(inner: &str, workload: &str, size: &str) -> Result<Vec<LlmbJob>, TupleLineError> {
-    let Some(Value::Array(parts)) = literal(&format!("[{inner}]")) else { return Err(TupleLineError::Tuple) };
+fn tuple(inner: &str, workload: &str, size: &str) -> Result<Vec<LlmbJob>, ErrorText> {
+    let wrong = || ErrorText::new("write ('fp8', [128, 256], 1), or with True at the end to profile");
+    let Some(Value::Array(parts)) = literal(&format!("[{inner}]")) else { return Err(wrong()) };
     let (dtypes, scales, repeats, profile) = match parts.as_slice() {
         [dtypes, scales, repeats] => (dtypes, scales, repeats, false),
         [dtypes, scales, repeats, Value::Bool(profile)] => (dtypes, scales, repeats, *profile),
-        _ => return Err(TupleLineError::Tuple),
+        _ => return Err(wrong()),
     };
     let dtypes: Vec<&str> = match dtypes {
         Value::String(one) => vec![one],
-        Value::Array(many) => many.iter().map(Value::as_str).collect::<Option<_>>().ok_or(TupleLineError::Tuple)?,
-        _ => return Err(TupleLineError::Tuple),
+        Value::Array(many) => many.iter().map(Value::as_str).collect::<Option<_>>().ok_or_else(wrong)?,
+        _ => return Err(wrong()),
     };
     let number = |value: &Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
     let scales: Vec<u32> = match scales {
-        Value::Array(many) => many.iter().map(number).collect::<Option<_>>().ok_or(TupleLineError::Tuple)?,
-        one => vec![number(one).ok_or(TupleLineError::Tuple)?],
+        Value::Array(many) => many.iter().map(number).collect::<Option<_>>().ok_or_else(wrong)?,
+        one => vec![number(one).ok_or_else(wrong)?],
     };
-    let repeats = number(repeats).ok_or(TupleLineError::Tuple)?;
+    let repeats = number(repeats).ok_or_else(wrong)?;
     let extras: BTreeSet<&'static str> = profile.then_some("profile").into_iter().collect();
     let jobs = dtypes.iter().flat_map(|dtype| scales.iter().map(move |scale| (*dtype, *scale)));
     let jobs = jobs.map(|(dtype, scale)| LlmbJob {
@@ -296,23 +309,17 @@ const FILE: &str = "cluster_config.yaml";
 
 /// The GPU type of this folder's `cluster_config.yaml`: `gb200`. `None` if the file or its `gpu_type` is missing; an
 /// error if it is there and cannot be used.
-pub(super) fn gpu_type_of_file(folder: &Path) -> Result<Option<String>, NoSystem> {
+pub(super) fn gpu_type_of_file(folder: &Path) -> Result<Option<String>, ErrorText> {
     let path = folder.join(FILE);
-    let unusable = |error: &dyn std::error::Error| NoSystem(format!("{}: {error}", path.display()));
     let text = match read_text(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(unusable(&error)),
+        Err(error) => return Err(in_file(&path)(error)),
     };
-    let value: Value = parse_yaml(&text).map_err(|error| unusable(&error))?;
+    let value: Value = parse_yaml(&text).map_err(in_file(&path))?;
     let gpu_type = value.get("gpu_type").or_else(|| value.pointer("/launcher/gpu_type"));
     Ok(gpu_type.and_then(Value::as_str).map(str::to_lowercase))
 }
-
-/// One sentence on why a scale stands for no system.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct NoSystem(String);
 
 /// The system that a scale stands for, and how it was found; or one sentence on why none was. `fits`: whether the
 /// manifest takes a system with the other settings.
@@ -322,9 +329,9 @@ pub fn system(
     manifest: &Manifest,
     scale: &GpuScale,
     fits: &dyn Fn(&str) -> bool,
-) -> Result<(String, String), NoSystem> {
+) -> Result<(String, String), ErrorText> {
     let Some(systems) = systems(project, name, manifest) else {
-        return Err(NoSystem(format!("the manifest `{name}` has no systems to choose from")));
+        return Err(ErrorText::new(format!("the manifest `{name}` has no systems to choose from")));
     };
     let real: Vec<&String> = systems.iter().filter(|system| !system.starts_with("sim-")).collect();
     let listed = real.iter().map(|system| system.as_str()).collect::<Vec<_>>().join(", ");
@@ -334,7 +341,7 @@ pub fn system(
         if systems.contains(&system) {
             return Ok((system, format!("the GPU type is from {origin}")));
         }
-        return Err(NoSystem(format!(
+        return Err(ErrorText::new(format!(
             "{origin} has {gpu_type}, and the manifest `{name}` has no system `{system}`; it has {listed}"
         )));
     }
@@ -347,7 +354,7 @@ pub fn system(
                 base::units::counted(scale.gpus, "GPU")
             ),
         )),
-        _ => Err(NoSystem(format!(
+        _ => Err(ErrorText::new(format!(
             "unknown GPU type: set GPU_TYPE, or add one of these, `system=NAME`: {listed}; without it the \
              default runs, `{}`",
             manifest.params.get("system").and_then(|param| param.value.as_str()).unwrap_or_default()
@@ -356,7 +363,7 @@ pub fn system(
 }
 
 /// The GPU type, and where it is from.
-fn gpu_type(scale: &GpuScale) -> Result<Option<(String, String)>, NoSystem> {
+fn gpu_type(scale: &GpuScale) -> Result<Option<(String, String)>, ErrorText> {
     if let Some(gpu_type) = &scale.gpu_type {
         return Ok(Some((gpu_type.clone(), "GPU_TYPE before the line".to_owned())));
     }
@@ -424,7 +431,8 @@ inference_llama3.3_70b:
     fn unsupported_keys_are_reported_at_once() {
         let text = format!("{FILE}\npretrain_grok1_314b:\n  tasks: [{{ dtypes: fp8, scales: 8 }}]\n");
         let Err(wrong) = cluster(None).items(read(&text).unwrap()) else { panic!("accepted") };
-        let lines: Vec<String> = wrong.problems.iter().map(ToString::to_string).collect();
+        let wrong = wrong.to_string();
+        let lines: Vec<&str> = wrong.lines().collect();
         assert_eq!(lines.len(), 2, "{lines:?}");
         assert!(lines[0].contains("--gpu-type") && lines[1].contains("grok1-314b"), "{lines:?}");
         // MLPerf's benchmark of the same model is not the recipe.

@@ -20,6 +20,7 @@ use crate::expression_guard::expand;
 use crate::project::Project;
 use crate::run::{RunEnd, RunPurpose, StopSignals};
 use crate::{cli, run};
+use base::diag::ErrorText;
 use base::files::read_text;
 use base::units::{counted, run_command, shell_word};
 use harness::RESULT;
@@ -74,7 +75,7 @@ fn read(request: &BulkRequest, project: &Project) -> Result<BulkFile, CommandErr
         let lines = found.to_string().replace('\n', "\n  ");
         CommandError::Usage(format!("{} is not a list of runs:\n  {lines}", path.display()))
     };
-    let unreadable = |error: BulkFileError| wrong(&error);
+    let unreadable = |error: ErrorText| wrong(&error);
     let is_yaml =
         path.extension().is_some_and(|end| end.eq_ignore_ascii_case("yaml") || end.eq_ignore_ascii_case("yml"));
     // No workload of llmb-run has that name.
@@ -293,54 +294,4 @@ impl fmt::Display for BulkRun {
         }
         Ok(())
     }
-}
-
-/// What is wrong in a list of runs, in any of its forms.
-#[derive(Debug, thiserror::Error)]
-pub enum BulkFileError {
-    #[error("{0}")]
-    Yaml(#[from] serde_yaml::Error),
-    /// Of a run: a parameter or a variable.
-    #[error("`{name}` of `{run}` is not a plain value")]
-    RunValue { name: String, run: String },
-    #[error("`{0}` is not a plain value (text, number or boolean)")]
-    Value(String),
-    #[error("a task of `{header}` has no `{key}`")]
-    Missing { header: String, key: &'static str },
-    #[error("`{0}` is not a workload with a size, such as `inference_llama3.3_70b`")]
-    Header(String),
-    /// Of a list of tuples: from 1.
-    #[error("line {line}: {error}")]
-    Line { line: usize, error: TupleLineError },
-}
-
-/// Everything in llmb-run's list that cannot be translated; its `Display` has a line for each.
-#[derive(Debug, thiserror::Error)]
-#[error("{}", problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
-pub struct LlmbJobsError {
-    pub problems: Vec<LlmbJobProblem>,
-}
-
-/// What one or several entries of llmb-run's list lack here.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
-pub enum LlmbJobProblem {
-    #[error("a scale needs its GPU: `--gpu-type gb200`, or `system=gb200-x1` for all runs")]
-    NoGpuType,
-    #[error("this recipe is not shipped, and there is no manifest `{0}`")]
-    NotShipped(String),
-}
-
-/// What is wrong with one line of a list of tuples.
-#[derive(Debug, thiserror::Error)]
-pub enum TupleLineError {
-    #[error("`{0}` is not a workload with a size, such as `inference_llama3.3_70b`")]
-    Header(String),
-    #[error("there is no `workload_size:` above it")]
-    NoHeader,
-    #[error("write ('fp8', [128, 256], 1), or with True at the end to profile")]
-    Tuple,
-    #[error(
-        "this is neither `workload_size:` nor `('dtype', [scales], repeats)`; Regatta's own list begins with `runs:`"
-    )]
-    Unknown,
 }

@@ -6,8 +6,9 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::bulk::{BulkFileError, BulkRun};
+use crate::bulk::BulkRun;
 use crate::cli::KeyValueArg;
+use base::diag::ErrorText;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,8 +33,8 @@ struct Run {
     repeats: Option<u32>,
 }
 
-pub fn read(text: &str) -> Result<Vec<BulkRun>, BulkFileError> {
-    let list: List = base::files::parse_yaml(text)?;
+pub fn read(text: &str) -> Result<Vec<BulkRun>, ErrorText> {
+    let list: List = base::files::parse_yaml(text).map_err(ErrorText::new)?;
     let mut items = Vec::new();
     for run in list.runs {
         let mut params = list.params.clone();
@@ -41,14 +42,14 @@ pub fn read(text: &str) -> Result<Vec<BulkRun>, BulkFileError> {
         params.extend(run.params);
         let plain = |name: &str, value: &Value| {
             command_line_value(value)
-                .ok_or_else(|| BulkFileError::RunValue { name: name.to_owned(), run: run.run.clone() })
+                .ok_or_else(|| ErrorText::new(format_args!("`{name}` of `{}` is not a plain value", run.run)))
         };
         let settings = params.into_iter().map(|(key, value)| Ok(KeyValueArg { value: plain(&key, &value)?, key }));
         let env = run.env.iter().map(|(name, value)| Ok((name.clone(), plain(name, value)?)));
         let item = BulkRun {
-            settings: settings.collect::<Result<_, BulkFileError>>()?,
+            settings: settings.collect::<Result<_, ErrorText>>()?,
             list_keys,
-            env: env.collect::<Result<BTreeMap<_, _>, BulkFileError>>()?,
+            env: env.collect::<Result<BTreeMap<_, _>, ErrorText>>()?,
             manifest: run.run,
             repeat: 1,
         };

@@ -81,7 +81,7 @@ pub(super) const DEFAULT_HOME: &str = ".regatta";
 /// Reproducible LLM-serving benchmarks from one YAML manifest: build, serve, benchmark, report.
 #[derive(Debug, Parser)]
 #[command(name = "regatta", version, max_term_width = 100, subcommand_required = true, arg_required_else_help = true)]
-#[command(disable_help_subcommand = true, after_long_help = help::TOP)]
+#[command(disable_help_subcommand = true)]
 pub(super) struct CliArgs {
     #[command(flatten)]
     pub global: GlobalArgs,
@@ -114,109 +114,79 @@ pub(super) struct GlobalArgs {
 #[derive(Clone, Debug, PartialEq, Subcommand)]
 pub enum CliRequest {
     /// Run a manifest; finished stages are cached.
-    #[command(after_long_help = help::RUN)]
     Run(RunRequest),
     /// Start the servers of a manifest, until Ctrl-C or for one command.
-    #[command(after_long_help = help::SERVE, override_usage = SERVE_USAGE)]
+    #[command(override_usage = SERVE_USAGE)]
     Serve(ServeRequest),
     /// Run a list of runs one after the other, continuing after failures; print a table.
-    #[command(after_long_help = help::BULK)]
     Bulk(BulkRequest),
     /// Benchmark one server from the command line, without a manifest.
-    #[command(after_help = help::BENCH_FIRST, after_long_help = help::BENCH)]
+    #[command(after_help = include_str!("help_bench.txt"))]
     Bench(Box<BenchRequest>),
     /// Show what would run, and why; start nothing.
-    #[command(after_long_help = help::PLAN)]
     Plan(PlanRequest),
     /// Simulate, in virtual time, what systems and settings would do: the highest rate within limits.
-    #[command(after_long_help = help::WHAT_IF)]
     WhatIf(WhatIfRequest),
     /// Show and compare lock files: what was run, down to commits, images, weights and versions.
     #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
-    #[command(after_long_help = help::LOCK)]
     Lock(LockRequest),
     /// Show what this machine has, what a manifest needs, and the command that fixes the difference.
-    #[command(after_long_help = help::DOCTOR)]
     Doctor(DoctorRequest),
     /// Check manifests and report the errors of all their parts at once.
-    #[command(after_long_help = help::CHECK)]
     Check(CheckRequest),
     /// Print a manifest with includes and parameters resolved, and the origin of each value.
-    #[command(after_long_help = help::SHOW)]
     Show(ShowRequest),
     /// List the manifests that can be run by name.
-    #[command(after_long_help = help::LIST)]
     List(ListRequest),
     /// Print a JSON Schema, for editors and validators.
-    #[command(after_long_help = help::SCHEMA)]
     Schema(SchemaArgs),
     /// Start a project folder with an example manifest.
-    #[command(after_long_help = help::INIT)]
     Init(InitRequest),
     /// Show the state of the last run.
-    #[command(after_long_help = help::STATUS)]
     Status(StatusRequest),
     /// List the runs of this project with their results, newest first.
-    #[command(after_long_help = help::RUNS)]
     Runs(RunsRequest),
     /// Show metrics of this project's benchmarks over time, and where their level changes.
-    #[command(after_long_help = help::HISTORY)]
     History(HistoryRequest),
     /// Name a run, so that other commands find it and `gc` keeps what it measured.
-    #[command(after_long_help = help::TAG)]
     Tag(TagRequest),
     /// Print the log of a task.
-    #[command(after_long_help = help::LOGS)]
     Logs(LogsRequest),
     /// Remove all state of this project (prints what would be removed; --yes removes it).
-    #[command(after_long_help = help::CLEAN)]
     Clean(CleanArgs),
     /// Remove old outputs and runs (prints what would be removed; --yes removes it).
-    #[command(after_long_help = help::GC)]
     Gc(GcRequest),
     /// Outputs that machines share: show, push, pull and remove them.
     #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
-    #[command(after_long_help = help::STORE, alias = "cache")]
+    #[command(alias = "cache")]
     Store(StoreRequest),
     /// The built-in server: Triton's protocol, simulated time, no GPU.
     #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
-    #[command(after_long_help = help::SIM)]
     Sim(SimRequest),
     /// Query a Triton server: readiness, models, metrics, single requests.
     #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
-    #[command(after_long_help = help::TRITON)]
     Triton(TritonRequest),
     /// MLPerf submissions: show the state of one, compare two, check one before submitting.
     #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
-    #[command(after_long_help = help::MLPERF)]
     Mlperf(MlperfRequest),
     /// Triton model repositories: check them, fill their templates, list the templates' parameters.
     #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
-    #[command(after_long_help = help::REPOSITORY)]
     Repository(RepositoryRequest),
     /// Test the load generator on this machine against servers with known behavior: error bounds and maximum load.
-    #[command(after_long_help = help::SELFTEST)]
     Selftest(SelftestRequest),
     /// Print the path of a run's HTML report, or its numbers next to another tool's.
-    #[command(after_long_help = help::REPORT)]
     Report(ReportRequest),
     /// Compare results: values, differences with intervals, a judgement.
-    #[command(after_long_help = help::COMPARE)]
     Compare(CompareRequest),
     /// Write a result in another tool's file format, with that tool's definitions.
-    #[command(after_long_help = help::EXPORT)]
     Export(ExportRequest),
     /// Import another tool's results, command line or config.
-    #[command(after_long_help = help::IMPORT)]
     Import(ImportRequest),
     /// Explain a metric (definitions here and in other tools), or a key of a manifest.
-    #[command(after_long_help = help::EXPLAIN)]
     Explain(ExplainRequest),
     /// Print a page of the manual, search it, or list its pages. Needs no network.
-    #[command(after_long_help = help::MANUAL)]
     Manual(ManualArgs),
     /// Print a completion script for a shell.
-    #[command(after_long_help = help::COMPLETIONS)]
     Completions(CompletionsArgs),
     /// What `regatta` alone prints.
     #[command(name = "__welcome", hide = true)]
@@ -320,7 +290,7 @@ const WELCOME: &str = "__welcome";
 
 /// The table of commands, for what is generated from it: man pages.
 pub fn command() -> clap::Command {
-    grouped(CliArgs::command())
+    help::explained(grouped(CliArgs::command()))
 }
 
 /// The text that a shell reads at its start to complete commands, options and files. Hidden commands are left out.
@@ -430,52 +400,16 @@ impl CliArgs {
 // Options that people type because another tool has them, and what they are here: an argument that clap does not know
 // gets its cure instead of the option that happens to be spelled alike.
 
-/// Arguments that `regatta bench` does not have, and what to write.
-const BENCH: [(&[&str], &str); 14] = [
-    (&["--host", "--port", "--hostname"], "the server is TARGET: `http://HOST:PORT`"),
-    (
-        &["--api-key", "--token"],
-        "`--api-key-env VARIABLE` names the environment variable that has the key, so that no history shows it",
-    ),
-    (&["--max-seconds", "--time", "-d", "--test-time"], "`--duration 30s`"),
-    (&["-r"], "`--rate N`: requests per second"),
-    (&["--slo"], "`--goodput ttft:200` (in ms) for each request, `--limit ttft_p99=200ms` for the whole run"),
-    (&["--n", "--num"], "`-n N`: how many requests"),
-    (&["--rate-type", "--profile"], "the load is `--rate N`, `--concurrency N`, `--offline` or `--sweep`"),
-    (
-        &["--dataset-name"],
-        "`--data FILE` takes your own prompts; without it they are synthetic, `--input-tokens N` long",
-    ),
-    (
-        &["--prompt", "--prompts"],
-        "write prompts to a file, `{\"prompt\": \"…\"}` a line, and give it with `--data FILE`",
-    ),
-    (
-        &["--csv", "--format", "--output-format", "--output", "--save-result", "--result-dir", "--export"],
-        "`--json` prints the result as JSON, `--out DIR` keeps all files, and `regatta runs --csv` prints the \
-               results of all runs as CSV",
-    ),
-    (&["--timeout", "--request-timeout"], "`--stall-timeout 60s`: a pause between two tokens"),
-    (
-        &["--threads", "--workers", "--processes"],
-        "leave it out: the client uses as many cores as its load needs. `--concurrency N` sets the users",
-    ),
-    (&["true", "false"], "switches take no value: `--streaming` or `--no-streaming`"),
-    (
-        &["--system", "--system-prompt"],
-        "a system prompt is part of the records of `--data FILE`; a system to simulate is named in TARGET: \
-               `sim:h100`",
-    ),
-];
-
 /// Commands that take parameters of a manifest.
 const OF_MANIFESTS: [&str; 7] = ["run", "serve", "plan", "show", "lock", "what-if", "doctor"];
 
 /// What to write in place of `argument` at a command.
 fn cure(command: &str, argument: &str) -> Option<String> {
     if command == "bench" {
-        let (_, cure) = BENCH.iter().find(|(arguments, _)| arguments.contains(&argument))?;
-        return Some((*cure).to_owned());
+        // Each line has arguments that `regatta bench` does not have, and what to write.
+        let mut rows = include_str!("bench-cures.txt").lines().filter_map(|line| line.split_once(": "));
+        let (_, cure) = rows.find(|(arguments, _)| arguments.split(' ').any(|known| known == argument))?;
+        return Some(cure.to_owned());
     }
     let name = argument.strip_prefix("--").filter(|_| OF_MANIFESTS.contains(&command))?;
     if self::command().find_subcommand("run")?.get_arguments().any(|arg| arg.get_long() == Some(name)) {

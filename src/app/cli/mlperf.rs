@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 
-use super::help;
 use super::values::{HOW, KeyValueArg};
 use base::diag::ErrorText;
 use mlperf::ForeignResult;
@@ -13,7 +12,6 @@ use mlperf::ForeignResult;
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum MlperfRequest {
     /// Show the state of a submission: every result with its runs, and the command for the next step.
-    #[command(after_long_help = help::MLPERF)]
     Status {
         /// A manifest [default: that of the last run].
         #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
@@ -26,7 +24,6 @@ pub enum MlperfRequest {
         json: bool,
     },
     /// Compare two submissions or two runs: values, and settings that differ.
-    #[command(after_long_help = help::MLPERF)]
     Diff {
         /// A submission folder (with closed/ or open/ in it), or the output of a run with LoadGen.
         #[arg(value_name = "A", value_hint = ValueHint::DirPath)]
@@ -47,7 +44,6 @@ pub enum MlperfRequest {
     },
     /// Check a submission folder: whether MLCommons would accept it, and what a reviewer may object to. Exit code 1
     /// when it would not be accepted.
-    #[command(after_long_help = help::MLPERF)]
     Check {
         /// The folder with closed/ or open/ in it.
         #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -64,7 +60,6 @@ pub enum MlperfRequest {
     /// Assemble one submission of several packages, and of LoadGen logs that other harnesses made, and check it.
     /// Systems, benchmarks and scenarios may come from different runs and machines. Exit code 1 when it would not be
     /// accepted.
-    #[command(after_long_help = help::MLPERF_ASSEMBLE)]
     Assemble(AssembleOptions),
 }
 
@@ -115,18 +110,15 @@ pub struct AssembleOptions {
     pub shown: ExaminationArgs,
 }
 
-/// Why an argument of `--logs` is invalid.
-#[derive(Debug, thiserror::Error)]
-#[error("it is SYSTEM.json:BENCHMARK:SCENARIO=FOLDER, for example h200.json:llama2-70b-99.9:Offline=logs/offline")]
-struct ForeignLogsError;
-
 /// `SYSTEM.json:BENCHMARK:SCENARIO=FOLDER`.
-fn foreign_logs(text: &str) -> Result<ForeignResult, ForeignLogsError> {
-    let (result, folder) = text.split_once('=').ok_or(ForeignLogsError)?;
+fn foreign_logs(text: &str) -> Result<ForeignResult, ErrorText> {
+    let form = "SYSTEM.json:BENCHMARK:SCENARIO=FOLDER, for example h200.json:llama2-70b-99.9:Offline=logs/offline";
+    let wrong = || ErrorText::new(format_args!("it is {form}"));
+    let (result, folder) = text.split_once('=').ok_or_else(wrong)?;
     let mut parts = result.rsplitn(3, ':');
     let (scenario, benchmark, system) = (parts.next(), parts.next(), parts.next());
     let (Some(scenario), Some(benchmark), Some(system)) = (scenario, benchmark, system) else {
-        return Err(ForeignLogsError);
+        return Err(wrong());
     };
     Ok(ForeignResult {
         system: system.into(),

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueHint};
 
-use super::values::ArgumentValueError;
+use super::values::not_a_number;
+use base::diag::ErrorText;
 use base::event::RunTag;
 use interop::{ExportFormat, Tool};
 
@@ -57,10 +58,9 @@ pub struct CompareRequest {
     pub json: bool,
 }
 
-fn percent(text: &str) -> Result<f64, ArgumentValueError> {
-    let percent: f64 =
-        text.trim_end_matches('%').trim().parse().map_err(|_| ArgumentValueError::NotNumber(text.to_owned()))?;
-    if percent > 0.0 && percent < 100.0 { Ok(percent) } else { Err(ArgumentValueError::Percent) }
+fn percent(text: &str) -> Result<f64, ErrorText> {
+    let percent: f64 = text.trim_end_matches('%').trim().parse().map_err(|_| not_a_number(text))?;
+    if percent > 0.0 && percent < 100.0 { Ok(percent) } else { Err(ErrorText::new("it must be above 0 and below 100")) }
 }
 
 /// A result to write in formats of other tools.

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueHint};
 
-use super::help;
 use super::values::{KeyValueArg, above_zero, zero_or_more};
 use base::spec::SimScheduler;
 
@@ -13,10 +12,8 @@ use base::spec::SimScheduler;
 #[derive(Clone, Debug, PartialEq, Subcommand)]
 pub enum SimRequest {
     /// Serve a simulated model, or a Triton model repository, until interrupted.
-    #[command(after_long_help = help::SIM)]
     Serve(SimulateRequest),
     /// Fit the simulator's step time to the step log of a real server, and print it as a preset.
-    #[command(after_long_help = help::CALIBRATE)]
     Calibrate(CalibrateRequest),
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
-use super::help;
-use super::values::{ArgumentValueError, HOW, KeyValueArg, Subject};
+use super::values::{HOW, KeyValueArg, Subject};
+use base::diag::ErrorText;
 
 /// The shared store and its keys, as given. What is `None` may be set in the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
@@ -30,7 +30,6 @@ pub struct StoreSelection {
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum StoreRequest {
     /// Show what is in the store; with a manifest, where each of its outputs is.
-    #[command(after_long_help = help::STORE)]
     Status {
         /// A manifest [default: none, the store alone].
         #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
@@ -48,7 +47,6 @@ pub enum StoreRequest {
         store: StoreSelection,
     },
     /// Upload finished outputs of a manifest.
-    #[command(after_long_help = help::STORE)]
     Push {
         #[command(flatten)]
         subject: Subject,
@@ -62,7 +60,6 @@ pub enum StoreRequest {
         store: StoreSelection,
     },
     /// Fetch all outputs that a manifest needs and that are in the store; run nothing.
-    #[command(after_long_help = help::STORE)]
     Pull {
         #[command(flatten)]
         subject: Subject,
@@ -73,7 +70,6 @@ pub enum StoreRequest {
         store: StoreSelection,
     },
     /// Remove old outputs from the store (prints what would be removed; --yes removes it).
-    #[command(after_long_help = help::STORE)]
     Gc(StoreGc),
 }
 
@@ -107,8 +103,8 @@ pub struct StoreGc {
 }
 
 /// `30d`, `12h`, `90m`, `45s`.
-fn age(text: &str) -> Result<Duration, ArgumentValueError> {
-    let wrong = || ArgumentValueError::Age(text.to_owned());
+fn age(text: &str) -> Result<Duration, ErrorText> {
+    let wrong = || ErrorText::new(format_args!("`{text}` is not an age; write 30d, 12h, 90m or 45s"));
     let unit = match text.chars().last() {
         Some('s') => 1,
         Some('m') => 60,
@@ -121,7 +117,7 @@ fn age(text: &str) -> Result<Duration, ArgumentValueError> {
 }
 
 /// `500GiB`, `1.5TiB`, `2GB`, `4096`.
-fn bytes(text: &str) -> Result<u64, ArgumentValueError> {
+fn bytes(text: &str) -> Result<u64, ErrorText> {
     const UNITS: [(&str, f64); 9] = [
         ("KiB", 1024.0),
         ("MiB", 1_048_576.0),
@@ -136,7 +132,8 @@ fn bytes(text: &str) -> Result<u64, ArgumentValueError> {
     let unit = UNITS.iter().find(|(name, _)| text.ends_with(name));
     let number = unit.map_or(text, |(name, _)| &text[..text.len() - name.len()]);
     let value = number.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value >= 0.0);
-    let value = value.ok_or_else(|| ArgumentValueError::Size(text.to_owned()))?;
+    let wrong = || ErrorText::new(format_args!("`{text}` is not a size; write 500GiB, 2TB or a number of bytes"));
+    let value = value.ok_or_else(wrong)?;
     Ok((value * unit.map_or(1.0, |(_, size)| *size)) as u64)
 }
 
@@ -174,7 +171,6 @@ pub enum LockStrictness {
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum LockRequest {
     /// Print what is in a lock file.
-    #[command(after_long_help = help::LOCK)]
     Show {
         /// The file; `FILE#RUN` is one of its runs.
         #[arg(value_name = "FILE", default_value = LOCK_FILE, value_hint = ValueHint::FilePath)]
@@ -184,7 +180,6 @@ pub enum LockRequest {
         json: bool,
     },
     /// Compare two lock files, or one with what a run would be now: exit code 1 when they differ.
-    #[command(after_long_help = help::LOCK_DIFF)]
     Diff {
         /// A lock file; `FILE#RUN` is one of its runs.
         #[arg(value_name = "A", value_hint = ValueHint::FilePath)]

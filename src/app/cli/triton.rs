@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Subcommand, ValueHint};
 
-use super::help;
 use super::values::{HOW, KeyValueArg};
 use base::diag::ErrorText;
 
@@ -13,7 +12,6 @@ use base::diag::ErrorText;
 #[derive(Clone, Debug, PartialEq, Subcommand)]
 pub enum TritonRequest {
     /// Show liveness, readiness, version and models: exit code 0 when it is ready.
-    #[command(after_long_help = help::TRITON_STATUS)]
     Status {
         #[command(flatten)]
         server: ServerArgs,
@@ -24,8 +22,7 @@ pub enum TritonRequest {
         #[arg(help_heading = HOW, long)]
         json: bool,
     },
-    /// Show models with their inputs, outputs and effective configuration.
-    #[command(after_long_help = help::TRITON)]
+    /// The models: tensors in and out, and the configuration that is in effect.
     Models {
         #[command(flatten)]
         server: ServerArgs,
@@ -37,10 +34,8 @@ pub enum TritonRequest {
         json: bool,
     },
     /// Send one request and print the answer as it arrives, with its times.
-    #[command(after_long_help = help::TRITON)]
     Infer(Infer),
     /// Show /metrics as a table.
-    #[command(after_long_help = help::TRITON)]
     Metrics {
         /// `host:port` of the metrics (8002 by default), or `http://host:port`.
         // Not read by clap: its error would show a password in the text.
@@ -59,8 +54,7 @@ pub enum TritonRequest {
         #[arg(help_heading = HOW, long)]
         json: bool,
     },
-    /// Print a model's effective configuration, as config.pbtxt.
-    #[command(after_long_help = help::TRITON)]
+    /// Print a model's configuration that is in effect, as config.pbtxt.
     Config {
         #[command(flatten)]
         server: ServerArgs,
@@ -68,7 +62,6 @@ pub enum TritonRequest {
         model: String,
     },
     /// Load a model, or load it again (needs --model-control-mode=explicit).
-    #[command(after_long_help = help::TRITON)]
     Load {
         #[command(flatten)]
         server: ServerArgs,
@@ -79,7 +72,6 @@ pub enum TritonRequest {
         config: Option<String>,
     },
     /// Unload a model (needs --model-control-mode=explicit).
-    #[command(after_long_help = help::TRITON)]
     Unload {
         #[command(flatten)]
         server: ServerArgs,
@@ -232,7 +224,6 @@ fn input(text: &str) -> Result<(String, serde_json::Value), ErrorText> {
 #[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub enum RepositoryRequest {
     /// Report all errors of a repository, with file, line and hint.
-    #[command(after_long_help = help::REPOSITORY)]
     Check {
         /// A model repository, or a folder of `triton_model_repo_<n>`.
         #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
@@ -248,10 +239,8 @@ pub enum RepositoryRequest {
         json: bool,
     },
     /// Fill a tree of config.pbtxt templates into a new folder, as fill_template.py would.
-    #[command(after_long_help = help::REPOSITORY)]
     Fill(RepositoryFill),
     /// List the parameters of the templates: kind, default, allowed values, meaning.
-    #[command(after_long_help = help::REPOSITORY)]
     Parameters {
         /// Print JSON.
         #[arg(long)]

@@ -11,7 +11,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, Args, Command, Error, ValueHint};
 
 use base::diag::ErrorText;
-use base::event::{GpuId, GpuIdError};
+use base::event::GpuId;
 use base::spec::{Formula, NumberKind, Quantity};
 
 /// What is wrong with arguments that clap itself accepts, for clap to print.
@@ -65,46 +65,31 @@ macro_rules! read_as {
 pub(super) use read_as;
 
 /// Reads after clap's "invalid value 'x' for '--option'".
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum ArgumentValueError {
-    #[error("`{0}` is not a number")]
-    NotNumber(String),
-    #[error("must be above 0")]
-    NotAboveZero,
-    #[error("must be 0 or more")]
-    Negative,
-    #[error("must be a number from 0.1 to 100000")]
-    Rate,
-    #[error("must be two numbers separated by a comma")]
-    NotPair,
-    #[error("it must be above 0 and below 100")]
-    Percent,
-    #[error("write HOST:PORT, for example localhost:9100, 0.0.0.0:9100 or [::1]:9100")]
-    NotHostPort,
-    #[error("`{0}` is not an age; write 30d, 12h, 90m or 45s")]
-    Age(String),
-    #[error("`{0}` is not a size; write 500GiB, 2TB or a number of bytes")]
-    Size(String),
+pub(super) fn not_a_number(text: &str) -> ErrorText {
+    ErrorText::new(format_args!("`{text}` is not a number"))
 }
 
-fn finite(text: &str) -> Result<f64, ArgumentValueError> {
-    text.parse().ok().filter(|x: &f64| x.is_finite()).ok_or_else(|| ArgumentValueError::NotNumber(text.to_owned()))
+const NOT_ABOVE_ZERO: &str = "must be above 0";
+
+fn finite(text: &str) -> Result<f64, ErrorText> {
+    text.parse().ok().filter(|x: &f64| x.is_finite()).ok_or_else(|| not_a_number(text))
 }
 
-pub(super) fn above_zero(text: &str) -> Result<f64, ArgumentValueError> {
-    finite(text).and_then(|x| if x > 0.0 { Ok(x) } else { Err(ArgumentValueError::NotAboveZero) })
+pub(super) fn above_zero(text: &str) -> Result<f64, ErrorText> {
+    finite(text).and_then(|x| if x > 0.0 { Ok(x) } else { Err(ErrorText::new(NOT_ABOVE_ZERO)) })
 }
 
-pub(super) fn zero_or_more(text: &str) -> Result<f64, ArgumentValueError> {
-    finite(text).and_then(|x| if x >= 0.0 { Ok(x) } else { Err(ArgumentValueError::Negative) })
+pub(super) fn zero_or_more(text: &str) -> Result<f64, ErrorText> {
+    finite(text).and_then(|x| if x >= 0.0 { Ok(x) } else { Err(ErrorText::new("must be 0 or more")) })
 }
 
-pub(super) fn rate(text: &str) -> Result<f64, ArgumentValueError> {
-    text.parse().ok().filter(|rate| (0.1..=100_000.0).contains(rate)).ok_or(ArgumentValueError::Rate)
+pub(super) fn rate(text: &str) -> Result<f64, ErrorText> {
+    let rate = text.parse().ok().filter(|rate| (0.1..=100_000.0).contains(rate));
+    rate.ok_or_else(|| ErrorText::new("must be a number from 0.1 to 100000"))
 }
 
-pub(super) fn between(text: &str) -> Result<(f64, f64), ArgumentValueError> {
-    let (low, high) = text.split_once(',').ok_or(ArgumentValueError::NotPair)?;
+pub(super) fn between(text: &str) -> Result<(f64, f64), ErrorText> {
+    let (low, high) = text.split_once(',').ok_or_else(|| ErrorText::new("must be two numbers separated by a comma"))?;
     Ok((zero_or_more(low)?, zero_or_more(high)?))
 }
 
@@ -125,20 +110,20 @@ pub struct Subject {
 }
 
 /// A count of at least 1.
-pub(super) fn count_above_zero(text: &str) -> Result<NonZeroUsize, ArgumentValueError> {
-    let count = text.parse().map_err(|_| ArgumentValueError::NotNumber(text.to_owned()))?;
-    NonZeroUsize::new(count).ok_or(ArgumentValueError::NotAboveZero)
+pub(super) fn count_above_zero(text: &str) -> Result<NonZeroUsize, ErrorText> {
+    let count = text.parse().map_err(|_| not_a_number(text))?;
+    NonZeroUsize::new(count).ok_or_else(|| ErrorText::new(NOT_ABOVE_ZERO))
 }
 
 /// `HOST:PORT`, a name or an address; it is looked up when it is listened on.
-pub(super) fn host_and_port(text: &str) -> Result<String, ArgumentValueError> {
+pub(super) fn host_and_port(text: &str) -> Result<String, ErrorText> {
     let parts = text.rsplit_once(':').filter(|(host, _)| {
         let is_bare_ipv6 = host.contains(':') && !(host.starts_with('[') && host.ends_with(']'));
         !host.is_empty() && !is_bare_ipv6 && !host.contains(char::is_whitespace) && !host.contains('/')
     });
     match parts.map(|(_, port)| port.parse::<u16>()) {
         Some(Ok(_)) => Ok(text.to_owned()),
-        _ => Err(ArgumentValueError::NotHostPort),
+        _ => Err(ErrorText::new("write HOST:PORT, for example localhost:9100, 0.0.0.0:9100 or [::1]:9100")),
     }
 }
 
@@ -201,29 +186,26 @@ pub enum GpuSelection {
 }
 
 /// Why a value of `--gpus` is refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{}",
-    ErrorText::new(.0).hint(
+fn gpu_selection_error(problem: impl fmt::Display) -> ErrorText {
+    ErrorText::new(problem).hint(
         "a count (`--gpus 2`; `--gpus 0` is none), ids with commas (`--gpus 0,2`; `--gpus 0,` is GPU 0 alone), or \
-         UUIDs of GPUs or MIG instances (`--gpus GPU-<uuid>`, `--gpus MIG-<uuid>`, as `nvidia-smi -L` prints them)"
+         UUIDs of GPUs or MIG instances (`--gpus GPU-<uuid>`, `--gpus MIG-<uuid>`, as `nvidia-smi -L` prints them)",
     )
-)]
-pub struct GpuSelectionError(String);
+}
 
 impl FromStr for GpuSelection {
-    type Err = GpuSelectionError;
+    type Err = ErrorText;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if !text.contains(',') && !GpuId::is_uuid(text) {
-            let count = text.trim().parse().map_err(|_| GpuSelectionError(format!("`{text}` is not a number")))?;
+            let count = text.trim().parse().map_err(|_| gpu_selection_error(not_a_number(text)))?;
             return Ok(Self::Count(count));
         }
         let mut ids = Vec::new();
         for part in text.strip_suffix(',').unwrap_or(text).split(',') {
-            let id: GpuId = part.trim().parse().map_err(|error: GpuIdError| GpuSelectionError(error.to_string()))?;
+            let id = part.trim().parse::<GpuId>().map_err(gpu_selection_error)?;
             if ids.contains(&id) {
-                return Err(GpuSelectionError(format!("GPU {id} is given twice")));
+                return Err(gpu_selection_error(format_args!("GPU {id} is given twice")));
             }
             ids.push(id);
         }
@@ -288,8 +270,8 @@ mod tests {
     #[test]
     fn a_count_of_none_is_refused() {
         assert_eq!(count_above_zero("2").map(NonZeroUsize::get), Ok(2));
-        assert_eq!(count_above_zero("0"), Err(ArgumentValueError::NotAboveZero));
-        assert_eq!(count_above_zero("-1"), Err(ArgumentValueError::NotNumber("-1".to_owned())));
+        assert_eq!(count_above_zero("0"), Err(ErrorText::new("must be above 0")));
+        assert_eq!(count_above_zero("-1"), Err(ErrorText::new("`-1` is not a number")));
     }
 
     #[test]
@@ -298,7 +280,8 @@ mod tests {
             assert_eq!(host_and_port(good).as_deref(), Ok(good));
         }
         for wrong in ["localhost", ":9100", "localhost:port", "::1:80", "http://localhost:80", "localhost:70000"] {
-            assert_eq!(host_and_port(wrong), Err(ArgumentValueError::NotHostPort), "{wrong}");
+            let error = host_and_port(wrong).expect_err(wrong).to_string();
+            assert!(error.starts_with("write HOST:PORT"), "{wrong}: {error}");
         }
     }
 

@@ -10,7 +10,7 @@ use crate::error::CommandError;
 use base::diag::{ErrorText, did_you_mean};
 use base::files::metadata_if_there;
 use base::units::{counted, size};
-use mlperf::{AssembleError, AssembleRequest, SubmissionReport, require_archive_name, write_upload};
+use mlperf::{AssembleRequest, SubmissionReport, require_archive_name, write_upload};
 use report::Styler;
 use rules::Round;
 use runner::store::write_named;
@@ -123,17 +123,7 @@ pub(super) fn assemble(options: AssembleOptions, styler: Styler) -> Result<CliEx
         copy_to_99: options.also_99,
         rehearse: options.rehearse,
     };
-    let (round, left_out) = mlperf::assemble(&request, &options.out).map_err(|error| {
-        let hint = match &error {
-            AssembleError::NoRound(_) => Some("`--round` names it"),
-            AssembleError::NotEmpty(_) => Some("`--out` names a new folder"),
-            AssembleError::Io { path, .. } if request.logs.iter().any(|logs| logs.system == *path) => {
-                Some("`--logs SYSTEM.json:BENCHMARK:SCENARIO=FOLDER`: the description of the system comes first")
-            }
-            _ => None,
-        };
-        CommandError::usage(ErrorText::new(error).maybe_hint(hint))
-    })?;
+    let (round, left_out) = mlperf::assemble(&request, &options.out).map_err(CommandError::usage)?;
     for path in &left_out {
         print_error(&format!("left out, since a submission has no place for it: {}\n", path.display()));
     }

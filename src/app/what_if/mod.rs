@@ -11,6 +11,7 @@ use crate::cli::{CliExit, Global, KeyValueArg, Select, WhatIfRequest};
 use crate::console::print_as;
 use crate::error::CommandError;
 use crate::simulate::ServedTwin;
+use base::diag::ErrorText;
 use base::files::shared_pool;
 use base::spec::{LatencyLimit, Length, Limits, Scenario};
 use base::units::shell_word;
@@ -18,7 +19,7 @@ use plan::manifest::ManifestLibrary;
 use plan::manifest::model::Bench;
 use plan::{Plan, Task};
 use question::Question;
-use report::{WhatIfLengths, WhatIfProblem, WhatIfRow, what_if_json};
+use report::{WhatIfLengths, WhatIfRow, what_if_json};
 use sim::{UnknownMetric, VirtualWorkload, is_in_virtual_time};
 
 pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExit, CommandError> {
@@ -230,7 +231,7 @@ fn questions_of(
                 },
                 gpus,
                 servers: copies,
-                outcome: Err(WhatIfProblem(problem.unwrap_or_default().to_owned())),
+                outcome: Err(ErrorText::new(problem.unwrap_or_default())),
                 is_best: false,
                 curve: Vec::new(),
                 nearby: None,

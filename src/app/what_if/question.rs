@@ -1,9 +1,8 @@
 //! One benchmark of one point: the twin of its server, its load, and what the twin answers.
 
-use std::fmt::Display;
-
+use base::diag::ErrorText;
 use base::spec::{LatencyLimit, LimitedMetric, Statistic};
-use report::{NearbyTtft, WhatIfNumbers, WhatIfProblem, WhatIfRow};
+use report::{NearbyTtft, WhatIfNumbers, WhatIfRow};
 use sim::{EngineLimits, EngineServing, VirtualBenchmark, VirtualResult, VirtualWorkload};
 
 /// Rates of a curve, as shares of the highest one.
@@ -29,7 +28,7 @@ impl Question {
     pub fn answer(&self, requests: usize, has_curve: bool) -> WhatIfRow {
         let mut row = self.row.clone();
         if let Some((spec, serving)) = &self.twin {
-            let server = sim::served_limits(spec, serving).map_err(problem);
+            let server = sim::served_limits(spec, serving).map_err(ErrorText::new);
             row.outcome = server.clone().and_then(|server| self.numbers(&server, requests));
             if let (Ok(server), Ok(WhatIfNumbers { rate: Some(rate), .. })) = (&server, &row.outcome) {
                 let at = |share: f64| self.at(server, requests, share * rate);
@@ -48,15 +47,15 @@ impl Question {
         row
     }
 
-    fn numbers(&self, server: &EngineLimits, requests: usize) -> Result<WhatIfNumbers, WhatIfProblem> {
+    fn numbers(&self, server: &EngineLimits, requests: usize) -> Result<WhatIfNumbers, ErrorText> {
         let (benchmark, count) = (self.benchmark(server), self.count(server, requests));
         if self.is_offline || self.limits.is_empty() {
             let rate = if self.is_offline { None } else { self.rate };
-            return Ok(numbers_of(rate, &benchmark.served(count, rate).map_err(problem)?));
+            return Ok(numbers_of(rate, &benchmark.served(count, rate).map_err(ErrorText::new)?));
         }
-        let capacity = benchmark.capacity(count, &self.limits).map_err(problem)?;
+        let capacity = benchmark.capacity(count, &self.limits).map_err(ErrorText::new)?;
         if capacity.rate == 0.0 {
-            return Err(WhatIfProblem("the limits do not hold at any rate".to_owned()));
+            return Err(ErrorText::new("the limits do not hold at any rate"));
         }
         Ok(numbers_of(Some(capacity.rate), &capacity.result))
     }
@@ -95,10 +94,6 @@ fn nearby(at: impl Fn(f64) -> Option<VirtualResult>, (low, high): (f64, f64)) ->
         upper_end_of_band: ttft(1.0 / high),
         lower_end_of_band: if low > 0.0 { ttft(1.0 / low) } else { None },
     }
-}
-
-fn problem(error: impl Display) -> WhatIfProblem {
-    WhatIfProblem(error.to_string())
 }
 
 /// A command with its rate, in place of one that was given.

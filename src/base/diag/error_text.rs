@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::error::Error;
 use std::fmt::{self, Display, Formatter};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 
 /// What is wrong, as a lower-case fragment, and hints: what to try. Its text is the one place in which hints of such
 /// errors are laid out: each on a line of its own.
@@ -47,6 +48,11 @@ impl Display for ErrorText {
 }
 
 impl std::error::Error for ErrorText {}
+
+/// An error at a file or folder: `PATH: error`.
+pub fn in_file<E: Display>(path: &Path) -> impl Fn(E) -> ErrorText + Copy {
+    move |error| ErrorText::new(format_args!("{}: {error}", path.display()))
+}
 
 impl From<ErrorText> for String {
     fn from(error: ErrorText) -> Self {

@@ -15,7 +15,7 @@ use crate::metrics::{
     ChunkFilter, DeviationRule, MeasuredRun, MetricConcept, MissingMetric, PercentileRule, RequestTrace, SortedValues,
     Tool,
 };
-use base::diag::FeatureLeftOut;
+use base::diag::ErrorText;
 use base::spec::Arrivals;
 use base::units::csv_cell;
 use harness::{LoadLevel, LoadPattern, RequestRecord, RunIdentity, RunResult};
@@ -31,16 +31,6 @@ base::named! {
         /// Regatta's own requests as columns.
         Parquet = "parquet",
     }
-}
-
-/// Why a run was not written in the format of another tool.
-#[derive(Debug, thiserror::Error)]
-pub enum ExportError {
-    #[cfg(feature = "parquet")]
-    #[error(transparent)]
-    Parquet(#[from] parquet::errors::ParquetError),
-    #[error(transparent)]
-    LeftOut(#[from] FeatureLeftOut),
 }
 
 /// One file to be written.
@@ -77,7 +67,7 @@ impl Exported {
 }
 
 /// `records` are the source of `run`.
-pub fn export(run: &MeasuredRun, records: &[RequestRecord], format: ExportFormat) -> Result<Exported, ExportError> {
+pub fn export(run: &MeasuredRun, records: &[RequestRecord], format: ExportFormat) -> Result<Exported, ErrorText> {
     let mut out = Exported::default();
     let runs = run.result.runs();
     if runs > 1 {

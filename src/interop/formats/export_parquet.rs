@@ -12,9 +12,10 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 
-use super::export::{ExportError, Exported, identity_entries};
+use super::export::{Exported, identity_entries};
 use super::request_columns::{COLUMNS, Column, ColumnSource};
 use crate::metrics::MeasuredRun;
+use base::diag::ErrorText;
 use harness::RequestRecord;
 
 /// Rows in one group.
@@ -24,10 +25,10 @@ pub(super) fn write(
     measured_run: &MeasuredRun,
     records: &[RequestRecord],
     out: &mut Exported,
-) -> Result<(), ExportError> {
-    out.file("requests.parquet", requests(measured_run, records)?);
+) -> Result<(), ErrorText> {
+    out.file("requests.parquet", requests(measured_run, records).map_err(ErrorText::new)?);
     if records.iter().any(|record| !record.timeline.is_empty()) {
-        out.file("chunks.parquet", chunks(measured_run, records)?);
+        out.file("chunks.parquet", chunks(measured_run, records).map_err(ErrorText::new)?);
     } else {
         out.without("chunks.parquet: needs the time of every chunk: `timelines: true` in the bench stage keeps it");
     }

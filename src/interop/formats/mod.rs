@@ -23,7 +23,7 @@ mod read;
 mod records;
 mod request_columns;
 
-pub use export::{ExportError, ExportFile, ExportFormat, Exported, export};
+pub use export::{ExportFile, ExportFormat, Exported, export};
 pub use import_identity::ImportIdentity;
 pub use imported_sweep::{ImportedSweep, import_sweep};
 pub use located_runs::{LocatedRun, LocatedRuns, loadgen_run, locate_runs};
@@ -34,12 +34,12 @@ pub use request_columns::{COLUMNS, Column, schema as requests_schema};
 /// A program without the feature `parquet` writes no Parquet files.
 #[cfg(not(feature = "parquet"))]
 mod export_parquet {
-    use super::export::{ExportError, Exported};
+    use super::export::Exported;
     use crate::metrics::MeasuredRun;
-    use base::diag::FeatureLeftOut;
+    use base::diag::{ErrorText, FeatureLeftOut};
     use harness::RequestRecord;
 
-    pub(super) fn write(_: &MeasuredRun, _: &[RequestRecord], _: &mut Exported) -> Result<(), ExportError> {
-        Err(FeatureLeftOut("parquet").into())
+    pub(super) fn write(_: &MeasuredRun, _: &[RequestRecord], _: &mut Exported) -> Result<(), ErrorText> {
+        Err(ErrorText::new(FeatureLeftOut("parquet")))
     }
 }

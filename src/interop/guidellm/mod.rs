@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 use self::data::{GuideLlmData, numeric, pairs};
 use self::load::{GuideLlmRun, WarmUp};
 use crate::command_line::{
-    GivenOption, NoMeaning, ParsedLine, Translation, TranslationBuilder, TranslationError, idle_command, quantity,
-    tool_table,
+    GivenOption, NoMeaning, OptionRow, ParsedLine, Translation, TranslationBuilder, TranslationError, idle_command,
+    quantity, tool_table,
 };
 use base::diag::{did_you_mean, nearest};
 use base::spec::Quantity;
@@ -217,6 +217,11 @@ fn run_option(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut Translat
     }
 }
 
+/// Why a field has no place that was an option before 0.8.
+fn former_reason(option: &str) -> &'static str {
+    BENCHMARK.row(option).map_or("", OptionRow::reason)
+}
+
 /// Fields of a profile.
 const FIELDS: &str =
     "kind rate streams sweep_size strategy_type max_concurrency warmup cooldown time_scale rampup_duration";
@@ -236,13 +241,9 @@ fn profile(fields: &Map<String, Value>, run: &mut GuideLlmRun, builder: &mut Tra
             "strategy_type" if value == "poisson" => run.sweeps_poisson = true,
             "strategy_type" if value == "constant" => run.sweeps_poisson = false,
             "strategy_type" => builder.push_error(format!("`strategy_type={}`: constant or poisson", unquoted(value))),
-            "cooldown" => builder.push_untranslated(
-                format!("cooldown={value}"),
-                "all requests are measured to their end; `regatta report` shows the steady part",
-            ),
+            "cooldown" => builder.push_untranslated(format!("cooldown={value}"), former_reason("--cooldown")),
             "rampup_duration" => {
-                builder
-                    .push_untranslated_load(format!("rampup_duration={value}"), "a level that rises is `bench.ramp`");
+                builder.push_untranslated_load(format!("rampup_duration={value}"), former_reason("--rampup"));
             }
             other => match nearest(other, FIELDS.split(' ')) {
                 Some(near) => {
@@ -276,18 +277,12 @@ fn constraint(
             }
         }
         "min_requests" => builder.push_untranslated(given.as_written(), "a run has a number of requests or a duration"),
-        "over_saturation" => builder.push_untranslated(
-            given.as_written(),
-            "a run is not cut off: its verdict shows whether the server kept up",
-        ),
+        "over_saturation" => builder.push_untranslated(given.as_written(), former_reason("--over-saturation")),
         other if CONSTRAINTS.split(' ').all(|kind| kind != other) => {
             let hint = did_you_mean(other, CONSTRAINTS.split(' ')).unwrap_or_default();
             builder.push_error(format!("`{}`: there is no constraint `{other}`; {hint}", given.as_written()));
         }
-        _ => builder.push_untranslated(
-            given.as_written(),
-            "how many requests may fail is `limits: { failures: 1% }`; a run is not cut off for it",
-        ),
+        _ => builder.push_untranslated(given.as_written(), former_reason("--max-errors")),
     }
 }
 

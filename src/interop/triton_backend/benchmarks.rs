@@ -10,7 +10,6 @@ use crate::command_line::{
     GivenOption, ParsedLine, ScriptBench, TranslatedLoad, TranslatedScript, Translation, TranslationBuilder,
     TranslationError, TranslationKind, tool_table,
 };
-use base::spec::Quantity;
 use base::units::unquoted;
 
 tool_table!(
@@ -33,18 +32,9 @@ tool_table!(
 );
 
 /// `--max-input-len` of a data set: records with longer prompts are left out.
-fn leave_longer_prompts(given: &GivenOption, load: &mut TranslatedLoad) {
-    match given.number::<u32>() {
-        Some(most) if most != Quantity::Known(0) => {
-            load.set("data", json!({ "max_input_tokens": most }));
-        }
-        _ => load.builder.push_error(format!("`{}`: a whole number of at least 1", given.as_written())),
-    }
-}
-
 fn longest_prompt(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bool {
     if line.has("--dataset") {
-        leave_longer_prompts(given, load);
+        load.whole("data.max_input_tokens", given);
     } else {
         load.put("data.max_input_tokens", given.value());
     }
@@ -120,7 +110,7 @@ pub(crate) fn benchmark_core_model(words: &[String]) -> Result<Translation, Tran
 tool_table!(END_TO_END_TEST, ["end-to-end-test"], [("longest_prompt", longest_prompt_of_test)]);
 
 fn longest_prompt_of_test(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
-    leave_longer_prompts(given, load);
+    load.whole("data.max_input_tokens", given);
     load.builder
         .note("`end_to_end_test.py` limits words times 1.3; Regatta limits tokens, or words without a tokenizer");
     true

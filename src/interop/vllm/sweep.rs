@@ -7,6 +7,7 @@ use crate::command_line::{
     ParsedLine, ScriptBench, TranslateInner, TranslatedBench, TranslatedScript, Translation, TranslationBuilder,
     TranslationError, TranslationKind, tool_table,
 };
+use base::diag::ErrorText;
 use base::files::read_text;
 use serde_json::{Map, Value};
 
@@ -167,23 +168,15 @@ type Combination = Map<String, Value>;
 /// The key with the name of a combination; it does not set an option.
 const NAME: &str = "_benchmark_name";
 
-/// Why a file has no combinations.
-#[derive(Debug, thiserror::Error)]
-enum ParamsError {
-    #[error("cannot be read: {0}")]
-    Read(#[from] std::io::Error),
-    #[error("is not JSON: {0}")]
-    Json(#[from] serde_json::Error),
-    #[error("is neither a list of objects nor an object of objects")]
-    Form,
-}
-
 /// The combinations of a file: a list of objects, or objects by name.
-fn combinations(path: &Path) -> Result<Vec<Combination>, ParamsError> {
-    let entries: Vec<Value> = match serde_json::from_str(&read_text(path)?)? {
+fn combinations(path: &Path) -> Result<Vec<Combination>, ErrorText> {
+    let no_combinations = || ErrorText::new("is neither a list of objects nor an object of objects");
+    let text = read_text(path).map_err(|error| ErrorText::new(format_args!("cannot be read: {error}")))?;
+    let read = serde_json::from_str(&text).map_err(|error| ErrorText::new(format_args!("is not JSON: {error}")))?;
+    let entries: Vec<Value> = match read {
         Value::Array(entries) => entries,
         Value::Object(named) => named.into_iter().map(|(_, one)| one).collect(),
-        _ => return Err(ParamsError::Form),
+        _ => return Err(no_combinations()),
     };
     let combinations: Option<Vec<Combination>> = entries
         .into_iter()
@@ -195,7 +188,7 @@ fn combinations(path: &Path) -> Result<Vec<Combination>, ParamsError> {
             _ => None,
         })
         .collect();
-    combinations.filter(|entries| !entries.is_empty()).ok_or(ParamsError::Form)
+    combinations.filter(|entries| !entries.is_empty()).ok_or_else(no_combinations)
 }
 
 /// The command with these options: those that it has already get another value.

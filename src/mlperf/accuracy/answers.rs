@@ -4,7 +4,7 @@
 //! algebra system: those are not here.
 
 use std::io::BufReader;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::{ScoringMethod, is_space, stripped};
 use crate::dataset::synthetic_text;
+use base::diag::{ErrorText, in_file};
 use base::files::{RecordLines, Sha256Of, open_regular, read_bytes};
 use tokenizer::{Tokenizer, TokenizerError};
 
@@ -172,20 +173,6 @@ pub fn aime(text: &str) -> Option<u32> {
 
 // From token ids to text.
 
-/// Why no text can be made of token ids.
-#[derive(Debug, thiserror::Error)]
-pub enum TokenDecoderError {
-    #[error("the answers are token ids; `tokenizer` is needed to decode them")]
-    NoTokenizer,
-    #[error("{}: {source}", path.display())]
-    Read { path: PathBuf, source: std::io::Error },
-    #[error("{}: {source}", path.display())]
-    Tokenizer { path: PathBuf, source: TokenizerError },
-    /// `tokenizer_config.json`.
-    #[error("{} cannot be read: {source}", path.display())]
-    Config { path: PathBuf, source: serde_json::Error },
-}
-
 /// Spells token ids.
 pub struct TokenDecoder {
     /// None: the stand-in, one synthetic word for each id.
@@ -206,17 +193,16 @@ impl TokenDecoder {
     }
 
     /// Reads `tokenizer.json` and, if it exists, `tokenizer_config.json` in the same folder.
-    pub fn load(file: &Path, method: ScoringMethod) -> Result<Self, TokenDecoderError> {
+    pub fn load(file: &Path, method: ScoringMethod) -> Result<Self, ErrorText> {
         let file = if file.is_dir() { file.join("tokenizer.json") } else { file.to_owned() };
-        let bytes = read_bytes(&file).map_err(|source| TokenDecoderError::Read { path: file.clone(), source })?;
-        let tokenizer = Tokenizer::from_bytes(&bytes)
-            .map_err(|source| TokenDecoderError::Tokenizer { path: file.clone(), source })?;
+        let bytes = read_bytes(&file).map_err(in_file(&file))?;
+        let tokenizer = Tokenizer::from_bytes(&bytes).map_err(in_file(&file))?;
         let config = file.with_file_name("tokenizer_config.json");
         let cleans = match read_bytes(&config) {
             Err(_) => false,
             Ok(text) => {
-                let config: serde_json::Value = serde_json::from_slice(&text)
-                    .map_err(|source| TokenDecoderError::Config { path: config.clone(), source })?;
+                let unreadable = |error| ErrorText::new(format_args!("{} cannot be read: {error}", config.display()));
+                let config: serde_json::Value = serde_json::from_slice(&text).map_err(unreadable)?;
                 config["clean_up_tokenization_spaces"].as_bool().unwrap_or(false)
             }
         };
@@ -271,22 +257,13 @@ pub(super) struct ReferenceAnswer {
     pub task: String,
 }
 
-/// Why the references cannot be used. Lines count from 1.
-#[derive(Debug, thiserror::Error)]
-pub enum ReferencesError {
-    #[error("{}: {source}", path.display())]
-    Read { path: PathBuf, source: std::io::Error },
-    #[error("{}:{line}: {source}", path.display())]
-    Json { path: PathBuf, line: usize, source: serde_json::Error },
-}
-
 /// Reads `dataset.jsonl`; its token ids are passed over. Err: with the line.
-pub(super) fn read(file: &Path) -> Result<Vec<ReferenceAnswer>, ReferencesError> {
-    let unreadable = |source| ReferencesError::Read { path: file.to_owned(), source };
+pub(super) fn read(file: &Path) -> Result<Vec<ReferenceAnswer>, ErrorText> {
+    let unreadable = in_file(file);
     let (opened, _) = open_regular(file).map_err(unreadable)?;
     let (mut lines, mut answers) = (RecordLines::new(BufReader::with_capacity(1 << 20, opened)), Vec::new());
     while let Some((line, text)) = lines.next_line().map_err(unreadable)? {
-        let invalid = |source| ReferencesError::Json { path: file.to_owned(), line, source };
+        let invalid = |error| ErrorText::new(format_args!("{}:{line}: {error}", file.display()));
         answers.push(serde_json::from_slice(text).map_err(invalid)?);
     }
     Ok(answers)

@@ -16,17 +16,17 @@ mod score;
 mod scoring_method;
 mod sentences;
 
-pub use answers::{ReferencesError, TokenDecoder, TokenDecoderError};
+pub use answers::TokenDecoder;
+use base::diag::ErrorText;
+use base::units::counted;
 pub use rouge::{Rouge, WordInterner, stem};
-use rules::log::TokenBytesError;
 use rules::{Benchmark, written_metric};
 pub use score::{ScoreError, Scored, Scoring, score};
 pub use scoring_method::{
     ACCURACY_FILE, ACCURACY_TEXT, AccuracyLogSummary, AccuracyReport, AccuracyVerdict, AnswerScore, DatasetPart,
-    MetricScore, ScoringMethod, UnknownTask, UnscoredMetric,
+    MetricScore, ScoringMethod, UnscoredMetric,
 };
-pub use sentences::{FILES as SENTENCE_FILES, ModelError, PunktModel as SentenceModel, one_sentence_per_line};
-use tokenizer::TokenizerError;
+pub use sentences::{FILES as SENTENCE_FILES, PunktModel as SentenceModel, one_sentence_per_line};
 
 // Which characters end a sentence, stand outside words, or are spaces, as Python and NLTK decide it.
 
@@ -53,23 +53,6 @@ fn is_outside_words(c: char) -> bool {
 /// How many errors are reported one by one.
 const MOST: usize = 8;
 
-/// Why one answer is not scored.
-#[derive(Debug, thiserror::Error)]
-enum AnswerError {
-    #[error("the data set has no sample {sample}; it has {samples}")]
-    NoSample { sample: usize, samples: usize },
-    #[error("its token ids are of another width than those before")]
-    OtherWidth,
-    #[error("sample {sample} has no reference in the data set: it came in a form without")]
-    NoReference { sample: u64 },
-    #[error("the answer to sample {sample}: {error}")]
-    Tokens { sample: u64, error: TokenBytesError },
-    #[error("{0}")]
-    Spell(#[source] TokenizerError),
-    #[error(transparent)]
-    Task(#[from] UnknownTask),
-}
-
 /// What is wrong with answers, by place.
 #[derive(Default)]
 struct AnswerErrors {
@@ -78,7 +61,7 @@ struct AnswerErrors {
 }
 
 impl AnswerErrors {
-    pub fn push_error(&mut self, offset: u64, why: &AnswerError) {
+    pub fn push_error(&mut self, offset: u64, why: &dyn std::fmt::Display) {
         self.count += 1;
         self.first_errors.push((offset, format!("byte {offset}: {why}")));
         self.first_errors.sort_unstable();
@@ -94,7 +77,8 @@ impl AnswerErrors {
         if more > 0 {
             lines.push(format!("… and {more} more"));
         }
-        Err(ScoreError::Answers { count: self.count, messages: lines })
+        let (count, lines) = (counted(self.count, "error"), lines.join("\n"));
+        Err(ScoreError::Refused(ErrorText::new(format_args!("{count} in the accuracy log:\n{lines}"))))
     }
 }
 

@@ -1,21 +1,21 @@
 //! The whole way from a log to a verdict: one reader, a worker on every core, outcomes back in the log's order.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, mpsc};
 use std::thread;
 
-use super::answers::{ReferenceAnswer, ReferencesError, TokenDecoder, TokenDecoderError};
+use super::answers::{ReferenceAnswer, TokenDecoder};
 use super::rouge::{Rouge, WordInterner};
 use super::scoring_method::{
     AccuracyLogSummary, AccuracyReport, AccuracyVerdict, AnswerScore, DatasetPart, MetricScore, ScoringMethod,
     UnscoredMetric,
 };
-use super::sentences::{ModelError, PunktModel, one_sentence_per_line};
-use super::{AnswerError, AnswerErrors, answers, mean, mean_of_some, numpy_round, python_round, repr, stripped};
+use super::sentences::{PunktModel, one_sentence_per_line};
+use super::{AnswerErrors, answers, mean, mean_of_some, numpy_round, python_round, repr, stripped};
 use crate::DatasetRecord;
+use base::diag::{ErrorText, in_file};
 use base::spec::TestMode;
-use base::units::counted;
 use rules::log::{AnswerLog, LogError, LoggedAnswer, Width};
 use rules::{Benchmark, Round};
 
@@ -53,24 +53,19 @@ pub struct Scored {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ScoreError {
-    #[error("round {round} has no benchmark `{benchmark}` that Regatta can score; it can score {}", known.join(", "))]
-    Unknown { round: String, benchmark: String, known: Vec<String> },
-    #[error("the data set is for {found}, but {benchmark} is being scored")]
-    OtherDataset { found: String, benchmark: String },
-    #[error("{} has {found} samples, and dataset.json has {recorded}", path.display())]
-    SampleCount { path: PathBuf, found: usize, recorded: u64 },
-    #[error(transparent)]
-    References(#[from] ReferencesError),
-    #[error(transparent)]
-    TokenDecoder(#[from] TokenDecoderError),
+    /// The benchmark cannot be scored, or the answers are not to its samples.
+    #[error("{0}")]
+    Refused(ErrorText),
+    #[error("{0}")]
+    Dataset(ErrorText),
+    #[error("{0}")]
+    TokenDecoder(ErrorText),
     #[error("the model that finds sentences cannot be used: {0}")]
-    Sentences(#[from] ModelError),
-    #[error("{path}: {source}")]
-    Open { path: String, source: std::io::Error },
+    Sentences(ErrorText),
+    #[error("{0}")]
+    Open(ErrorText),
     #[error(transparent)]
     Log(#[from] LogError),
-    #[error("{} in the accuracy log:\n{}", counted(*.count, "error"), .messages.join("\n"))]
-    Answers { count: u64, messages: Vec<String> },
 }
 
 /// What a worker needs.
@@ -84,31 +79,35 @@ struct Bench<'a> {
 /// Scores a log. `progress` receives the number of answers that have been scored.
 pub fn score(scoring: &Scoring<'_>, progress: &mut dyn FnMut(u64)) -> Result<Scored, ScoreError> {
     let unknown = || {
-        let benchmarks = scoring.round.benchmarks.keys().cloned().collect();
-        ScoreError::Unknown {
-            round: scoring.round.name.clone(),
-            benchmark: scoring.benchmark.to_owned(),
-            known: benchmarks,
-        }
+        let names = scoring.round.benchmarks.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        ScoreError::Refused(ErrorText::new(format_args!(
+            "round {} has no benchmark `{}` that Regatta can score; it can score {names}",
+            scoring.round.name, scoring.benchmark
+        )))
     };
     let benchmark = &scoring.round.benchmarks.get(scoring.benchmark).ok_or_else(unknown)?.scored_in(scoring.mode);
     let scoring_method = ScoringMethod::for_benchmark(scoring.benchmark).ok_or_else(unknown)?;
     let dataset_record = scoring.dataset_record;
     if ScoringMethod::for_benchmark(&dataset_record.benchmark) != Some(scoring_method) {
-        let (found, benchmark) = (dataset_record.benchmark.clone(), scoring.benchmark.to_owned());
-        return Err(ScoreError::OtherDataset { found, benchmark });
+        let (found, benchmark) = (&dataset_record.benchmark, scoring.benchmark);
+        let text = format!("the data set is for {found}, but {benchmark} is being scored");
+        return Err(ScoreError::Dataset(ErrorText::new(text)));
     }
-    let references = answers::read(scoring.dataset)?;
+    let references = answers::read(scoring.dataset).map_err(ScoreError::Dataset)?;
     if references.len() as u64 != dataset_record.samples {
-        let path = scoring.dataset.to_owned();
-        return Err(ScoreError::SampleCount { path, found: references.len(), recorded: dataset_record.samples });
+        let (path, found, recorded) = (scoring.dataset.display(), references.len(), dataset_record.samples);
+        let text = format!("{path} has {found} samples, and dataset.json has {recorded}");
+        return Err(ScoreError::Dataset(ErrorText::new(text)));
     }
     let token_decoder = match scoring.tokenizer {
-        Some(file) => TokenDecoder::load(file, scoring_method)?,
+        Some(file) => TokenDecoder::load(file, scoring_method).map_err(ScoreError::TokenDecoder)?,
         None if dataset_record.synthetic => TokenDecoder::synthetic(),
-        None => return Err(TokenDecoderError::NoTokenizer.into()),
+        None => {
+            let text = "the answers are token ids; `tokenizer` is needed to decode them";
+            return Err(ScoreError::TokenDecoder(ErrorText::new(text)));
+        }
     };
-    let model = scoring.sentences.map(PunktModel::load).transpose()?;
+    let model = scoring.sentences.map(PunktModel::load).transpose().map_err(ScoreError::Sentences)?;
     let bench = Bench { scoring_method, token_decoder, model, references: &references };
     let read = read(scoring, &bench, progress)?;
     let has_sentences = bench.model.is_some();
@@ -151,10 +150,9 @@ struct ReadLog {
 }
 
 fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64)) -> Result<ReadLog, ScoreError> {
-    let open = |source| ScoreError::Open { path: scoring.log.display().to_string(), source };
-    let mut log = AnswerLog::open(scoring.log).map_err(open)?;
+    let mut log = AnswerLog::open(scoring.log).map_err(in_file(scoring.log)).map_err(ScoreError::Open)?;
     let (jobs, queue) = mpsc::sync_channel::<(usize, LoggedAnswer, Width)>(IN_FLIGHT);
-    let (done, results) = mpsc::channel::<(usize, u64, Result<ScoredAnswer, AnswerError>)>();
+    let (done, results) = mpsc::channel::<(usize, u64, Result<ScoredAnswer, ErrorText>)>();
     let queue = Mutex::new(queue);
     thread::scope(|scope| {
         for _ in 0..scoring.threads.max(1) {
@@ -176,7 +174,7 @@ fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64))
         let mut errors = AnswerErrors::default();
         let (mut entries, mut answered, mut scored) = (0, vec![false; bench.references.len()], 0);
         let mut width: Option<Width> = None;
-        let mut take = |(at, offset, outcome): (usize, u64, Result<ScoredAnswer, AnswerError>),
+        let mut take = |(at, offset, outcome): (usize, u64, Result<ScoredAnswer, ErrorText>),
                         outcomes: &mut Vec<Option<ScoredAnswer>>,
                         errors: &mut AnswerErrors| {
             scored += 1;
@@ -192,7 +190,9 @@ fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64))
             entries += 1;
             let index = entry.qsl_idx as usize;
             if index >= answered.len() {
-                errors.push_error(entry.offset, &AnswerError::NoSample { sample: index, samples: answered.len() });
+                let samples = answered.len();
+                let problem = format_args!("the data set has no sample {index}; it has {samples}");
+                errors.push_error(entry.offset, &problem);
                 continue;
             }
             if std::mem::replace(&mut answered[index], true) {
@@ -203,7 +203,7 @@ fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64))
             if let (Some(first), Some(entry_width), Some(_)) = (width, entry_width, entry.token_count)
                 && first != entry_width
             {
-                errors.push_error(entry.offset, &AnswerError::OtherWidth);
+                errors.push_error(entry.offset, &"its token ids are of another width than those before");
                 continue;
             }
             outcomes.push(None);
@@ -231,14 +231,16 @@ impl Bench<'_> {
         entry: &LoggedAnswer,
         width: Width,
         lexicon: &mut WordInterner,
-    ) -> Result<ScoredAnswer, AnswerError> {
+    ) -> Result<ScoredAnswer, ErrorText> {
         let index = entry.qsl_idx;
         let reference = &self.references[index as usize];
         let Some(target) = &reference.reference else {
-            return Err(AnswerError::NoReference { sample: index });
+            let text = format!("sample {index} has no reference in the data set: it came in a form without");
+            return Err(ErrorText::new(text));
         };
-        let ids = width.ids(&entry.data).map_err(|error| AnswerError::Tokens { sample: index, error })?;
-        let text = self.token_decoder.spell(&ids).map_err(AnswerError::Spell)?;
+        let no_ids = |error| ErrorText::new(format_args!("the answer to sample {index}: {error}"));
+        let ids = width.ids(&entry.data).map_err(no_ids)?;
+        let text = self.token_decoder.spell(&ids).map_err(ErrorText::new)?;
         let task = reference.task.clone();
         let is_prose = self.scoring_method.splits_sentences()
             && !matches!((self.scoring_method, task.as_str()), (ScoringMethod::Mixed, "GSM8K" | "MBXP"));

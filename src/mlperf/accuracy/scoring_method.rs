@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::answers::{self, Choices, Reader};
 use super::rouge::{Rouge, WordInterner};
+use base::diag::ErrorText;
 use rules::log::Width;
 
 /// One benchmark's way of scoring.
@@ -32,15 +33,6 @@ pub enum AnswerScore {
     Exact(f64),
     /// Only the official script computes it.
     OfficialScriptOnly,
-}
-
-/// A part of a data set that the benchmark's scoring method does not have.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UnknownTask {
-    #[error("the metric `{0}` is not one of rouge, niah_em, qa_em")]
-    Metric(String),
-    #[error("the set `{0}` is not one of gpqa, mmlu_pro, math500, aime, livecodebench")]
-    Set(String),
 }
 
 impl ScoringMethod {
@@ -107,7 +99,7 @@ impl ScoringMethod {
         target: &str,
         text: &str,
         lexicon: &mut WordInterner,
-    ) -> Result<AnswerScore, UnknownTask> {
+    ) -> Result<AnswerScore, ErrorText> {
         let exact = |is_right: bool| AnswerScore::Exact(if is_right { 100.0 } else { 0.0 });
         match self {
             Self::OpenOrca | Self::CnnDailyMail => Ok(AnswerScore::Rouge(lexicon.score(target, text))),
@@ -120,7 +112,10 @@ impl ScoringMethod {
                 "rouge" => Ok(AnswerScore::Rouge(lexicon.score(target, text))),
                 "niah_em" => Ok(AnswerScore::Exact(answers::needle_score(target, text))),
                 "qa_em" => Ok(exact(answers::contains_answer(target, text))),
-                other => Err(UnknownTask::Metric(other.to_owned())),
+                other => {
+                    let text = format!("the metric `{other}` is not one of rouge, niah_em, qa_em");
+                    Err(ErrorText::new(text))
+                }
             },
             Self::DeepSeek => set(task, target, text, Reader::DeepSeek),
             Self::GptOss => set(task, target, text, Reader::GptOss),
@@ -139,7 +134,7 @@ impl ScoringMethod {
 }
 
 /// The sets of the reasoning benchmarks, looked for in this order.
-fn set(task: &str, target: &str, text: &str, reader: Reader) -> Result<AnswerScore, UnknownTask> {
+fn set(task: &str, target: &str, text: &str, reader: Reader) -> Result<AnswerScore, ErrorText> {
     let task = task.to_lowercase();
     let exact = |is_right: bool| Ok(AnswerScore::Exact(if is_right { 100.0 } else { 0.0 }));
     let is_choice = |choices| {
@@ -156,7 +151,8 @@ fn set(task: &str, target: &str, text: &str, reader: Reader) -> Result<AnswerSco
     } else if task.contains("mmlu") && reader == Reader::GptOss {
         exact(is_choice(Choices::Ten))
     } else {
-        Err(UnknownTask::Set(task))
+        let sets = "gpqa, mmlu_pro, math500, aime, livecodebench";
+        Err(ErrorText::new(format_args!("the set `{task}` is not one of {sets}")))
     }
 }
 

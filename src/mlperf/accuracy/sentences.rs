@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::{is_end, is_outside_words, is_space};
+use base::diag::{ErrorText, in_file};
 use base::files::read_text;
 
 /// The sentences of a text, one a line: the reference scripts pass this form to ROUGE and count its length.
@@ -263,21 +264,13 @@ pub struct PunktModel {
     pub sha256: String,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum ModelError {
-    #[error("{}: {source}", path.display())]
-    Read { path: PathBuf, source: std::io::Error },
-    #[error("{}:{line}: {what}", path.display())]
-    Line { path: PathBuf, line: usize, what: &'static str },
-}
-
 impl PunktModel {
     /// Reads a folder with [`FILES`].
-    pub fn load(folder: &Path) -> Result<Self, ModelError> {
+    pub fn load(folder: &Path) -> Result<Self, ErrorText> {
         let mut digest = base::files::Sha256Of::default();
-        let mut read = |name: &str| -> Result<(PathBuf, String), ModelError> {
+        let mut read = |name: &str| -> Result<(PathBuf, String), ErrorText> {
             let path = folder.join(name);
-            let text = read_text(&path).map_err(|source| ModelError::Read { path: path.clone(), source })?;
+            let text = read_text(&path).map_err(in_file(&path))?;
             digest.update(text.as_bytes());
             Ok((path, text))
         };
@@ -289,8 +282,7 @@ impl PunktModel {
         }
         model.starters = set(&read(FILES[2])?.1);
         for (path, line, word, flags) in rows(&read(FILES[3])?)? {
-            let message = "the second column is not a number";
-            let flags = flags.parse().map_err(|_| ModelError::Line { path: path.to_owned(), line, what: message })?;
+            let flags = flags.parse().map_err(|_| wrong_line(path, line, "the second column is not a number"))?;
             model.seen.insert(word.to_owned(), flags);
         }
         model.sha256 = digest.finish();
@@ -383,17 +375,18 @@ impl PunktModel {
 
 type Row<'a> = (&'a Path, usize, &'a str, &'a str);
 
+fn wrong_line(path: &Path, line: usize, problem: &str) -> ErrorText {
+    ErrorText::new(format_args!("{}:{line}: {problem}", path.display()))
+}
+
 /// Lines of two columns.
-fn rows((path, text): &(PathBuf, String)) -> Result<Vec<Row<'_>>, ModelError> {
+fn rows((path, text): &(PathBuf, String)) -> Result<Vec<Row<'_>>, ErrorText> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.is_empty());
     lines
         .map(|(at, line)| {
-            let message = "two columns with a tab between are expected";
-            let (left, right) = line.split_once('\t').ok_or_else(|| ModelError::Line {
-                path: path.clone(),
-                line: at + 1,
-                what: message,
-            })?;
+            let two = line.split_once('\t');
+            let (left, right) =
+                two.ok_or_else(|| wrong_line(path, at + 1, "two columns with a tab between are expected"))?;
             Ok((path.as_path(), at + 1, left, right))
         })
         .collect()

@@ -6,10 +6,11 @@ use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
 use super::packages::{FileSource, SubmissionTree};
-use super::{AssembleError, Assembled, ForeignResult};
+use super::{Assembled, ForeignResult};
 use crate::layout::{scenario_titled, test_folder, verdict_file};
 use crate::submission_check::describes_power;
 use crate::{LockedResult, LockedRun, PackageProvenance, SubmissionLayout, truncate_accuracy_log};
+use base::diag::in_file;
 use base::files::{read_description, read_text, sha256_of_file};
 use base::spec::TestMode;
 use rules::log::{ACCURACY_FILE, DETAIL_FILE, SUMMARY_FILE};
@@ -139,7 +140,7 @@ fn copied(tree: &mut SubmissionTree, run: &mut LockedRun, from: PathBuf, to: Pat
         return Ok(());
     }
     let name = to.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    run.files.insert(name, sha256_of_file(&from).map_err(AssembleError::io(&from))?);
+    run.files.insert(name, sha256_of_file(&from).map_err(in_file(&from))?);
     tree.add(to, FileSource::Copy(from))
 }
 
@@ -161,9 +162,9 @@ fn accuracy(tree: &mut SubmissionTree, from: &Path, to: &Path) -> Assembled<Lock
     if !log.is_file() || !scores.is_file() {
         return Ok(run);
     }
-    let hash = sha256_of_file(&log).map_err(AssembleError::io(&log))?;
-    let mut text = read_text(&scores).map_err(AssembleError::io(&scores))?;
-    let is_truncated = truncate_accuracy_log::is_truncated(&log).map_err(AssembleError::io(&log))?;
+    let hash = sha256_of_file(&log).map_err(in_file(&log))?;
+    let mut text = read_text(&scores).map_err(in_file(&scores))?;
+    let is_truncated = truncate_accuracy_log::is_truncated(&log).map_err(in_file(&log))?;
     match truncate_accuracy_log::hashes(&text).as_slice() {
         [] => text = format!("{}\n\nhash={hash}\n", text.trim_end()),
         // For a log that is truncated already, the scores have the hash of the whole log.
@@ -191,6 +192,8 @@ fn audit(tree: &mut SubmissionTree, test: TestMode, from: &Path, to: &Path) -> A
 }
 
 fn json(path: &Path) -> Assembled<Map<String, Value>> {
-    let text = read_description(path).map_err(AssembleError::io(path))?;
-    serde_json::from_str(&text).map_err(|error| AssembleError::io(path)(error.into()))
+    let read = read_description(path).map_err(in_file(path));
+    let fields = read.and_then(|text| serde_json::from_str(&text).map_err(in_file(path)));
+    let hint = "`--logs SYSTEM.json:BENCHMARK:SCENARIO=FOLDER`: the description of the system comes first";
+    fields.map_err(|error| error.hint(hint))
 }

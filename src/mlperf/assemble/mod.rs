@@ -10,9 +10,9 @@
 mod foreign_logs;
 mod packages;
 
-use std::io;
 use std::path::{Path, PathBuf};
 
+use base::diag::{ErrorText, in_file};
 use packages::{SubmissionTree, result_folders};
 use rules::Round;
 
@@ -21,9 +21,9 @@ use rules::Round;
 ///
 /// # Errors
 /// Parts of different rounds, and all places that two parts disagree about.
-pub fn assemble(request: &AssembleRequest, out: &Path) -> Result<(Round, Vec<PathBuf>), AssembleError> {
+pub fn assemble(request: &AssembleRequest, out: &Path) -> Assembled<(Round, Vec<PathBuf>)> {
     if std::fs::read_dir(out).is_ok_and(|mut items| items.next().is_some()) {
-        return Err(AssembleError::NotEmpty(out.to_owned()));
+        return Err(in_file(out)("it is not empty").hint("`--out` names a new folder"));
     }
     let roots = request.packages.iter().map(|part| packages::root(part)).collect::<Result<Vec<_>, _>>()?;
     let round = round(request, &roots)?;
@@ -51,23 +51,20 @@ fn round(request: &AssembleRequest, roots: &[PathBuf]) -> Assembled<Round> {
             if request.round.is_some() {
                 continue;
             }
-            return Err(AssembleError::NoRound(folder.clone()));
+            return Err(in_file(folder)("its round is unknown").hint("`--round` names it"));
         };
         match &first {
             Some((above, round)) if round.name != found.name => {
-                return Err(AssembleError::Rounds {
-                    first: (*above).to_owned(),
-                    one: round.name.clone(),
-                    second: folder.clone(),
-                    other: found.name,
-                });
+                let (above, round, folder) = (above.display(), &round.name, folder.display());
+                let text = format!("{above} is of {round}, and {folder} of {}", found.name);
+                return Err(ErrorText::new(text));
             }
             Some(_) => {}
             None => first = Some((folder, found)),
         }
     }
     let part_round = first.map(|(_, round)| round);
-    request.round.clone().or(part_round).ok_or_else(|| AssembleError::Parts(vec!["there is no part".to_owned()]))
+    request.round.clone().or(part_round).ok_or_else(|| ErrorText::new("there is no part"))
 }
 
 // A result for 99.9 % of the reference's accuracy is one for 99 %, too: rounds that have both let it be submitted
@@ -142,29 +139,4 @@ pub struct AssembleRequest {
 }
 
 /// What a step of it gives.
-type Assembled<T = ()> = Result<T, AssembleError>;
-
-/// Why no submission can be assembled.
-#[derive(Debug, thiserror::Error)]
-pub enum AssembleError {
-    #[error("{}: it contains neither closed/, open/ or network/ nor latest/package", .0.display())]
-    NoPackage(PathBuf),
-    #[error("{}: its round is unknown", .0.display())]
-    NoRound(PathBuf),
-    #[error("{} is of {one}, and {} of {other}", first.display(), second.display())]
-    Rounds { first: PathBuf, one: String, second: PathBuf, other: String },
-    #[error("{}: it is not empty", .0.display())]
-    NotEmpty(PathBuf),
-    /// Everything that the parts disagree about, or lack.
-    #[error("{}", .0.join("\n"))]
-    Parts(Vec<String>),
-    #[error("{}: {source}", path.display())]
-    Io { path: PathBuf, source: io::Error },
-}
-
-impl AssembleError {
-    fn io(path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
-        let path = path.to_owned();
-        move |source| Self::Io { path, source }
-    }
-}
+type Assembled<T = ()> = Result<T, ErrorText>;

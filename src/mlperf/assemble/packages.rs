@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use indexmap::IndexMap;
 use walkdir::WalkDir;
 
-use super::{AssembleError, AssembleRequest, Assembled};
+use super::{AssembleRequest, Assembled};
 use crate::layout::scenario_titled;
-use crate::submission_check::DIVISIONS;
+use crate::submission_check::{DIVISIONS, folders};
 use crate::{LockedResult, LockedRun, PackageProvenance, REHEARSAL_FILE, SubmissionLayout, truncate_accuracy_log};
+use base::diag::{ErrorText, in_file};
 use base::files::{read_bytes, sha256_of_file};
 use base::spec::TestMode;
 use rules::Round;
@@ -22,7 +23,7 @@ const LOGS: [&str; 2] = [SUMMARY_FILE, DETAIL_FILE];
 pub(super) fn root(part: &Path) -> Assembled<PathBuf> {
     let has_division = |folder: &Path| DIVISIONS.iter().any(|division| folder.join(division).is_dir());
     let package_root = [part.to_owned(), part.join("latest/package")].into_iter().find(|folder| has_division(folder));
-    package_root.ok_or_else(|| AssembleError::NoPackage(part.to_owned()))
+    package_root.ok_or_else(|| in_file(part)("it contains neither closed/, open/ or network/ nor latest/package"))
 }
 
 /// Adds everything below the divisions of a package.
@@ -30,7 +31,7 @@ pub(super) fn add(tree: &mut SubmissionTree, root: &Path, request: &AssembleRequ
     for division in DIVISIONS {
         let Ok(items) = std::fs::read_dir(root.join(division)) else { continue };
         for item in items {
-            let submitter = item.map_err(AssembleError::io(root))?.path();
+            let submitter = item.map_err(in_file(root))?.path();
             if submitter.is_dir() {
                 let below = submitter.strip_prefix(root).unwrap_or(&submitter).to_owned();
                 submitted(tree, &submitter, &below, request)?;
@@ -41,14 +42,13 @@ pub(super) fn add(tree: &mut SubmissionTree, root: &Path, request: &AssembleRequ
 }
 
 fn submitted(tree: &mut SubmissionTree, submitter: &Path, below: &Path, request: &AssembleRequest) -> Assembled {
-    let locks = PackageProvenance::all(submitter)
-        .map_err(|error| AssembleError::Parts(vec![format!("{}: {error}", submitter.display())]))?;
+    let locks = PackageProvenance::all(submitter).map_err(in_file(submitter))?;
     for lock in &locks {
         if lock.rehearsal && !request.rehearse {
             tree.problem(format!("{} is a rehearsal; --rehearse assembles it for practice", submitter.display()));
         }
     }
-    let systems = names(&submitter.join("results"));
+    let systems = folders(&submitter.join("results"));
     let system = systems.first().cloned().unwrap_or_default();
     for system in systems.into_iter().filter(|system| locks.iter().all(|lock| lock.system != *system)) {
         let lock = recorded(tree, submitter, below, system)?;
@@ -58,7 +58,7 @@ fn submitted(tree: &mut SubmissionTree, submitter: &Path, below: &Path, request:
         tree.lock(below, lock);
     }
     for item in WalkDir::new(submitter).follow_links(true).sort_by_file_name() {
-        let item = item.map_err(|error| AssembleError::Io { path: submitter.to_owned(), source: error.into() })?;
+        let item = item.map_err(in_file(submitter))?;
         if !item.file_type().is_file() {
             continue;
         }
@@ -86,8 +86,8 @@ fn is_own(inside: &Path) -> bool {
 /// What is known of a system that another tool packed: its files as they are now.
 fn recorded(tree: &SubmissionTree, submitter: &Path, below: &Path, system: String) -> Assembled<PackageProvenance> {
     let mut results = Vec::new();
-    for benchmark in names(&submitter.join("results").join(&system)) {
-        for title in names(&submitter.join("results").join(&system).join(&benchmark)) {
+    for benchmark in folders(&submitter.join("results").join(&system)) {
+        for title in folders(&submitter.join("results").join(&system).join(&benchmark)) {
             let Some(scenario) = scenario_titled(&title) else { continue };
             let folder = submitter.join(tree.layout.result(&system, &benchmark, &title));
             let conf = submitter.join(tree.layout.measurements(&system, &benchmark, &title)).join("user.conf");
@@ -108,17 +108,9 @@ fn hashed(paths: impl IntoIterator<Item = PathBuf>) -> Assembled<LockedRun> {
     let mut run = LockedRun::default();
     for path in paths.into_iter().filter(|path| path.is_file()) {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        run.files.insert(name, sha256_of_file(&path).map_err(AssembleError::io(&path))?);
+        run.files.insert(name, sha256_of_file(&path).map_err(in_file(&path))?);
     }
     Ok(run)
-}
-
-/// Names of what is in a folder, sorted.
-fn names(folder: &Path) -> Vec<String> {
-    let items = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut names: Vec<String> = items.map(|item| item.file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
 }
 
 /// Puts a folder of texts into the documentation of every submitter.
@@ -126,7 +118,7 @@ pub(super) fn documentation(tree: &mut SubmissionTree, folder: &Path) -> Assembl
     let mut submitters: Vec<PathBuf> = tree.files.keys().map(|path| path.iter().take(2).collect()).collect();
     submitters.dedup();
     for item in WalkDir::new(folder).sort_by_file_name() {
-        let item = item.map_err(|error| AssembleError::Io { path: folder.to_owned(), source: error.into() })?;
+        let item = item.map_err(in_file(folder))?;
         if item.file_type().is_file() {
             let inside = item.path().strip_prefix(folder).unwrap_or(item.path());
             for submitter in &submitters {
@@ -243,26 +235,26 @@ impl SubmissionTree {
     }
 
     /// Writes all of it, unless parts disagree. Gives the files that were left out.
-    pub(super) fn write(mut self, out: &Path) -> Assembled<Vec<PathBuf>> {
+    pub(super) fn write(self, out: &Path) -> Assembled<Vec<PathBuf>> {
         if !self.problems.is_empty() {
-            return Err(AssembleError::Parts(std::mem::take(&mut self.problems)));
+            return Err(ErrorText::new(self.problems.join("\n")));
         }
         for (path, from) in &self.files {
             let path = above(out, path)?;
             match from {
-                FileSource::Copy(from) => drop(fs::copy(from, &path).map_err(AssembleError::io(from))?),
+                FileSource::Copy(from) => drop(fs::copy(from, &path).map_err(in_file(from))?),
                 FileSource::Truncated(from) => {
-                    truncate_accuracy_log::truncated(from, &path).map_err(AssembleError::io(from))?;
+                    truncate_accuracy_log::truncated(from, &path).map_err(in_file(from))?;
                 }
-                FileSource::Text(text) => fs::write(&path, text).map_err(AssembleError::io(&path))?,
+                FileSource::Text(text) => fs::write(&path, text).map_err(in_file(&path))?,
             }
         }
         for ((submitter, system), lock) in &self.locks {
             let alone = self.locks.keys().filter(|(other, _)| other == submitter).count() == 1;
             let name = PackageProvenance::file_name((!alone).then_some(system));
             let path = above(out, &submitter.join("documentation").join(name))?;
-            let text = serde_json::to_string_pretty(lock).map_err(|error| AssembleError::io(&path)(error.into()))?;
-            fs::write(&path, text + "\n").map_err(AssembleError::io(&path))?;
+            let text = serde_json::to_string_pretty(lock).map_err(in_file(&path))?;
+            fs::write(&path, text + "\n").map_err(in_file(&path))?;
         }
         Ok(self.left_out)
     }
@@ -272,19 +264,19 @@ impl SubmissionTree {
 fn above(out: &Path, path: &Path) -> Assembled<PathBuf> {
     let path = out.join(path);
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).map_err(AssembleError::io(folder))?;
+        fs::create_dir_all(folder).map_err(in_file(folder))?;
     }
     Ok(path)
 }
 
 fn is_same(one: &FileSource, other: &FileSource) -> Assembled<bool> {
-    let hash = |path: &PathBuf| sha256_of_file(path).map_err(AssembleError::io(path));
+    let hash = |path: &PathBuf| sha256_of_file(path).map_err(in_file(path));
     Ok(match (one, other) {
         (FileSource::Copy(one), FileSource::Copy(other))
         | (FileSource::Truncated(one), FileSource::Truncated(other)) => hash(one)? == hash(other)?,
         (FileSource::Text(one), FileSource::Text(other)) => one == other,
         (FileSource::Copy(path), FileSource::Text(text)) | (FileSource::Text(text), FileSource::Copy(path)) => {
-            read_bytes(path).map_err(AssembleError::io(path))? == text.as_bytes()
+            read_bytes(path).map_err(in_file(path))? == text.as_bytes()
         }
         _ => false,
     })

@@ -2,15 +2,16 @@
 //! pass, nor does a run in which the test's settings were not in force.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use super::{TEST_FILE, TestRecord, TestRecordError};
+use super::{TEST_FILE, TestRecord};
+use base::diag::ErrorText;
 use base::spec::TestMode;
 use base::units::counted;
-use rules::log::{ACCURACY_FILE, AnswerLog, DETAIL_FILE, Detail, DetailError, LogError, LoggedAnswer};
+use rules::log::{ACCURACY_FILE, AnswerLog, DETAIL_FILE, Detail, LogError, LoggedAnswer};
 use rules::{Accuracy, AuditConfig, LOG_SEED, MlperfScenario, ResolvedTest, audit_config};
 
 /// What a verification found.
@@ -31,16 +32,9 @@ pub struct AuditVerification {
 /// Why nothing could be verified.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
-    #[error("`{}` cannot be read: {error}", path.display())]
-    Log { path: PathBuf, error: String },
-    #[error(transparent)]
-    Record(#[from] TestRecordError),
-    #[error("`{}` has no {TEST_FILE}, which describes the run", folder.display())]
-    NoRecord { folder: PathBuf },
-    #[error("`{}`: {error}", path.display())]
-    Detail { path: PathBuf, error: DetailError },
-    #[error("`{}`: {error}", path.display())]
-    Answers { path: PathBuf, error: LogError },
+    /// The run's record or its logs.
+    #[error("{0}")]
+    Read(#[from] ErrorText),
     #[error("`{}` is a {is} run, not an audit test", folder.display())]
     NoTest { folder: PathBuf, is: &'static str },
     #[error("TEST07 needs the exact match of the run's answers")]
@@ -67,8 +61,8 @@ pub fn verify(
     end_ids: &[i32],
     exact_match: Option<Test07Score>,
 ) -> Result<AuditVerification, VerifyError> {
-    let test_record =
-        TestRecord::in_folder(folder)?.ok_or_else(|| VerifyError::NoRecord { folder: folder.to_owned() })?;
+    let test_record = TestRecord::in_folder(folder)?
+        .ok_or_else(|| at(folder, format_args!("has no {TEST_FILE}, which describes the run")))?;
     let mut wrong = Vec::new();
     if test_record.round != found.round.name || test_record.benchmark != benchmark {
         wrong.push(format!(
@@ -108,21 +102,20 @@ struct AuditedRun<'a> {
 
 impl AuditedRun<'_> {
     fn answers(&self) -> Result<AnswerLog<BufReader<File>>, VerifyError> {
-        AnswerLog::open(&self.log)
-            .map_err(|error| VerifyError::Log { path: self.log.clone(), error: error.to_string() })
+        Ok(AnswerLog::open(&self.log).map_err(|error| at(&self.log, format_args!("cannot be read: {error}")))?)
     }
 
-    fn unreadable(&self, error: LogError) -> VerifyError {
-        VerifyError::Answers { path: self.log.clone(), error }
+    fn unreadable(&self, error: &LogError) -> VerifyError {
+        ErrorText::new(format_args!("`{}`: {error}", self.log.display())).into()
     }
 
     fn lengths(&self) -> Result<AnswerLengths, VerifyError> {
-        AnswerLengths::measure(self.answers()?).map_err(|error| self.unreadable(error))
+        AnswerLengths::measure(self.answers()?).map_err(|error| self.unreadable(&error))
     }
 
     fn test06(mut self, end_ids: &[i32]) -> Result<AuditVerification, VerifyError> {
         let outputs = AuditOutputs::collect(self.answers()?, self.record.scenario, end_ids)
-            .map_err(|error| self.unreadable(error))?;
+            .map_err(|error| self.unreadable(&error))?;
         self.wrong.extend(outputs.first_offences.iter().cloned());
         self.wrong.extend(too_few(outputs.answers, self.samples));
         let passes = self.wrong.is_empty() && outputs.holds();
@@ -213,8 +206,15 @@ const fn verdict(passes: bool) -> &'static str {
     if passes { "passes" } else { "fails" }
 }
 
+/// What is wrong with a file or folder.
+fn at(path: &Path, problem: impl Display) -> ErrorText {
+    ErrorText::new(format_args!("`{}` {problem}", path.display()))
+}
+
 fn detail(folder: &Path) -> Result<Detail, VerifyError> {
-    Detail::read_folder(folder).map_err(|error| VerifyError::Detail { path: folder.join(DETAIL_FILE), error })
+    let path = folder.join(DETAIL_FILE);
+    let unreadable = |error| ErrorText::new(format_args!("`{}`: {error}", path.display()));
+    Ok(Detail::read_folder(folder).map_err(unreadable)?)
 }
 
 /// Whether LoadGen worked with the test's audit.config.

@@ -2,11 +2,9 @@
 
 use std::path::Path;
 
-use super::error::SampleFileError;
 use super::row::{Columns, RowSink};
-use base::diag::FeatureLeftOut;
+use base::diag::{ErrorText, FeatureLeftOut, in_file};
 
-pub fn read(file: &Path, _: &Columns, _: &mut RowSink<'_>) -> Result<(), SampleFileError> {
-    let error = FeatureLeftOut("parquet").into();
-    Err(SampleFileError::Parquet { path: file.to_owned(), error })
+pub fn read(file: &Path, _: &Columns, _: &mut RowSink<'_>) -> Result<(), ErrorText> {
+    Err(in_file(file)(FeatureLeftOut("parquet")))
 }

@@ -11,9 +11,10 @@ use std::path::Path;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-use super::error::{ColumnError, SampleFileError};
+use super::error::ColumnError;
 use crate::DatasetRecord;
 use crate::accuracy::ScoringMethod;
+use base::diag::{ErrorText, in_file};
 use base::files::open_text;
 
 /// One row of a data set, as it was found.
@@ -166,12 +167,12 @@ pub struct SyntheticSpec {
 }
 
 /// Gives each record to `sink`. Err: what is wrong, with line and column.
-pub fn read(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), SampleFileError> {
-    let unreadable = |source| SampleFileError::Io { path: file.to_owned(), source };
+pub fn read(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), ErrorText> {
+    let unreadable = in_file(file);
     let mut text = open_text(file).map_err(unreadable)?;
     // Lines of blanks may come first; a record is in the first piece.
     let begin = text.fill_buf().map_err(unreadable)?.trim_ascii_start().first().copied();
-    let Some(begin) = begin else { return Err(SampleFileError::Empty { path: file.to_owned() }) };
+    let Some(begin) = begin else { return Err(in_file(file)("it is empty")) };
     let mut json = serde_json::Deserializer::from_reader(text);
     let fault = Cell::new(None);
     let record = Record { columns, fault: &fault };
@@ -189,7 +190,12 @@ pub fn read(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<()
             }
         }
     };
-    read.map_err(|source| SampleFileError::Json { path: file.to_owned(), source, column: fault.take() })
+    read.map_err(|error| {
+        // A file that is laid out by columns has all values of a column in one list.
+        let is_by_columns = matches!(fault.take(), Some(ColumnError::NotIds(_)));
+        let hint = if is_by_columns { "; is it laid out by columns? Write it with orient=\"records\"" } else { "" };
+        in_file(file)(format!("{error}{hint}"))
+    })
 }
 
 struct Records<'a, 's> {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::error::{DatasetError, NpyRowsError, SampleFileError};
+use super::error::DatasetError;
 use super::row::{
     Columns, DATASET_FILE, DatasetFile, DatasetFormat, DatasetRow, LengthSpread, RowSink, SAMPLES_FILE, SyntheticSpec,
 };
@@ -14,7 +14,7 @@ use super::synthetic::DatasetShape;
 use super::{parquet, row};
 use crate::DatasetRecord;
 use crate::accuracy::ScoringMethod;
-use base::diag::ErrorText;
+use base::diag::{ErrorText, in_file};
 use base::files::{Sha256Of, open_regular, sha256_of_file};
 use harness::NpyIntegers;
 use rules::{Benchmark, Round};
@@ -47,13 +47,13 @@ pub fn read(wanted: &DatasetRequest<'_>, from: &Path) -> Result<DatasetFile, Dat
         let (whole, others) = sizes.split_first().expect("a data set has a size");
         let others: Vec<String> = others.iter().map(|(size, of)| format!("{of}: {size}")).collect();
         let others = if others.is_empty() { String::new() } else { format!(" ({})", others.join(", ")) };
-        return Err(DatasetError::Count {
-            path: from.to_owned(),
-            found: samples,
-            expected: format!("{}{others}", whole.0),
-            round: wanted.round.name.clone(),
-            benchmark: wanted.benchmark.to_owned(),
-        });
+        return Err(DatasetError::Count(ErrorText::new(format_args!(
+            "{} has {samples} samples, but {} of round {} has {}{others}",
+            from.display(),
+            wanted.benchmark,
+            wanted.round.name,
+            whole.0
+        ))));
     }
     let dataset_record = wanted.dataset_record(false, samples, digest(from, form)?);
     let name = from.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -85,10 +85,10 @@ pub fn make(
     part: Option<&str>,
 ) -> Result<DatasetFile, DatasetError> {
     let (benchmark, recipe) = wanted.benchmark()?;
-    let shape = DatasetShape::for_method(recipe).of_part(part).map_err(|parts| DatasetError::Part {
-        benchmark: wanted.benchmark.to_owned(),
-        part: part.unwrap_or_default().to_owned(),
-        known: parts.join(", "),
+    let shape = DatasetShape::for_method(recipe).of_part(part).map_err(|parts| {
+        let (benchmark, part, known) = (wanted.benchmark, part.unwrap_or_default(), parts.join(", "));
+        let text = format!("{benchmark} has no part `{part}`; its parts are: {known}");
+        DatasetError::Refused(ErrorText::new(text))
     })?;
     let columns = Columns::for_method(recipe);
     let mut writer = SampleWriter::new(wanted.out, &columns)?;
@@ -110,11 +110,13 @@ pub fn make(
 impl DatasetRequest<'_> {
     fn benchmark(&self) -> Result<(&Benchmark, ScoringMethod), DatasetError> {
         let benchmark = self.round.benchmarks.get(self.benchmark).zip(ScoringMethod::for_benchmark(self.benchmark));
-        benchmark.ok_or_else(|| DatasetError::Unknown {
-            round: self.round.name.clone(),
-            benchmark: self.benchmark.to_owned(),
-            why: self.round.left_out(self.benchmark).map_or_else(String::new, |why| format!(": {why}")),
-            known: self.round.benchmarks.keys().map(String::as_str).collect::<Vec<_>>().join(", "),
+        benchmark.ok_or_else(|| {
+            let reason = self.round.left_out(self.benchmark).map_or_else(String::new, |why| format!(": {why}"));
+            let names = self.round.benchmarks.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+            DatasetError::Refused(ErrorText::new(format_args!(
+                "round {} has no benchmark `{}` whose data set Regatta can read{reason}; it can read {names}",
+                self.round.name, self.benchmark
+            )))
         })
     }
 
@@ -125,14 +127,14 @@ impl DatasetRequest<'_> {
     fn write(&self, file: DatasetFile) -> Result<DatasetFile, DatasetError> {
         let path = self.out.join(DATASET_FILE);
         let text = serde_json::to_string_pretty(&file).expect("it has only text keys");
-        std::fs::write(&path, text + "\n").map_err(|source| DatasetError::Write { path, source })?;
+        std::fs::write(&path, text + "\n").map_err(in_file(&path)).map_err(DatasetError::Write)?;
         Ok(file)
     }
 }
 
 /// By what it is, not by what it is called.
 fn form(from: &Path, columns: &Columns) -> Result<DatasetFormat, DatasetError> {
-    let io_error = |source| SampleFileError::Io { path: from.to_owned(), source };
+    let io_error = in_file(from);
     if from.is_dir() {
         return Ok(DatasetFormat::Npy);
     }
@@ -151,7 +153,8 @@ fn form(from: &Path, columns: &Columns) -> Result<DatasetFormat, DatasetError> {
                 texts = texts.join(", "),
                 tokens = tokens.join(", "),
             );
-            Err(DatasetError::Pickle { path: from.to_owned(), command })
+            let error = ErrorText::new(format_args!("{path} is a pickle, which runs what is in it when it is read"));
+            Err(DatasetError::Pickle { error, command })
         }
         _ => Ok(DatasetFormat::Json),
     }
@@ -159,12 +162,9 @@ fn form(from: &Path, columns: &Columns) -> Result<DatasetFormat, DatasetError> {
 
 /// Of a folder: of its files' digests, as `sha256sum` prints them.
 fn digest(from: &Path, form: DatasetFormat) -> Result<String, DatasetError> {
-    let file_digest = |path: &Path| {
-        let unreadable = |source| SampleFileError::Io { path: path.to_owned(), source };
-        sha256_of_file(path).map_err(|error| DatasetError::from(unreadable(error)))
-    };
+    let file_digest = |path: &Path| sha256_of_file(path).map_err(in_file(path));
     if form != DatasetFormat::Npy {
-        return file_digest(from);
+        return Ok(file_digest(from)?);
     }
     let mut both = Sha256Of::default();
     for name in NPY_FILES {
@@ -208,7 +208,7 @@ pub(super) struct SampleWriter {
 impl SampleWriter {
     pub fn new(out: &Path, columns: &Columns) -> Result<Self, DatasetError> {
         let path = out.join(SAMPLES_FILE);
-        let file = File::create(&path).map_err(|source| DatasetError::Write { path: path.clone(), source })?;
+        let file = File::create(&path).map_err(in_file(&path)).map_err(DatasetError::Write)?;
         Ok(Self {
             path,
             file: BufWriter::with_capacity(1 << 20, file),
@@ -271,7 +271,7 @@ impl SampleWriter {
     /// Samples, those with a reference, tokens of the inputs, and the digest of what was written.
     pub fn end(mut self, columns: &Columns) -> Result<(u64, u64, LengthSpread, String), DatasetError> {
         let written = self.failed.take().map_or_else(|| self.file.flush(), Err);
-        written.map_err(|source| DatasetError::Write { path: self.path.clone(), source })?;
+        written.map_err(in_file(&self.path)).map_err(DatasetError::Write)?;
         if self.more_errors > 0 {
             self.errors.push(format!("… and {} more", self.more_errors));
         }
@@ -282,7 +282,7 @@ impl SampleWriter {
             self.errors.push(format!("parts are read from the columns {}", columns.task.join(", ")));
         }
         if !self.errors.is_empty() {
-            return Err(DatasetError::Rows { messages: self.errors });
+            return Err(DatasetError::Refused(ErrorText::new(self.errors.join("\n"))));
         }
         let (min, sum, max) = self.tokens;
         let mean = sum as f64 / self.samples.max(1) as f64;
@@ -297,26 +297,25 @@ impl SampleWriter {
 const NPY_FILES: [&str; 2] = ["input_ids_padded.npy", "input_lens.npy"];
 
 /// Gives each row to `sink`, cut to its length.
-fn read_npy(folder: &Path, sink: &mut RowSink<'_>) -> Result<(), SampleFileError> {
+fn read_npy(folder: &Path, sink: &mut RowSink<'_>) -> Result<(), ErrorText> {
     let [ids_file, lengths_file] = NPY_FILES.map(|name| folder.join(name));
-    let no_ids = |error: ErrorText| SampleFileError::Npy { path: ids_file.clone(), error };
-    let no_lengths = |error: ErrorText| SampleFileError::Npy { path: lengths_file.clone(), error };
+    let (no_ids, no_lengths) = (in_file(&ids_file), in_file(&lengths_file));
     let mut ids = NpyIntegers::open(&ids_file).map_err(no_ids)?;
     let mut lengths = NpyIntegers::open(&lengths_file).map_err(no_lengths)?;
     let [rows, columns] = ids.shape()[..] else {
-        let error = NpyRowsError::Dimensions(ids.shape().to_owned());
-        return Err(SampleFileError::NpyRows { path: ids_file, error });
+        return Err(in_file(&ids_file)(format!("expected a matrix; its shape is {:?}", ids.shape())));
     };
     if lengths.shape().iter().product::<usize>() != rows {
-        let shape = lengths.shape().to_owned();
-        return Err(SampleFileError::NpyLengths { ids: ids_file, rows, lengths: lengths_file, shape });
+        let (ids, shape, lengths) = (ids_file.display(), lengths.shape(), lengths_file.display());
+        let text = format!("{ids} has {rows} rows, and {lengths} lengths of shape {shape:?}");
+        return Err(ErrorText::new(text));
     }
     for row in 0..rows {
         let mut tokens = ids.take(columns).map_err(no_ids)?;
         let length = lengths.take(1).map_err(no_lengths)?[0];
         if length < 1 || length > columns as i64 {
-            let error = NpyRowsError::RowLength { row, length, columns };
-            return Err(SampleFileError::NpyRows { path: lengths_file, error });
+            let problem = format!("row {row} has length {length}, and rows have {columns} ids");
+            return Err(in_file(&lengths_file)(problem));
         }
         tokens.truncate(length as usize);
         sink(DatasetRow::new(tokens));

@@ -1,18 +1,20 @@
 //! The child process: its orders, then its end.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::ffi::{LoadedLibrary, LoadgenError, LoadgenSettings};
-use super::test_run::{MonotonicTime, SamplesError, TestOutcome, TestParts, end_at_once, run_loadgen};
+use super::test_run::{MonotonicTime, TestOutcome, TestParts, end_at_once, run_loadgen};
 use super::{reporter, test_run};
 use crate::{DatasetRecord, TEST_FILE, TestRecord};
+use base::diag::{ErrorText, in_file};
 use base::files::read_bytes;
 use base::spec::{Division, TestMode};
 use harness::{BenchSpec, HarnessError, LoadgenResult, ReportingDelay, UnjudgedRun};
-use rules::log::{DETAIL_FILE, Detail, DetailError};
+use rules::log::{DETAIL_FILE, Detail};
 use rules::{Benchmark, MlperfScenario, Round, Seeds, conf};
 
 /// The most errors of LoadGen in a result.
@@ -20,59 +22,48 @@ const SHOWN: usize = 5;
 
 /// Why the orders could not be carried out.
 #[derive(Debug, thiserror::Error)]
-pub enum ChildError {
-    #[error("no round is called {0}")]
-    NoRound(String),
-    #[error("{round} has no benchmark {benchmark}")]
-    NoBenchmark { round: String, benchmark: String },
-    /// The library or the settings are not those of the round.
-    #[error("{}", .0.join("; "))]
-    Mismatches(Vec<String>),
-    #[error(transparent)]
-    Loadgen(#[from] LoadgenError),
-    #[error(transparent)]
-    Harness(#[from] HarnessError),
-    #[error(transparent)]
-    Samples(#[from] SamplesError),
-    #[error("{}: {source}", path.display())]
-    File { path: PathBuf, source: std::io::Error },
-    #[error("{}: {source}", path.display())]
-    Orders { path: PathBuf, source: serde_json::Error },
-    #[error("{}: {error}", path.display())]
-    Log { path: PathBuf, error: DetailError },
-    #[error("no runtime: {0}")]
-    Runtime(#[source] std::io::Error),
-    #[error("no thread for {name}: {source}")]
-    Spawn { name: String, source: std::io::Error },
-    #[error("LoadGen's thread ended before its test")]
-    LoadgenThread,
-    #[error("the reporter's thread ended before the test")]
-    ReporterThread,
+#[error("{error}")]
+pub struct ChildError {
+    error: ErrorText,
+    /// The request does not fit.
+    pub is_refused: bool,
 }
 
 impl ChildError {
-    /// The request does not fit.
-    pub const fn is_refused(&self) -> bool {
-        matches!(
-            self,
-            Self::NoRound(_)
-                | Self::NoBenchmark { .. }
-                | Self::Mismatches(_)
-                | Self::Harness(HarnessError::Spec(_) | HarnessError::Data { .. })
-        )
+    fn refused(text: impl Display) -> Self {
+        Self { error: ErrorText::new(text), is_refused: true }
+    }
+}
+
+impl From<ErrorText> for ChildError {
+    fn from(error: ErrorText) -> Self {
+        Self { error, is_refused: false }
+    }
+}
+
+impl From<LoadgenError> for ChildError {
+    fn from(error: LoadgenError) -> Self {
+        ErrorText::new(error).into()
+    }
+}
+
+impl From<HarnessError> for ChildError {
+    fn from(error: HarnessError) -> Self {
+        let is_refused = matches!(error, HarnessError::Spec(_) | HarnessError::Schedule(_) | HarnessError::Data { .. });
+        Self { is_refused, ..ErrorText::new(error).into() }
     }
 }
 
 /// Carries out the file of orders. `send` gets each line for the process that started this one.
 pub fn perform(orders: &Path, send: &(dyn Fn(&ChildMessage) + Sync)) -> Result<(), ChildError> {
-    let text = read_bytes(orders).map_err(|source| ChildError::File { path: orders.to_owned(), source })?;
+    let text = read_bytes(orders).map_err(in_file(orders))?;
     match serde_json::from_slice(&text) {
         Ok(ChildOrders::Probe(probe)) => {
             send(&ChildMessage::Probed(probed(&probe)?));
             Ok(())
         }
         Ok(ChildOrders::Test(test)) => test_once(&test, send),
-        Err(source) => Err(ChildError::Orders { path: orders.to_owned(), source }),
+        Err(error) => Err(in_file(orders)(error).into()),
     }
 }
 
@@ -83,9 +74,10 @@ fn probed(probe: &LibraryProbe) -> Result<LibraryFacts, ChildError> {
 }
 
 fn test_once(test: &LoadgenTest, send: &(dyn Fn(&ChildMessage) + Sync)) -> Result<(), ChildError> {
-    let round = Round::named(&test.round).ok_or_else(|| ChildError::NoRound(test.round.clone()))?;
+    let round = Round::named(&test.round)
+        .ok_or_else(|| ChildError::refused(format_args!("no round is called {}", test.round)))?;
     let benchmark = round.benchmarks.get(&test.benchmark);
-    let missing = || ChildError::NoBenchmark { round: round.name.clone(), benchmark: test.benchmark.clone() };
+    let missing = || ChildError::refused(format_args!("{} has no benchmark {}", round.name, test.benchmark));
     let benchmark = benchmark.ok_or_else(missing)?;
     send(&ChildMessage::Phase("reading the data set".to_owned()));
     let most = benchmark.max_output_tokens(test.mode);
@@ -98,7 +90,7 @@ fn test_once(test: &LoadgenTest, send: &(dyn Fn(&ChildMessage) + Sync)) -> Resul
     let mut faults = probed.mismatches(&round);
     faults.extend(ignored_settings(&settings, test, benchmark)?);
     if !faults.is_empty() {
-        return Err(ChildError::Mismatches(faults));
+        return Err(ChildError::refused(faults.join("; ")));
     }
     send(&ChildMessage::Phase("connecting".to_owned()));
     let total = samples.len() as u64;
@@ -131,8 +123,7 @@ impl TestContext<'_> {
         send: &(dyn Fn(&ChildMessage) + Sync),
     ) -> Result<(), ChildError> {
         let test = self.test;
-        let detail = Detail::read_folder(&test.out)
-            .map_err(|error| ChildError::Log { path: test.out.join(DETAIL_FILE), error })?;
+        let detail = Detail::read_folder(&test.out).map_err(in_file(&test.out.join(DETAIL_FILE)))?;
         let metrics = match test.mode {
             TestMode::Accuracy => Vec::new(),
             _ => reporter::compare_percentiles(&detail, test.scenario, &measured, &reported),
@@ -150,7 +141,7 @@ impl TestContext<'_> {
         // The last file: if it exists, the test is complete.
         let text = serde_json::to_vec_pretty(&self.test_record(result, errors)).unwrap_or_default();
         let path = test.out.join(TEST_FILE);
-        std::fs::write(&path, text).map_err(|source| ChildError::File { path, source })?;
+        std::fs::write(&path, text).map_err(in_file(&path))?;
         send(&ChildMessage::Done);
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! One test: LoadGen on one thread, its reporter on another, each load worker on its own.
 
+use std::fmt::Display;
 use std::io::BufReader;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
@@ -15,6 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::child::{ChildError, ChildMessage, LoadgenTest};
 use super::ffi::{LoadedLibrary, LoadgenError, LoadgenSettings, Query, Sut, TestDescription};
 use super::reporter::{CompletionSender, ReporterOutput, report};
+use base::diag::{ErrorText, in_file};
 use base::event::Stop;
 use base::files::{RecordLines, open_regular};
 use harness::{CallInlet, ExternalSample, HarnessError, UnjudgedRun};
@@ -101,7 +103,8 @@ pub(super) fn run_loadgen(
             send(&ChildMessage::Progress { issued: far.issued, ended: far.ended, failed: far.failed });
         }
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ChildError::Runtime)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| ErrorText::new(format_args!("no runtime: {error}")))?;
     let stop = Stop::new();
     let measured = runtime.block_on(async {
         let signals = signal(SignalKind::terminate());
@@ -130,21 +133,18 @@ pub(super) fn run_loadgen(
     let reported = telling.join();
     match issued {
         Some(Ok(Ok(()))) => {}
-        Some(Ok(Err(fault))) => return Err(fault.into()),
-        Some(Err(_)) | None => return Err(ChildError::LoadgenThread),
+        Some(Ok(Err(fault))) => return Err(ErrorText::new(fault).into()),
+        Some(Err(_)) | None => return Err(ErrorText::new("LoadGen's thread ended before its test").into()),
     }
     match reported {
         Ok(Some(reported)) => Ok(TestOutcome::Finished(TestParts { measured, reported })),
-        _ => Err(ChildError::ReporterThread),
+        _ => Err(ErrorText::new("the reporter's thread ended before the test").into()),
     }
 }
 
-fn spawn<T: Send + 'static>(
-    name: &str,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<JoinHandle<T>, ChildError> {
+fn spawn<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> Result<JoinHandle<T>, ErrorText> {
     let builder = thread::Builder::new().name(name.to_owned());
-    builder.spawn(work).map_err(|source| ChildError::Spawn { name: name.to_owned(), source })
+    builder.spawn(work).map_err(|error| ErrorText::new(format_args!("no thread for {name}: {error}")))
 }
 
 // An instant that is comparable between two processes of one machine.
@@ -173,20 +173,6 @@ fn now() -> u64 {
 
 // `dataset.jsonl`: one sample a line, in the order of LoadGen's indices.
 
-/// Why the samples cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum SamplesError {
-    #[error("{}: {source}", path.display())]
-    Read { path: PathBuf, source: std::io::Error },
-    /// Lines count from 1.
-    #[error("{}: line {line}: {source}", path.display())]
-    Line { path: PathBuf, line: usize, source: serde_json::Error },
-    #[error("{}: line {line}: a sample without `input_ids`", path.display())]
-    NoIds { path: PathBuf, line: usize },
-    #[error("{}: it has no samples", path.display())]
-    Empty { path: PathBuf },
-}
-
 #[derive(Deserialize)]
 struct Line {
     input_ids: Vec<i32>,
@@ -208,22 +194,21 @@ impl Line {
 }
 
 /// Reads all samples; answers have at most `most` tokens.
-pub fn read(path: &Path, most: u32, is_synthetic: bool) -> Result<Vec<ExternalSample>, SamplesError> {
-    let owned_path = || path.to_owned();
-    let unreadable = |source| SamplesError::Read { path: owned_path(), source };
+pub fn read(path: &Path, most: u32, is_synthetic: bool) -> Result<Vec<ExternalSample>, ErrorText> {
+    let unreadable = in_file(path);
     let (file, _) = open_regular(path).map_err(unreadable)?;
     let mut samples = Vec::new();
     let mut lines = RecordLines::new(BufReader::with_capacity(1 << 20, file));
     while let Some((line, text)) = lines.next_line().map_err(unreadable)? {
-        let sample: Line =
-            serde_json::from_slice(text).map_err(|source| SamplesError::Line { path: owned_path(), line, source })?;
+        let wrong = |problem: &dyn Display| in_file(path)(format!("line {line}: {problem}"));
+        let sample: Line = serde_json::from_slice(text).map_err(|error| wrong(&error))?;
         if sample.input_ids.is_empty() {
-            return Err(SamplesError::NoIds { path: owned_path(), line });
+            return Err(wrong(&"a sample without `input_ids`"));
         }
         let output_len = sample.output_len(most, is_synthetic);
         samples.push(ExternalSample { prompt: sample.input_ids.into(), output_len });
     }
-    if samples.is_empty() { Err(SamplesError::Empty { path: owned_path() }) } else { Ok(samples) }
+    if samples.is_empty() { Err(in_file(path)("it has no samples")) } else { Ok(samples) }
 }
 
 #[cfg(test)]

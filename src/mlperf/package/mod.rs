@@ -44,8 +44,7 @@ pub fn pack(order: &PackageRequest, out: &Path) -> Result<WrittenPackage, Unpack
     if !problems.is_empty() {
         return Err(Unpacked::Incomplete { problems, snippet });
     }
-    let division = if order.division == Division::Closed { "closed" } else { "open" };
-    let submitter = Path::new(division).join(&order.submitter);
+    let submitter = Path::new(order.division.as_str()).join(&order.submitter);
     let to = copy_files::SubmitterFolder {
         root: out.join(&submitter),
         layout: SubmissionLayout::for_round(&order.round.name),

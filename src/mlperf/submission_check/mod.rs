@@ -41,7 +41,7 @@ pub use power::{MeasuredPower, POWER_PATHS};
 use rules::log::{DETAIL_FILE, Detail};
 use rules::{MlperfScenario, Round};
 use tree::{BenchmarkFolder, ResultEntry, SystemTraits};
-pub(super) use tree::{DIVISIONS, files};
+pub(super) use tree::{DIVISIONS, files, folders};
 pub use witness::Witnesses;
 
 /// What the checker of v4.1 did not refuse: results that MLCommons published for it lack these.

@@ -151,7 +151,7 @@ fn model_mapping(submitter: &Path) -> BTreeMap<String, String> {
 }
 
 /// Names of folders in a folder, sorted. None that cannot be read.
-pub(super) fn folders(path: &Path) -> Vec<String> {
+pub(crate) fn folders(path: &Path) -> Vec<String> {
     names(path, fs::Metadata::is_dir)
 }
 

@@ -40,22 +40,6 @@ impl Measure {
     }
 }
 
-/// Why a run cannot be computed with a tool's definitions.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotComputable {
-    #[error(
-        "{}",
-        ErrorText::new(format_args!(
-            "{} cannot be computed as {}: it has no records of single requests with their start times", .name, .tool
-        ))
-        .hint("import the tool's raw records with its numbers")
-    )]
-    NoRecords { name: String, tool: &'static str },
-    /// Each metric, with what its definition lacks.
-    #[error("{name} cannot be computed as {tool}: {}", missing.join("; "))]
-    Missing { name: String, tool: &'static str, missing: Vec<String> },
-}
-
 /// A result as it is compared.
 #[derive(Clone, Debug)]
 pub struct ComparedResult {
@@ -237,7 +221,10 @@ impl ComparedResult {
     }
 
     /// With a tool's definitions, from the requests one by one.
-    pub fn as_tool(measured_run: &MeasuredRun, tool: Tool) -> Result<Self, NotComputable> {
+    pub fn as_tool(measured_run: &MeasuredRun, tool: Tool) -> Result<Self, ErrorText> {
+        let refused = |reason: &str| {
+            ErrorText::new(format_args!("{} cannot be computed as {}: {reason}", measured_run.name, tool.as_str()))
+        };
         let mut sheet = Self::empty(measured_run, tool);
         let imported = measured_run.result.imported().map(|result| &result.imported);
         if let Some(counted) = imported.and_then(|imported| imported.requests_counted.as_ref()) {
@@ -246,7 +233,8 @@ impl ComparedResult {
         if measured_run.request_traces.is_empty() {
             return match imported {
                 Some(imported) if imported.tool == tool.as_str() => Ok(Self::new(measured_run)),
-                _ => Err(NotComputable::NoRecords { name: measured_run.name.clone(), tool: tool.as_str() }),
+                _ => Err(refused("it has no records of single requests with their start times")
+                    .hint("import the tool's raw records with its numbers")),
             };
         }
         let mut missing = Vec::new();
@@ -272,7 +260,7 @@ impl ComparedResult {
             }
         }
         if sheet.measures.is_empty() {
-            return Err(NotComputable::Missing { name: measured_run.name.clone(), tool: tool.as_str(), missing });
+            return Err(refused(&missing.join("; ")));
         }
         Ok(sheet)
     }
@@ -496,7 +484,7 @@ fn value_text(value: &Value) -> String {
 /// The definition that a metric of a result states.
 fn meaning(key: &str, metric: &Metric) -> MetricMeaning {
     let entry = explain::entry(key);
-    let counts = entry.is_some_and(|entry| matches!(entry.name, "tpot" | "itl_token"));
+    let counts = entry.is_some_and(|entry| matches!(entry.name.as_str(), "tpot" | "itl_token"));
     MetricMeaning {
         token_source: match (metric.definition.as_str(), counts) {
             ("", true) => by_whom(&metric.token_source),
@@ -505,7 +493,7 @@ fn meaning(key: &str, metric: &Metric) -> MetricMeaning {
         },
         // Regatta's own is the same in each result.
         formula: match metric.definition.as_str() {
-            "" => entry.map(|entry| entry.formula.to_owned()).unwrap_or_default(),
+            "" => entry.map(|entry| entry.formula.clone()).unwrap_or_default(),
             definition => definition.to_owned(),
         },
         population: metric.population.clone(),
@@ -536,8 +524,8 @@ fn rate_meaning(key: &str, imported: Option<Tool>, counted: &str) -> MetricMeani
 /// Of all requests, from the zero point of the entry.
 fn full_window(entry: Option<&explain::ExplainedNumber>) -> MetricMeaning {
     MetricMeaning {
-        formula: entry.map(|entry| entry.formula.to_owned()).unwrap_or_default(),
-        zero_point: entry.map(|entry| entry.zero_point.to_owned()).unwrap_or_default(),
+        formula: entry.map(|entry| entry.formula.clone()).unwrap_or_default(),
+        zero_point: entry.map(|entry| entry.zero_point.clone()).unwrap_or_default(),
         window: "full".to_owned(),
         ..MetricMeaning::default()
     }

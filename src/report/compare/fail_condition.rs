@@ -19,62 +19,6 @@ pub struct FailCondition {
     decimals: usize,
 }
 
-/// The text cannot be parsed as a condition.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{}",
-    ErrorText::new(format_args!("`{}` is not a condition", .0))
-        .hint("METRIC_STAT>PERCENT, for example `ttft_p99>5%`, or for a rate `output_tokens<-2%`")
-)]
-pub struct NotCondition(String);
-
-/// Why a comparison has no difference for a condition.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum NoDifference {
-    /// `known` are the numbers that both have; `tool`: with whose definitions they were computed.
-    #[error(
-        "{}",
-        ErrorText::new(format_args!(
-            "`{}`: {} and {} do not both have that number{}", .condition, .a, .b,
-            .tool.map(|tool| format!(" as {tool}")).unwrap_or_default()
-        ))
-        .hint(match (.known.is_empty(), .tool) {
-            (true, _) => "they have no number in common".to_owned(),
-            (false, None) => format!("they have {}", .known.join(", ")),
-            (false, Some(_)) => format!("leave out `--as`, or take one of {}", .known.join(", ")),
-        })
-    )]
-    NoNumber { condition: FailCondition, a: String, b: String, known: Vec<String>, tool: Option<&'static str> },
-    #[error(
-        "{}",
-        ErrorText::new(format_args!("`{}`: the numbers are not comparable: {}", .condition, .unlike.join("; "))).hint(
-            if has_one_definition(.unlike) {
-                "`--force` subtracts them anyway, `--as TOOL` computes both with one definition"
-            } else {
-                "`--force` subtracts them anyway"
-            }
-        )
-    )]
-    Unlike { condition: FailCondition, unlike: Vec<String> },
-    #[error(
-        "{}",
-        ErrorText::new(format_args!("`{}`: that number of {} is 0, so a percentage is undefined", .condition, .a))
-            .hint(format_args!("take another number, or see in {} why it is 0", .a))
-    )]
-    OfZero { condition: FailCondition, a: String },
-}
-
-impl NoDifference {
-    /// The numbers were computed with this tool's definitions.
-    #[must_use]
-    pub fn as_tool(mut self, as_tool: Option<Tool>) -> Self {
-        if let Self::NoNumber { tool, .. } = &mut self {
-            *tool = as_tool.map(Tool::as_str);
-        }
-        self
-    }
-}
-
 /// Whether one definition of both numbers would make them alike: another load stays another load, and what was not
 /// counted stays so.
 pub(super) fn has_one_definition(unlike: &[String]) -> bool {
@@ -87,10 +31,14 @@ pub(super) fn has_one_definition(unlike: &[String]) -> bool {
 const MOST_DECIMALS: usize = 6;
 
 impl FromStr for FailCondition {
-    type Err = NotCondition;
+    /// The text cannot be parsed as a condition.
+    type Err = ErrorText;
 
-    fn from_str(text: &str) -> Result<Self, NotCondition> {
-        let wrong = || NotCondition(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, ErrorText> {
+        let wrong = || {
+            ErrorText::new(format_args!("`{text}` is not a condition"))
+                .hint("METRIC_STAT>PERCENT, for example `ttft_p99>5%`, or for a rate `output_tokens<-2%`")
+        };
         let place = text.find(['<', '>']).ok_or_else(wrong)?;
         let (name, rest) = text.split_at(place);
         let limit = rest[1..].trim().trim_end_matches('%').trim_end();
@@ -122,21 +70,36 @@ pub enum FailConditionOutcome<'a> {
 }
 
 impl FailCondition {
-    /// Evaluates the condition. An error if the comparison has no such difference.
-    pub fn outcome<'a>(&self, comparison: &'a Comparison) -> Result<FailConditionOutcome<'a>, NoDifference> {
+    /// Evaluates the condition. An error if the comparison has no such difference; `as_tool`: whose definitions the
+    /// numbers follow.
+    pub fn outcome<'a>(
+        &self,
+        comparison: &'a Comparison,
+        as_tool: Option<Tool>,
+    ) -> Result<FailConditionOutcome<'a>, ErrorText> {
+        let (a, b) = (&comparison.a, &comparison.b);
         let Some(delta) = comparison.find(&self.number.metric, &self.number.stat) else {
             let number = |delta: &Delta| MetricKey::new(&delta.metric, delta.stat).to_string();
-            let numbers = comparison.checkable().map(number).collect();
-            let (a, b) = (comparison.a.clone(), comparison.b.clone());
-            return Err(NoDifference::NoNumber { condition: self.clone(), a, b, known: numbers, tool: None });
+            let numbers = comparison.checkable().map(number).collect::<Vec<_>>().join(", ");
+            let tool = as_tool.map(|tool| format!(" as {}", tool.as_str())).unwrap_or_default();
+            let error = ErrorText::new(format_args!("`{self}`: {a} and {b} do not both have that number{tool}"));
+            return Err(error.hint(match as_tool {
+                _ if numbers.is_empty() => "they have no number in common".to_owned(),
+                None => format!("they have {numbers}"),
+                Some(_) => format!("leave out `--as`, or take one of {numbers}"),
+            }));
         };
         let Some(percent) = delta.percent else {
-            let condition = self.clone();
-            return Err(if delta.unlike.is_empty() {
-                NoDifference::OfZero { condition, a: comparison.a.clone() }
+            if delta.unlike.is_empty() {
+                let text = format!("`{self}`: that number of {a} is 0, so a percentage is undefined");
+                return Err(ErrorText::new(text).hint(format!("take another number, or see in {a} why it is 0")));
+            }
+            let text = format!("`{self}`: the two numbers are not alike: {}", delta.unlike.join("; "));
+            return Err(ErrorText::new(text).hint(if has_one_definition(&delta.unlike) {
+                "`--force` subtracts them anyway, `--as TOOL` computes both with one definition"
             } else {
-                NoDifference::Unlike { condition, unlike: delta.unlike.clone() }
-            });
+                "`--force` subtracts them anyway"
+            }));
         };
         if self.above && delta.b.is_some_and(f64::is_infinite) {
             return Ok(FailConditionOutcome::Exceeded(delta));

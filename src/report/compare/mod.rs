@@ -18,12 +18,12 @@ mod ratio;
 mod run_set;
 mod sweep_comparison;
 
-pub use compared_result::{ComparedResult, FOUND_RATE, Measure, NotComputable, SearchedRate};
+pub use compared_result::{ComparedResult, FOUND_RATE, Measure, SearchedRate};
 pub use comparison::{CompareRules, Comparison, Delta, Judgement, RowFamily};
 pub use document::{document, invalid_runs, run_counts};
-pub use fail_condition::{FailCondition, FailConditionOutcome, NoDifference, NotCondition};
+pub use fail_condition::{FailCondition, FailConditionOutcome};
 pub use ratio::{MeasuredOn, Ratio, Ratios, ServerRow};
-pub use run_set::{Pairing, RunSet, RunSetError, json};
+pub use run_set::{Pairing, RunSet, json};
 pub use sweep_comparison::{ComparedSweep, sweeps_document, sweeps_json};
 
 #[cfg(test)]

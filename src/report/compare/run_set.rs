@@ -20,22 +20,6 @@ pub struct RunSet {
     runs: Vec<ComparedResult>,
 }
 
-/// Why results are not runs of one measurement.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RunSetError {
-    #[error("{name} has no result")]
-    Empty { name: String },
-    #[error(
-        "{}",
-        ErrorText::new(format_args!(
-            "{} has results that are not runs of one measurement: {} and {} differ in {}",
-            .name, .first, .other, .unlike.join("; ")
-        ))
-        .hint("name one of them")
-    )]
-    Unlike { name: String, first: String, other: String, unlike: Vec<String> },
-}
-
 /// A metric and a statistic of all runs.
 pub(super) struct RunSetRow<'a> {
     /// As the first run has it.
@@ -47,16 +31,21 @@ pub(super) struct RunSetRow<'a> {
 
 impl RunSet {
     /// `Err`: why they are not runs of one measurement.
-    pub fn new(name: impl Into<String>, runs: Vec<ComparedResult>) -> Result<Self, RunSetError> {
+    pub fn new(name: impl Into<String>, runs: Vec<ComparedResult>) -> Result<Self, ErrorText> {
         let name = name.into();
-        let Some((first, others)) = runs.split_first() else { return Err(RunSetError::Empty { name }) };
+        let Some((first, others)) = runs.split_first() else {
+            return Err(ErrorText::new(format_args!("{name} has no result")));
+        };
         for other in others {
             let (mut unlike, _) = first.unlike_load(other);
             unlike.extend(simulated_and_real(first, other));
             unlike.extend(other_server(first, other));
             if !unlike.is_empty() {
-                let (first, other) = (first.name.clone(), other.name.clone());
-                return Err(RunSetError::Unlike { name, first, other, unlike });
+                let (first, other, unlike) = (&first.name, &other.name, unlike.join("; "));
+                let error = ErrorText::new(format_args!(
+                    "{name} has results that are not runs of one measurement: {first} and {other} differ in {unlike}"
+                ));
+                return Err(error.hint("name one of them"));
             }
         }
         Ok(Self { name, runs })

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::super::test_request::ResolvedTest;
 use super::super::{MlperfScenario, RuleError, TestRequest};
-use super::settings::{BUILT_IN, ConfKey, ConfValueKind, KEYS, MIN_DURATION_MS, SAID_ELSEWHERE};
+use super::settings::{BUILT_IN, ConfValueKind, KEYS, MIN_DURATION_MS, SAID_ELSEWHERE};
 use base::diag::{did_you_mean, list_of};
 use base::spec::{Division, TestMode};
 
@@ -111,8 +111,8 @@ fn unknown(name: &str, model: Option<&str>) -> Option<RuleError> {
         let rule = "LoadGen reads it from its own mlperf.conf and ignores it in user.conf";
         return Some(RuleError::new(&at, "cannot be set", rule).of_key().hint("remove it"));
     }
-    if ConfKey::named(name).is_none() {
-        let hint = did_you_mean(name, KEYS.iter().map(|key| key.name));
+    if !KEYS.contains_key(name) {
+        let hint = did_you_mean(name, KEYS.keys().map(String::as_str));
         let rule = "LoadGen would silently ignore it";
         return Some(RuleError::new(&at, "is not a setting of user.conf", rule).of_key().maybe_hint(hint));
     }
@@ -125,7 +125,7 @@ fn check_setting(request: &TestRequest<'_>, found: &ResolvedTest, name: &str, va
     if let Some(wrong) = unknown(name, Some(&model)) {
         return Some(wrong);
     }
-    let key = ConfKey::named(name)?;
+    let key = KEYS.get(name)?;
     if !key.is_read_in(request.scenario) {
         let rule = format!("LoadGen does not read it in {}", request.scenario.title());
         return Some(
@@ -134,7 +134,7 @@ fn check_setting(request: &TestRequest<'_>, found: &ResolvedTest, name: &str, va
                 .hint("remove it"),
         );
     }
-    if key.division_in(request.scenario) == Division::Open && request.division == Division::Closed {
+    if key.is_open_only(request.scenario) && request.division == Division::Closed {
         let wrong = RuleError::new(&at, "may be set in the open division only", "closed: as the round has it").of_key();
         return Some(wrong.hint("remove it, or `division: open`"));
     }

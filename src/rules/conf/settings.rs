@@ -1,14 +1,16 @@
 //! What LoadGen will work with: its built-in configuration, user.conf and audit.config, one over the other.
 
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 
 use indexmap::IndexMap;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::test_request::ResolvedTest;
 use super::super::{MlperfScenario, Round, RuleError, TestRequest};
 use base::diag::did_you_mean;
-use base::spec::{Division, TestMode};
+use base::spec::TestMode;
 
 /// Ten minutes: what every language model's run must last.
 pub const MIN_DURATION_MS: u64 = 600_000;
@@ -202,7 +204,8 @@ fn shown(value: &Value) -> String {
 // The keys of user.conf: LoadGen reads these and silently ignores any other.
 
 /// What a value may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum ConfValueKind {
     /// A whole number, 0 or more.
     Count,
@@ -217,61 +220,19 @@ pub(super) enum ConfValueKind {
 }
 
 /// One key, and which file may set it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ConfKey {
-    pub name: &'static str,
     pub kind: ConfValueKind,
-    /// LoadGen reads it in these scenarios only. Empty: in all.
-    pub scenarios: &'static [MlperfScenario],
-    /// Closed: both divisions may set it.
-    pub division: Division,
+    /// LoadGen reads it in these scenarios only. `None`: in all.
+    read_in: Option<Vec<MlperfScenario>>,
+    /// In these scenarios only a submission to Open may set it.
+    #[serde(default)]
+    open_in: Vec<MlperfScenario>,
 }
 
-const SERVER: &[MlperfScenario] = &[MlperfScenario::Server, MlperfScenario::Interactive];
-
-const fn key(name: &'static str, kind: ConfValueKind) -> ConfKey {
-    ConfKey { name, kind, scenarios: &[], division: Division::Closed }
-}
-
-const fn only_in(scenarios: &'static [MlperfScenario], key: ConfKey) -> ConfKey {
-    ConfKey { scenarios, ..key }
-}
-
-const fn open(key: ConfKey) -> ConfKey {
-    ConfKey { division: Division::Open, ..key }
-}
-
-/// Sources: `TestSettings::FromConfig` of LoadGen 6.0.17 for names and scenarios, the rules for the divisions.
-pub(super) const KEYS: [ConfKey; 23] = [
-    key("min_duration", ConfValueKind::Milliseconds),
-    key("max_duration", ConfValueKind::Milliseconds),
-    key("min_query_count", ConfValueKind::Count),
-    key("max_query_count", ConfValueKind::Count),
-    key("performance_sample_count_override", ConfValueKind::Count),
-    key("accuracy_sample_count_override", ConfValueKind::Count),
-    key("sample_concatenate_permutation", ConfValueKind::Flag),
-    key("print_timestamps", ConfValueKind::Flag),
-    key("accuracy_log_rng_seed", ConfValueKind::Count),
-    key("accuracy_log_sampling_target", ConfValueKind::Count),
-    only_in(SERVER, key("coalesce_queries", ConfValueKind::Flag)),
-    only_in(SERVER, key("max_async_queries", ConfValueKind::Count)),
-    // In Server it is a limit, in SingleStream the expected value: `check` distinguishes them.
-    key("target_latency", ConfValueKind::Number),
-    only_in(
-        &[MlperfScenario::Server, MlperfScenario::Interactive, MlperfScenario::SingleStream],
-        open(key("target_latency_percentile", ConfValueKind::Percent)),
-    ),
-    only_in(SERVER, open(key("ttft_latency", ConfValueKind::Milliseconds))),
-    only_in(SERVER, open(key("tpot_latency", ConfValueKind::Milliseconds))),
-    open(key("use_token_latencies", ConfValueKind::Flag)),
-    open(key("infer_token_latencies", ConfValueKind::Flag)),
-    open(key("token_latency_scaling_factor", ConfValueKind::Count)),
-    open(key("performance_issue_unique", ConfValueKind::Flag)),
-    open(key("performance_issue_same", ConfValueKind::Flag)),
-    open(key("performance_issue_same_index", ConfValueKind::Count)),
-    // Never set: no scenario here is MultiStream. Listed so that an error can name its scenario.
-    only_in(&[], open(key("samples_per_query", ConfValueKind::Count))),
-];
+pub(super) static KEYS: LazyLock<IndexMap<String, ConfKey>> =
+    LazyLock::new(|| serde_yaml::from_str(include_str!("keys.yaml")).expect("a table of this program"));
 
 /// LoadGen reads these from its own mlperf.conf only; in user.conf they do nothing.
 pub(super) const BUILT_IN: [&str; 8] = [
@@ -290,30 +251,17 @@ pub(super) const SAID_ELSEWHERE: [(&str, &str); 2] = [("mode", "mode"), ("target
 
 /// Whether only a submission to Open may set it.
 pub fn is_open_only(name: &str, scenario: MlperfScenario) -> bool {
-    ConfKey::named(name).is_some_and(|key| key.division_in(scenario) == Division::Open)
+    KEYS.get(name).is_some_and(|key| key.is_open_only(scenario))
 }
 
 impl ConfKey {
-    pub(super) fn named(name: &str) -> Option<Self> {
-        KEYS.into_iter().find(|key| key.name == name)
-    }
-
     /// Whether LoadGen looks at it in this scenario.
     pub(super) fn is_read_in(&self, scenario: MlperfScenario) -> bool {
-        match self.name {
-            // MultiStream's.
-            "samples_per_query" => false,
-            "target_latency" => scenario != MlperfScenario::Offline,
-            _ => self.scenarios.is_empty() || self.scenarios.contains(&scenario),
-        }
+        self.read_in.as_ref().is_none_or(|scenarios| scenarios.contains(&scenario))
     }
 
-    /// Which division may set it here.
-    pub(super) fn division_in(&self, scenario: MlperfScenario) -> Division {
-        match (self.name, scenario) {
-            ("target_latency", MlperfScenario::Server | MlperfScenario::Interactive) => Division::Open,
-            _ => self.division,
-        }
+    pub(super) fn is_open_only(&self, scenario: MlperfScenario) -> bool {
+        self.open_in.contains(&scenario)
     }
 }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::{TokenBytesError, Width};
+use super::Width;
 use base::files::{Sha256Of, open_regular};
 
 /// An answer longer than this is not one: 32,768 tokens of 8 bytes have half a million hexadecimal digits.
@@ -41,26 +41,7 @@ pub enum LogError {
     #[error("the accuracy log ends at byte {offset}, in the middle: {why}")]
     Truncated { offset: u64, why: &'static str },
     #[error("the accuracy log is not LoadGen's at byte {offset}: {why}")]
-    Entry { offset: u64, why: EntryError },
-}
-
-/// What is in an accuracy log that LoadGen does not write.
-#[derive(Debug, thiserror::Error)]
-pub enum EntryError {
-    #[error("{0}")]
-    Json(#[source] serde_json::Error),
-    /// `what` has the digits.
-    #[error("the {what} of sample {sample} are not hexadecimal")]
-    Hexadecimal { what: &'static str, sample: u64 },
-    #[error(transparent)]
-    Tokens(TokenBytesError),
-    #[error("an entry has more than 64 MiB")]
-    TooLong,
-    /// Between its entries.
-    #[error("{0}")]
-    Syntax(&'static str),
-    #[error("there is more after its `]`")]
-    AfterEnd,
+    Entry { offset: u64, why: String },
 }
 
 impl LoggedAnswer {
@@ -76,7 +57,7 @@ impl LoggedAnswer {
 
     fn ids(&self, data: &[u8]) -> Result<Vec<u32>, LogError> {
         let width = Width::guess(self).unwrap_or(Width::Int32);
-        width.ids(data).map_err(|error| LogError::Entry { offset: self.offset, why: EntryError::Tokens(error) })
+        width.ids(data).map_err(|error| LogError::Entry { offset: self.offset, why: error.to_string() })
     }
 }
 
@@ -142,7 +123,7 @@ impl<R: BufRead> AnswerLog<R> {
         if self.piece.last() != Some(&b'}') {
             let reason = "an entry does not end; was the run killed, or the log already truncated for a package?";
             return Err(if self.piece.len() as u64 == LONGEST {
-                LogError::Entry { offset, why: EntryError::TooLong }
+                LogError::Entry { offset, why: "an entry has more than 64 MiB".to_owned() }
             } else {
                 LogError::Truncated { offset: self.offset, why: reason }
             });
@@ -154,7 +135,7 @@ impl<R: BufRead> AnswerLog<R> {
     fn end(&mut self) -> Result<Option<LoggedAnswer>, LogError> {
         while let Some(byte) = self.next_byte()? {
             if !byte.is_ascii_whitespace() {
-                return Err(LogError::Entry { offset: self.offset, why: EntryError::AfterEnd });
+                return Err(LogError::Entry { offset: self.offset, why: "there is more after its `]`".to_owned() });
             }
             self.skip();
         }
@@ -177,7 +158,7 @@ impl<R: BufRead> AnswerLog<R> {
             self.skip();
             return Ok(());
         }
-        Err(LogError::Entry { offset: self.offset, why: EntryError::Syntax(rule) })
+        Err(LogError::Entry { offset: self.offset, why: rule.to_owned() })
     }
 
     fn next_byte(&mut self) -> Result<Option<u8>, LogError> {
@@ -209,10 +190,12 @@ impl<R: BufRead> Iterator for AnswerLog<R> {
     }
 }
 
-fn parsed(piece: &[u8], offset: u64) -> Result<LoggedAnswer, EntryError> {
-    let written: Written<'_> = serde_json::from_slice(piece).map_err(EntryError::Json)?;
+fn parsed(piece: &[u8], offset: u64) -> Result<LoggedAnswer, String> {
+    let written: Written<'_> = serde_json::from_slice(piece).map_err(|error| error.to_string())?;
     let sample = written.qsl_idx;
-    let bytes = |hex: &str, what| bytes(hex.as_bytes()).ok_or(EntryError::Hexadecimal { what, sample });
+    let bytes = |hex: &str, digits: &str| {
+        bytes(hex.as_bytes()).ok_or_else(|| format!("the {digits} of sample {sample} are not hexadecimal"))
+    };
     Ok(LoggedAnswer {
         offset,
         seq_id: written.seq_id,

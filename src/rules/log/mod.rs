@@ -5,7 +5,7 @@ mod detail;
 
 use serde::{Deserialize, Serialize};
 
-pub use accuracy::{AnswerLog, EntryError, LogError, LoggedAnswer};
+pub use accuracy::{AnswerLog, LogError, LoggedAnswer};
 pub use detail::{Detail, DetailError, LoggedError};
 
 /// The file of [`Detail`].

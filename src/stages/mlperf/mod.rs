@@ -59,14 +59,14 @@ pub fn perform_dataset(context: &TaskContext, step: &MlperfDataset) -> Result<Do
     };
     let file = file.map_err(|error| {
         let kind = match error {
-            DatasetError::Write { .. } => FailureKind::System,
+            DatasetError::Write(_) => FailureKind::System,
             DatasetError::Read(_) => FailureKind::Files,
             _ => FailureKind::Refused,
         };
         let failure = Failure::new(kind, error.to_string());
         match error {
             DatasetError::Pickle { command, .. } => failure.hint(format!("convert it, and name the result: {command}")),
-            DatasetError::Count { .. } => {
+            DatasetError::Count(_) => {
                 failure.hint("the whole data set is needed; for a rehearsal there is `synthetic: { samples: N }`")
             }
             _ => failure,
@@ -175,17 +175,12 @@ fn read_dataset_record(file: &Path) -> Result<DatasetRecord, Failure> {
 
 fn failure(error: &ScoreError) -> Failure {
     let kind = match error {
-        ScoreError::Open { .. }
-        | ScoreError::Log(_)
-        | ScoreError::OtherDataset { .. }
-        | ScoreError::SampleCount { .. }
-        | ScoreError::References(_)
-        | ScoreError::Sentences(_) => FailureKind::Files,
-        _ => FailureKind::Refused,
+        ScoreError::Refused(_) | ScoreError::TokenDecoder(_) => FailureKind::Refused,
+        _ => FailureKind::Files,
     };
     let failure = Failure::new(kind, error.to_string());
     match error {
-        ScoreError::Open { .. } => failure.hint(
+        ScoreError::Open(_) => failure.hint(
             "`accuracy` is the output of a bench stage with `loadgen: { mode: \
          accuracy }`",
         ),
@@ -237,7 +232,7 @@ fn refused(error: &VerifyError) -> Failure {
         VerifyError::NoTest { .. } => {
             Some("`audit` is the output of a `bench` with `loadgen: { mode: test06 }` or another test")
         }
-        _ => None,
+        VerifyError::Read(_) => None,
     };
     Failure { hint: hint.map(str::to_owned), ..Failure::refused(error.to_string()) }
 }

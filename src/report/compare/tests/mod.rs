@@ -232,17 +232,17 @@ fn a_condition_at_its_edges_prints_what_it_rests_on() {
     let compared =
         |a: f64, b: f64| compare_numbers(&[numbered_run("a", "1", a, 800.0)], &[numbered_run("b", "1", b, 800.0)]);
     let condition: FailCondition = "ttft_mean>5%".parse().unwrap();
-    let error = condition.outcome(&compared(0.0, 10.0)).unwrap_err();
+    let error = condition.outcome(&compared(0.0, 10.0), None).unwrap_err();
     assert_eq!(
         error.to_string().lines().next(),
         Some("`ttft_mean>5%`: that number of a is 0, so a percentage is undefined")
     );
     // 105 / 100 − 1 is a little more than 0.05 in binary.
-    assert!(matches!(condition.outcome(&compared(100.0, 105.0)), Ok(FailConditionOutcome::Passed(_))));
-    assert!(matches!(condition.outcome(&compared(100.0, 105.1)), Ok(FailConditionOutcome::Exceeded(_))));
+    assert!(matches!(condition.outcome(&compared(100.0, 105.0), None), Ok(FailConditionOutcome::Passed(_))));
+    assert!(matches!(condition.outcome(&compared(100.0, 105.1), None), Ok(FailConditionOutcome::Exceeded(_))));
     let exact: FailCondition = "ttft_mean>5.25%".parse().unwrap();
-    assert!(matches!(exact.outcome(&compared(100.0, 105.25)), Ok(FailConditionOutcome::Passed(_))));
-    assert!(matches!(exact.outcome(&compared(100.0, 105.26)), Ok(FailConditionOutcome::Exceeded(_))));
+    assert!(matches!(exact.outcome(&compared(100.0, 105.25), None), Ok(FailConditionOutcome::Passed(_))));
+    assert!(matches!(exact.outcome(&compared(100.0, 105.26), None), Ok(FailConditionOutcome::Exceeded(_))));
     assert_eq!([exact.percent_text(5.0), condition.percent_text(-0.04)], ["+5.00 %", "0.0 %"]);
     // No request of either side was answered in time: infinite exceeds every limit.
     let failed = |name: &str| {
@@ -254,7 +254,7 @@ fn a_condition_at_its_edges_prints_what_it_rests_on() {
     };
     let both = compare_numbers(&[failed("a")], &[failed("b")]);
     let condition: FailCondition = "ttft_adjusted_p99>5%".parse().unwrap();
-    assert!(matches!(condition.outcome(&both), Ok(FailConditionOutcome::Exceeded(_))));
+    assert!(matches!(condition.outcome(&both, None), Ok(FailConditionOutcome::Exceeded(_))));
 }
 
 #[test]
@@ -302,7 +302,7 @@ fn a_gate_is_read_and_looks_at_one_difference() {
     let trips = |text: &str| {
         let condition: FailCondition = text.parse()?;
         Ok::<_, Box<dyn std::error::Error>>(matches!(
-            condition.outcome(&comparison)?,
+            condition.outcome(&comparison, None)?,
             FailConditionOutcome::Exceeded(_)
         ))
     };
@@ -320,15 +320,15 @@ fn a_gate_is_read_and_looks_at_one_difference() {
 fn with_several_runs_a_gate_needs_the_difference_to_be_shown() {
     let condition: FailCondition = "ttft_mean > +5%".parse().unwrap();
     let clear = compare(&runs("a", 1, 1.0), &runs("b", 77, 1.2));
-    assert!(matches!(condition.outcome(&clear), Ok(FailConditionOutcome::Exceeded(_))));
+    assert!(matches!(condition.outcome(&clear, None), Ok(FailConditionOutcome::Exceeded(_))));
     let kept = compare(&runs("a", 1, 1.0), &runs("b", 77, 1.02));
-    assert!(matches!(condition.outcome(&kept), Ok(FailConditionOutcome::Passed(_))));
+    assert!(matches!(condition.outcome(&kept, None), Ok(FailConditionOutcome::Passed(_))));
     // Two runs that differ by 30 %, against two that differ as much: the means are 7 % apart, and that may be chance.
     let two = |name: &str, values: [f64; 2]| {
         values.map(|value| measured_run(name, &value.to_string(), move |_| value)).to_vec()
     };
     let chance = compare(&two("a", [85.0, 115.0]), &two("b", [92.0, 122.0]));
-    assert!(matches!(condition.outcome(&chance), Ok(FailConditionOutcome::Inconclusive(_))));
+    assert!(matches!(condition.outcome(&chance, None), Ok(FailConditionOutcome::Inconclusive(_))));
 }
 
 #[test]
@@ -386,7 +386,7 @@ fn output_rates_of_other_counts_are_not_subtracted() {
     assert_eq!(tokens.unlike, ["tokens: the server: usage.completion_tokens / chunks, each counted as one token"]);
     assert!(apart.find("requests_full", "").unwrap().percent.is_some(), "requests are requests");
     let condition: FailCondition = "output_tokens < -5%".parse().unwrap();
-    assert!(!matches!(condition.outcome(&apart), Ok(FailConditionOutcome::Exceeded(_))));
+    assert!(!matches!(condition.outcome(&apart, None), Ok(FailConditionOutcome::Exceeded(_))));
     let alike = compare(run("a", usage, 8_000.0), run("b", usage, 7_000.0));
     assert_eq!(alike.find("output_tokens", "").unwrap().percent, Some(-12.5));
 }

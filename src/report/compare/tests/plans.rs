@@ -34,7 +34,7 @@ fn runs_of_one_plan_are_one_observation() {
         let judgements = comparison.deltas.iter().filter_map(|delta| delta.judgement);
         let is_different = judgements.into_iter().any(|judged| matches!(judged, Judgement::Better | Judgement::Worse));
         different += usize::from(is_different);
-        exceeded += usize::from(matches!(condition.outcome(&comparison), Ok(FailConditionOutcome::Exceeded(_))));
+        exceeded += usize::from(matches!(condition.outcome(&comparison, None), Ok(FailConditionOutcome::Exceeded(_))));
     }
     assert!(different <= 8 && exceeded <= 10, "{different} and {exceeded} of 100 pairs of identical servers");
 }
@@ -50,7 +50,7 @@ fn one_plan_on_a_side_shows_nothing_about_others() {
     let comparison = compare_numbers(&a, &other);
     let delta = comparison.find("output_tokens", "").unwrap();
     assert_eq!((delta.judgement, delta.interval), (Some(Judgement::CannotTell), None));
-    assert!(matches!(condition.outcome(&comparison), Ok(FailConditionOutcome::Inconclusive(_))));
+    assert!(matches!(condition.outcome(&comparison, None), Ok(FailConditionOutcome::Inconclusive(_))));
     let shown = document(&[], std::slice::from_ref(&comparison), &[]).terminal(crate::Styler::OFF);
     assert!(
         shown.contains("no row is judged: all 3 runs of the first side had the same arrivals and prompts"),
@@ -59,7 +59,7 @@ fn one_plan_on_a_side_shows_nothing_about_others() {
     // The same plan on both sides: the difference is that of the servers, with these requests.
     let same = compare_numbers(&a, &side("b", "seed 0", 320.0));
     assert_eq!(same.find("output_tokens", "").unwrap().judgement, Some(Judgement::Worse));
-    assert!(matches!(condition.outcome(&same), Ok(FailConditionOutcome::Exceeded(_))));
+    assert!(matches!(condition.outcome(&same, None), Ok(FailConditionOutcome::Exceeded(_))));
     // Nothing is known of the plans of another tool's runs.
     let unknown = compare_numbers(&side("a", "", 400.0), &side("b", "", 320.0));
     assert_eq!(unknown.find("output_tokens", "").unwrap().judgement, Some(Judgement::Worse));
@@ -267,9 +267,9 @@ fn searches_are_compared_by_the_rates_that_they_found() {
     assert_eq!(judgement(search(slow, limit), search(near, limit)), Some(Judgement::CannotTell));
     let condition: FailCondition = "found_rate<-2%".parse().unwrap();
     let unclear = compared(search(near, limit), search(slow, limit));
-    assert!(matches!(condition.outcome(&unclear), Ok(FailConditionOutcome::Inconclusive(_))));
+    assert!(matches!(condition.outcome(&unclear, None), Ok(FailConditionOutcome::Inconclusive(_))));
     let lower = compared(search(fast, limit), search(slow, limit));
-    assert!(matches!(condition.outcome(&lower), Ok(FailConditionOutcome::Exceeded(_))));
+    assert!(matches!(condition.outcome(&lower, None), Ok(FailConditionOutcome::Exceeded(_))));
     let text = document(&[search(slow, limit), search(fast, limit)], &[better], &[]).terminal(crate::Styler::OFF);
     assert!(text.contains("found_rate: 10 (9 … 11) / 20 (18 … 22) requests/s"), "{text}");
     let unlike = compared(search(slow, limit), search(fast, "TTFT p99 ≤ 900ms"));
@@ -297,7 +297,7 @@ fn a_rate_that_is_a_lower_bound_is_not_subtracted() {
         let compared = Comparison::new(a, b, CompareRules::default());
         let delta = compared.find(FOUND_RATE, "").unwrap();
         assert_eq!((delta.percent, delta.judgement), (None, None), "{delta:?}");
-        assert!(matches!(condition.outcome(&compared), Err(NoDifference::Unlike { .. })));
+        assert!(matches!(condition.outcome(&compared, None), Err(error) if error.message.contains("are not alike")));
     }
     let sets = [open(), above];
     let compared = Comparison::new(&sets[0], &sets[1], CompareRules::default());
