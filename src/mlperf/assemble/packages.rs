@@ -9,7 +9,7 @@ use walkdir::WalkDir;
 
 use super::{AssembleError, AssembleRequest, Assembled};
 use crate::layout::scenario_titled;
-use crate::submission_check::DIVISIONS;
+use crate::submission_check::{DIVISIONS, folders};
 use crate::{LockedResult, LockedRun, PackageProvenance, REHEARSAL_FILE, SubmissionLayout, truncate_accuracy_log};
 use base::files::{read_bytes, sha256_of_file};
 use base::spec::TestMode;
@@ -48,7 +48,7 @@ fn submitted(tree: &mut SubmissionTree, submitter: &Path, below: &Path, request:
             tree.problem(format!("{} is a rehearsal; --rehearse assembles it for practice", submitter.display()));
         }
     }
-    let systems = names(&submitter.join("results"));
+    let systems = folders(&submitter.join("results"));
     let system = systems.first().cloned().unwrap_or_default();
     for system in systems.into_iter().filter(|system| locks.iter().all(|lock| lock.system != *system)) {
         let lock = recorded(tree, submitter, below, system)?;
@@ -86,8 +86,8 @@ fn is_own(inside: &Path) -> bool {
 /// What is known of a system that another tool packed: its files as they are now.
 fn recorded(tree: &SubmissionTree, submitter: &Path, below: &Path, system: String) -> Assembled<PackageProvenance> {
     let mut results = Vec::new();
-    for benchmark in names(&submitter.join("results").join(&system)) {
-        for title in names(&submitter.join("results").join(&system).join(&benchmark)) {
+    for benchmark in folders(&submitter.join("results").join(&system)) {
+        for title in folders(&submitter.join("results").join(&system).join(&benchmark)) {
             let Some(scenario) = scenario_titled(&title) else { continue };
             let folder = submitter.join(tree.layout.result(&system, &benchmark, &title));
             let conf = submitter.join(tree.layout.measurements(&system, &benchmark, &title)).join("user.conf");
@@ -111,14 +111,6 @@ fn hashed(paths: impl IntoIterator<Item = PathBuf>) -> Assembled<LockedRun> {
         run.files.insert(name, sha256_of_file(&path).map_err(AssembleError::io(&path))?);
     }
     Ok(run)
-}
-
-/// Names of what is in a folder, sorted.
-fn names(folder: &Path) -> Vec<String> {
-    let items = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut names: Vec<String> = items.map(|item| item.file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
 }
 
 /// Puts a folder of texts into the documentation of every submitter.

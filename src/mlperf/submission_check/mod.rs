@@ -41,7 +41,7 @@ pub use power::{MeasuredPower, POWER_PATHS};
 use rules::log::{DETAIL_FILE, Detail};
 use rules::{MlperfScenario, Round};
 use tree::{BenchmarkFolder, ResultEntry, SystemTraits};
-pub(super) use tree::{DIVISIONS, files};
+pub(super) use tree::{DIVISIONS, files, folders};
 pub use witness::Witnesses;
 
 /// What the checker of v4.1 did not refuse: results that MLCommons published for it lack these.
@@ -296,7 +296,7 @@ fn result(to: &mut SubmissionFindings, entry: &ResultEntry, lock: Option<&Packag
     if let Some(performance) = &performance {
         witnesses = witness::check(to, &entry.performance(), performance, entry.is_closed());
         if let Some(accurate) = &accuracy.detail {
-            accuracy::same_system(to, entry, performance, accurate);
+            accuracy::same_system(to, &entry.accuracy().join(DETAIL_FILE), performance, accurate);
         }
         if entry.is_closed() {
             consistency::check(to, entry, performance, &accuracy.metrics);
@@ -312,8 +312,9 @@ fn result(to: &mut SubmissionFindings, entry: &ResultEntry, lock: Option<&Packag
         ..logged
     };
     let power = power::check(to, entry, performance.as_ref(), judged.value);
-    audit::check(to, entry);
-    settings::check(to, entry, performance.as_ref());
+    audit::check(to, entry, performance.as_ref());
+    settings::check(to, entry, [performance.as_ref(), accuracy.detail.as_ref()]);
+    tree::run_files(to, entry);
     if let Some(lock) = lock {
         audit::check_package_lock(to, entry, lock);
     }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::super::test_request::ResolvedTest;
 use super::super::{MlperfScenario, RuleError, TestRequest};
-use super::settings::{BUILT_IN, ConfKey, ConfValueKind, KEYS, MIN_DURATION_MS, SAID_ELSEWHERE};
+use super::settings::{ConfKey, ConfValueKind, KEYS, MIN_DURATION_MS, SAID_ELSEWHERE, built_in};
 use base::diag::{did_you_mean, list_of};
 use base::spec::{Division, TestMode};
 
@@ -107,7 +107,7 @@ fn unknown(name: &str, model: Option<&str>) -> Option<RuleError> {
         let hint = format!("write it as `{place}` of `loadgen`");
         return Some(RuleError::new(&at, "is set elsewhere", "once is enough").of_key().hint(hint));
     }
-    if BUILT_IN.contains(&name) {
+    if built_in().any(|key| key == name) {
         let rule = "LoadGen reads it from its own mlperf.conf and ignores it in user.conf";
         return Some(RuleError::new(&at, "cannot be set", rule).of_key().hint("remove it"));
     }

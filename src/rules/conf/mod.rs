@@ -6,7 +6,7 @@ mod settings;
 
 pub use check::check;
 pub use settings::{
-    Conf, ConfLine, MIN_DURATION_MS, REHEARSAL_DURATION_MS, TestSettings, conf, is_open_only, read, review,
+    Conf, ConfLine, MIN_DURATION_MS, REHEARSAL_DURATION_MS, TestSettings, conf, is_open_only, logged, read, review,
 };
 
 #[cfg(test)]
@@ -16,7 +16,7 @@ mod tests {
     use indexmap::IndexMap;
     use serde_json::{Value, json};
 
-    use super::settings::{BUILT_IN, KEYS};
+    use super::settings::{KEYS, built_in};
     use super::{check, conf, read, review};
     use crate::{MlperfScenario, RuleError, TestRequest};
     use base::spec::{Division, TestMode};
@@ -261,7 +261,8 @@ mod tests {
 
     #[test]
     fn keys_are_named_once() {
-        let mut names: Vec<&str> = KEYS.iter().map(|key| key.name).chain(BUILT_IN).collect();
+        let mut names: Vec<&str> = KEYS.iter().map(|key| key.name).chain(built_in()).collect();
+        assert_eq!((KEYS.len(), names.len()), (23, 31));
         let count = names.len();
         names.sort_unstable();
         names.dedup();

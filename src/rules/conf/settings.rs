@@ -1,17 +1,18 @@
 //! What LoadGen will work with: its built-in configuration, user.conf and audit.config, one over the other.
 
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 
 use indexmap::IndexMap;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::super::test_request::ResolvedTest;
 use super::super::{MlperfScenario, Round, RuleError, TestRequest};
 use base::diag::did_you_mean;
+pub use base::spec::MIN_DURATION_MS;
 use base::spec::{Division, TestMode};
 
-/// Ten minutes: what every language model's run must last.
-pub const MIN_DURATION_MS: u64 = 600_000;
 /// Default duration of a rehearsal.
 pub const REHEARSAL_DURATION_MS: u64 = 10_000;
 /// A rehearsal draws from this many samples, if there are as many.
@@ -202,7 +203,8 @@ fn shown(value: &Value) -> String {
 // The keys of user.conf: LoadGen reads these and silently ignores any other.
 
 /// What a value may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum ConfValueKind {
     /// A whole number, 0 or more.
     Count,
@@ -216,74 +218,44 @@ pub(super) enum ConfValueKind {
     Percent,
 }
 
-/// One key, and which file may set it.
+/// One key, and who may set it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConfKey {
     pub name: &'static str,
     pub kind: ConfValueKind,
-    /// LoadGen reads it in these scenarios only. Empty: in all.
-    pub scenarios: &'static [MlperfScenario],
-    /// Closed: both divisions may set it.
-    pub division: Division,
+    scenarios: &'static str,
+    divisions: &'static str,
+    /// Where LoadGen logs the value in force, and the factor to the unit there.
+    logged: Option<(&'static str, f64)>,
 }
 
-const SERVER: &[MlperfScenario] = &[MlperfScenario::Server, MlperfScenario::Interactive];
+/// A line for each: name, value, the scenarios that LoadGen reads it in (`rate` is Server and Interactive, `latency`
+/// these and SingleStream, and no scenario here is MultiStream, `none`), the divisions that may set it, and where the
+/// value in force is logged. `target_latency` is a limit in Server, and in SingleStream the expected value. LoadGen
+/// reads those that are built in from its own mlperf.conf only. Sources: `TestSettings::FromConfig` of LoadGen 6.0.17
+/// for names and scenarios, the rules for the divisions.
+const TABLE: &str = include_str!("keys.txt");
 
-const fn key(name: &'static str, kind: ConfValueKind) -> ConfKey {
-    ConfKey { name, kind, scenarios: &[], division: Division::Closed }
+pub(super) static KEYS: LazyLock<Vec<ConfKey>> = LazyLock::new(|| {
+    let key = |line: &'static str| {
+        let mut cells = line.split(' ');
+        let (name, kind) = (cells.next()?, serde_json::from_value(cells.next()?.into()).ok()?);
+        let (scenarios, divisions) = (cells.next()?, cells.next()?);
+        let logged = cells.next().zip(cells.next().and_then(|factor| factor.parse().ok()));
+        Some(ConfKey { name, kind, scenarios, divisions, logged })
+    };
+    TABLE.lines().filter_map(key).collect()
+});
+
+/// Keys that do nothing in user.conf.
+pub(super) fn built_in() -> impl Iterator<Item = &'static str> {
+    TABLE.lines().filter_map(|line| line.strip_prefix("built-in "))
 }
 
-const fn only_in(scenarios: &'static [MlperfScenario], key: ConfKey) -> ConfKey {
-    ConfKey { scenarios, ..key }
+/// The key of a detail log with a setting's value in force, and the factor to its unit. None: it is not logged.
+pub fn logged(setting: &str) -> Option<(&'static str, f64)> {
+    if setting == "target_qps" { Some(("effective_target_qps", 1.0)) } else { ConfKey::named(setting)?.logged }
 }
-
-const fn open(key: ConfKey) -> ConfKey {
-    ConfKey { division: Division::Open, ..key }
-}
-
-/// Sources: `TestSettings::FromConfig` of LoadGen 6.0.17 for names and scenarios, the rules for the divisions.
-pub(super) const KEYS: [ConfKey; 23] = [
-    key("min_duration", ConfValueKind::Milliseconds),
-    key("max_duration", ConfValueKind::Milliseconds),
-    key("min_query_count", ConfValueKind::Count),
-    key("max_query_count", ConfValueKind::Count),
-    key("performance_sample_count_override", ConfValueKind::Count),
-    key("accuracy_sample_count_override", ConfValueKind::Count),
-    key("sample_concatenate_permutation", ConfValueKind::Flag),
-    key("print_timestamps", ConfValueKind::Flag),
-    key("accuracy_log_rng_seed", ConfValueKind::Count),
-    key("accuracy_log_sampling_target", ConfValueKind::Count),
-    only_in(SERVER, key("coalesce_queries", ConfValueKind::Flag)),
-    only_in(SERVER, key("max_async_queries", ConfValueKind::Count)),
-    // In Server it is a limit, in SingleStream the expected value: `check` distinguishes them.
-    key("target_latency", ConfValueKind::Number),
-    only_in(
-        &[MlperfScenario::Server, MlperfScenario::Interactive, MlperfScenario::SingleStream],
-        open(key("target_latency_percentile", ConfValueKind::Percent)),
-    ),
-    only_in(SERVER, open(key("ttft_latency", ConfValueKind::Milliseconds))),
-    only_in(SERVER, open(key("tpot_latency", ConfValueKind::Milliseconds))),
-    open(key("use_token_latencies", ConfValueKind::Flag)),
-    open(key("infer_token_latencies", ConfValueKind::Flag)),
-    open(key("token_latency_scaling_factor", ConfValueKind::Count)),
-    open(key("performance_issue_unique", ConfValueKind::Flag)),
-    open(key("performance_issue_same", ConfValueKind::Flag)),
-    open(key("performance_issue_same_index", ConfValueKind::Count)),
-    // Never set: no scenario here is MultiStream. Listed so that an error can name its scenario.
-    only_in(&[], open(key("samples_per_query", ConfValueKind::Count))),
-];
-
-/// LoadGen reads these from its own mlperf.conf only; in user.conf they do nothing.
-pub(super) const BUILT_IN: [&str; 8] = [
-    "qsl_rng_seed",
-    "sample_index_rng_seed",
-    "schedule_rng_seed",
-    "accuracy_log_probability",
-    "test05",
-    "test05_qsl_rng_seed",
-    "test05_sample_index_rng_seed",
-    "test05_schedule_rng_seed",
-];
 
 /// Keys that the manifest sets elsewhere, and where.
 pub(super) const SAID_ELSEWHERE: [(&str, &str); 2] = [("mode", "mode"), ("target_qps", "target_qps")];
@@ -295,25 +267,22 @@ pub fn is_open_only(name: &str, scenario: MlperfScenario) -> bool {
 
 impl ConfKey {
     pub(super) fn named(name: &str) -> Option<Self> {
-        KEYS.into_iter().find(|key| key.name == name)
+        KEYS.iter().copied().find(|key| key.name == name)
     }
 
     /// Whether LoadGen looks at it in this scenario.
     pub(super) fn is_read_in(&self, scenario: MlperfScenario) -> bool {
-        match self.name {
-            // MultiStream's.
-            "samples_per_query" => false,
-            "target_latency" => scenario != MlperfScenario::Offline,
-            _ => self.scenarios.is_empty() || self.scenarios.contains(&scenario),
+        match self.scenarios {
+            "rate" => scenario.loadgen() == "Server",
+            "latency" => scenario != MlperfScenario::Offline,
+            scenarios => scenarios == "any",
         }
     }
 
     /// Which division may set it here.
     pub(super) fn division_in(&self, scenario: MlperfScenario) -> Division {
-        match (self.name, scenario) {
-            ("target_latency", MlperfScenario::Server | MlperfScenario::Interactive) => Division::Open,
-            _ => self.division,
-        }
+        let is_open = self.divisions == "open" || self.divisions == "rate-in-open" && scenario.loadgen() == "Server";
+        if is_open { Division::Open } else { Division::Closed }
     }
 }
 
@@ -329,6 +298,13 @@ pub struct ConfLine {
     pub scenario: String,
     pub key: String,
     pub value: String,
+}
+
+impl ConfLine {
+    /// Whether LoadGen reads it for a model in a scenario.
+    pub fn is_read(&self, model: &str, scenario: MlperfScenario) -> bool {
+        ["*", model].contains(&&*self.model) && ["*", scenario.loadgen()].contains(&&*self.scenario)
+    }
 }
 
 /// The settings of a user.conf as LoadGen takes it apart, and for each line that it cannot read its number and why.
@@ -392,8 +368,7 @@ pub fn review(text: &str, request: &TestRequest<'_>) -> Vec<(usize, RuleError)> 
             wrong.push((line.line, RuleError::new(&[], message, rule).hint(hint)));
             continue;
         }
-        let is_ours = line.model == "*" || Some(&line.model) == ours.as_ref();
-        if !is_ours || !(line.scenario == "*" || line.scenario == request.scenario.loadgen()) {
+        if !line.is_read(ours.as_deref().unwrap_or("*"), request.scenario) {
             continue;
         }
         if line.key == "target_qps" {

@@ -286,7 +286,7 @@ impl Submission {
         write(path, changed);
     }
 
-    fn number(&self, run: &str, key: &str) -> f64 {
+    pub(crate) fn number(&self, run: &str, key: &str) -> f64 {
         let text = fs::read_to_string(self.log(run)).unwrap();
         let line = text.lines().find(|line| line.contains(&format!("\"key\":\"{key}\""))).unwrap();
         let line: Value = serde_json::from_str(line.strip_prefix(":::MLLOG ").unwrap()).unwrap();
