@@ -101,7 +101,7 @@ fn metered(folder: &Path, run: &Path, scenario: &str) {
     for name in ["mlperf_log_detail.txt", "mlperf_log_summary.txt"] {
         write(above.join("run_1").join(name), fs::read(run.join(name)).unwrap());
     }
-    measure_power(&above, scenario);
+    measure_power(&above);
     for name in mlperf::POWER_PATHS {
         write(run.join(name), fs::read(above.join(name)).unwrap());
     }

@@ -423,6 +423,7 @@ const MUTATIONS: &[Mutation] = &[
         s.field(&s.system(), "accelerator_memory_capacity", Some(json!("141 GB")));
         s.field(&s.system(), "number_of_nodes", Some(json!(2)));
     }),
+    ("an empty calibration.md", Style, |s| write(s.at("documentation/calibration.md"), "")),
     ("source of empty files", Style, |s| {
         for entry in walkdir::WalkDir::new(s.at("src")).into_iter().flatten().filter(|entry| entry.file_type().is_file()) {
             write(entry.path(), "");
@@ -486,7 +487,6 @@ const HOLES: &[Mutation] = &[
         s.replace(&s.of("Interactive/user.conf"), "40.2", "40.5");
     }),
     ("a README to be written", Style, |s| write(s.of("Server/README.md"), "TODO\n")),
-    ("an empty calibration.md", Style, |s| write(s.at("documentation/calibration.md"), "")),
     ("a second run beside run_1", Style, |s| write(s.of("Server/performance/run_2/mlperf_log_summary.txt"), summary("server_performance"))),
     ("a backup beside the logs", Style, |s| write(s.of(&format!("{SERVER}/mlperf_log_summary.txt.bak")), "x\n")),
 ];
