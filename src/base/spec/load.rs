@@ -171,6 +171,9 @@ crate::named! {
     }
 }
 
+/// Ten minutes: what every run of a language model for MLPerf lasts.
+pub const MIN_DURATION_MS: u64 = 600_000;
+
 crate::named! {
     /// LoadGen's performance or accuracy mode, or an audit test.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]

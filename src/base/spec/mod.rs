@@ -25,7 +25,9 @@ pub use connection::{
 pub use limits::{
     GoodputLimit, GoodputLimitError, LatencyLimit, LimitedMetric, Limits, Percent, PercentError, SloLimits, Statistic,
 };
-pub use load::{Arrivals, Division, Ramp, RampStep, RandomSeed, Scenario, StopAfter, TestMode, ThinkTime};
+pub use load::{
+    Arrivals, Division, MIN_DURATION_MS, Ramp, RampStep, RandomSeed, Scenario, StopAfter, TestMode, ThinkTime,
+};
 pub use placement::{
     Container, ContainerEngine, ContainerGpus, GpuClocks, JobTimeLimit, Launcher, Mpi, ServerMode, Srun,
 };

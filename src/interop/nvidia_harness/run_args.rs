@@ -10,6 +10,7 @@ use crate::command_line::{
     RunLine, RunSetting, SystemNeed, Translation, TranslationBuilder, TranslationError, TranslationKind,
 };
 use base::diag::{did_you_mean, nearest};
+use base::spec::MIN_DURATION_MS;
 
 pub(super) const TOOL: &str = "RUN_ARGS";
 
@@ -104,8 +105,7 @@ impl HarnessFields {
                 );
             }
             "min_duration" => {
-                const SHORTEST_MS: u64 = 600_000;
-                if value.parse::<u64>().is_ok_and(|milliseconds| milliseconds < SHORTEST_MS) {
+                if value.parse::<u64>().is_ok_and(|milliseconds| milliseconds < MIN_DURATION_MS) {
                     self.set_once(RunSetting::new("rehearse", "true", &word));
                     builder.note("a submitted run lasts at least ten minutes; a shorter --min_duration is a rehearsal");
                 }

@@ -324,6 +324,8 @@ const NAMED: usize = 5;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AuditOutputs {
     pub answers: u64,
+    /// Their places in the data set.
+    pub samples: BTreeSet<u64>,
     /// Those that differ from one another.
     pub different: BTreeSet<Vec<u8>>,
     /// The largest token id, and the most tokens of an answer.
@@ -350,6 +352,7 @@ impl AuditOutputs {
         for answer in answers {
             let answer = answer?;
             outputs.answers += 1;
+            outputs.samples.insert(answer.qsl_idx);
             let tokens = answer.tokens()?;
             let first = answer.first_tokens()?;
             if needs_first && let Some(what) = first_differs(&tokens, first.as_deref()) {

@@ -170,14 +170,15 @@ fn plausibility(
         Some(format!("{name} is {first} and, further down, {}", values.find(|value| value.total_cmp(&first).is_ne())?))
     });
     let characters = scored.and_then(|scored| Some(written("gen_len")? / scored));
+    let tokens = scored.and_then(|scored| Some(written("gen_tok_len")? / scored)).unwrap_or(0.0);
     findings! { to;
         Review, Plausibility, at,
             rouge.map(|((part, less), (whole, more))| format!("{part} is {less}, and never more than {whole}, {more}")),
             rule, fix;
         Review, Plausibility, at, several, rule, fix;
-        // Published texts have 275 characters and more.
+        // Published texts have 275 characters and more, and 1.9 or more a token.
         Review, Plausibility, at,
-            characters.filter(|characters| *characters < 30.0)
+            characters.filter(|characters| *characters < (1.5 * tokens).max(30.0))
                 .map(|characters| format!("its texts have {characters:.2} characters each")), rule, fix;
         Review, Plausibility, at,
             evaluated.filter(|scored| (*scored - samples).abs() > 0.5)
@@ -270,26 +271,25 @@ fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<
     }
 }
 
-const ONE_SYSTEM: &str = "performance and accuracy are measured with the same system";
+const ONE_SYSTEM: &str = "all runs of a result are measured with the same system";
 const RUN_AGAIN: &str = "run the older one of the two again";
 /// Between the runs of one result; published ones are 12 days apart at most.
 const MOST_DAYS: f64 = 60.0;
 
-/// Both runs are of one system under one LoadGen.
-pub(super) fn same_system(to: &mut SubmissionFindings, entry: &ResultEntry, performance: &Detail, accuracy: &Detail) {
-    let at = entry.accuracy().join(DETAIL_FILE);
+/// Another run is of the system and the LoadGen of the performance run.
+pub(super) fn same_system(to: &mut SubmissionFindings, at: &Path, performance: &Detail, other: &Detail) {
     for (key, name) in [("loadgen_version", "LoadGen"), ("sut_name", "the system under test")] {
-        let (a, b) = (performance.text(key).unwrap_or("not logged"), accuracy.text(key).unwrap_or("not logged"));
+        let (a, b) = (performance.text(key).unwrap_or("not logged"), other.text(key).unwrap_or("not logged"));
         findings! { to;
-            Review, TwoSystems, &at, (a != b).then(|| format!("{name} is {b:?} here and {a:?} in the performance run")),
+            Review, TwoSystems, at, (a != b).then(|| format!("{name} is {b:?} here and {a:?} in the performance run")),
                 ONE_SYSTEM, RUN_AGAIN;
         }
     }
-    let [a, b] = [performance, accuracy].map(|detail| detail.text("power_begin").and_then(witness::seconds));
+    let [a, b] = [performance, other].map(|detail| detail.text("power_begin").and_then(witness::seconds));
     let days = a.zip(b).map(|(a, b)| ((b - a) / 86_400.0).abs()).filter(|days| *days > MOST_DAYS);
     findings! { to;
-        Review, TwoSystems, &at, days.map(|days| format!("it was made {days:.0} days from the performance run")),
+        Review, TwoSystems, at, days.map(|days| format!("it was made {days:.0} days from the performance run")),
             ONE_SYSTEM, RUN_AGAIN;
     }
-    witness::same_files(to, &at, accuracy, performance);
+    witness::same_files(to, at, other, performance);
 }

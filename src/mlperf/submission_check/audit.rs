@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::accuracy::numbers;
-use super::answers;
 use super::checks::{Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::consistency::mean_tokens;
 use super::tree::{ResultEntry, Submitter, SystemEntry, folders};
+use super::{answers, loadgen};
 use crate::audit::{AuditOutputs, NOT_JUDGED};
 use crate::layout::{test_folder, verdict_file};
 use crate::truncate_accuracy_log::is_truncated;
@@ -20,7 +20,7 @@ use rules::{Audit, Benchmark, MlperfScenario, Round};
 /// LoadGen draws the 100 of TEST06 by chance; published logs hold 87 to 108.
 const FEWEST_ANSWERS: u64 = 60;
 
-pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry) {
+pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, performance: Option<&Detail>) {
     if !entry.is_closed() {
         return;
     }
@@ -39,8 +39,8 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry) {
             continue;
         }
         verdict(to, &folder, *test, scenario);
+        let run = loadgen::other_run(to, &folder.join("performance/run_1"), entry, performance);
         if let Some(audit) = benchmark.audits.get(test) {
-            let run = Detail::read_folder(&folder.join("performance/run_1")).ok();
             values(to, &folder, *test, audit, run.as_ref().and_then(|run| mean_tokens(run, scenario)));
             if let Some(run) = &run {
                 settings(to, &folder, *test, audit, run);
@@ -155,7 +155,14 @@ fn test06(to: &mut SubmissionFindings, at: &Path, benchmark: &Benchmark, scenari
     };
     answers::implausible(to, at, [answers.answers as usize, answers.different.len()], answers.largest);
     let most = benchmark.max_output_tokens as usize;
+    let (count, samples) = (answers.answers, answers.samples.len() as u64);
     findings! { to;
+        // LoadGen draws them by chance; published logs have one sample twice at most.
+        Review, SampleIndex, at,
+            answers.samples.last().filter(|last| **last >= benchmark.dataset_samples)
+                .map(|last| format!("it has an answer to sample {last} of a data set of {}", benchmark.dataset_samples))
+                .or((samples * 2 < count).then(|| format!("its {count} answers are to {samples} of the samples"))),
+            "LoadGen draws the samples of the test from the whole data set, and counts them from 0", fix;
         Review, Lengths, at,
             (answers.longest > most + most / 50)
                 .then(|| format!("an answer has {} tokens, at most {most} are requested", answers.longest)),
@@ -203,6 +210,8 @@ fn verdict(to: &mut SubmissionFindings, folder: &Path, test: TestMode, scenario:
             "run the test with the data set of the round");
         return;
     }
+    // No published verification has the word.
+    failed.extend((failed.is_empty() && text.contains("FAIL")).then_some("a line with FAIL"));
     if !failed.is_empty() {
         finding!(to; Refused, TestFailed, &at, format!("{} did not pass: {}", test_folder(test), failed.join(", ")),
             "a result is valid only with its audit tests", fix);

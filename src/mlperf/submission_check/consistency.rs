@@ -139,13 +139,19 @@ impl PackedLogs {
                 mode,
                 inferred,
             };
-            // A truncated log is known by the hash of the whole.
             let scores = answers.join(SCORES);
             let text = read_text(&scores).unwrap_or_default();
-            let has_answers =
-                std::fs::metadata(answers.join(ACCURACY_FILE)).is_ok_and(|metadata| metadata.len() >= SHORTEST_ANSWERS);
-            if let Some(hash) = truncate_accuracy_log::hashes(&text).last().filter(|_| has_answers) {
-                self.put_digest(SCORES, &scores, &run, (*hash).to_owned());
+            let size = |path: &Path| std::fs::metadata(path).ok().filter(|meta| meta.is_file()).map(|meta| meta.len());
+            for (name, shortest, path) in [
+                (DETAIL_FILE, 1, detail.join(DETAIL_FILE)),
+                (ACCURACY_FILE, SHORTEST_ANSWERS, answers.join(ACCURACY_FILE)),
+            ] {
+                let Some(size) = size(&path).filter(|size| *size >= shortest) else { continue };
+                self.put(name, size, &path, &run, None);
+                // A truncated log is known by the hash of the whole.
+                if let Some(hash) = truncate_accuracy_log::hashes(&text).last().filter(|_| name == ACCURACY_FILE) {
+                    self.put(SCORES, 0, &scores, &run, Some((*hash).to_owned()));
+                }
             }
             let evaluation = match mode {
                 TestMode::Accuracy => scores,
@@ -156,24 +162,14 @@ impl PackedLogs {
             // A lock knows what each file was made from.
             if let Some(text) = read_text(&evaluation).ok().filter(|_| !is_locked) {
                 let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("hash=")).collect();
-                self.put_digest(EVALUATION, &evaluation, &run, [run.workload(), &lines.concat()].concat());
+                self.put(EVALUATION, 0, &evaluation, &run, Some([run.workload(), &lines.concat()].concat()));
             }
-            self.put(DETAIL_FILE, 1, &detail, &run);
-            self.put(ACCURACY_FILE, SHORTEST_ANSWERS, &answers, &run);
         }
     }
 
-    fn put_digest(&mut self, name: &'static str, path: &Path, run: &PackedRun, digest: String) {
-        let log = PackedLog { path: path.to_owned(), run: run.clone(), digest: Some(digest) };
-        self.by_size.entry((name, 0)).or_default().push(log);
-    }
-
-    fn put(&mut self, name: &'static str, shortest: u64, folder: &Path, run: &PackedRun) {
-        let path = folder.join(name);
-        let size = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file).map(|meta| meta.len());
-        if let Some(size) = size.filter(|size| *size >= shortest) {
-            self.by_size.entry((name, size)).or_default().push(PackedLog { path, run: run.clone(), digest: None });
-        }
+    fn put(&mut self, name: &'static str, size: u64, path: &Path, run: &PackedRun, digest: Option<String>) {
+        let log = PackedLog { path: path.to_owned(), run: run.clone(), digest };
+        self.by_size.entry((name, size)).or_default().push(log);
     }
 
     /// Compares them. Each log is named once, with the first that it is a copy of.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::checks::{FindingWeight, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::tree::{ResultEntry, files};
-use super::witness;
+use super::{accuracy, witness};
 use crate::SIMULATED_SUT;
 use base::units::counted;
 use rules::Round;
@@ -65,6 +65,27 @@ pub(super) fn read(to: &mut SubmissionFindings, folder: &Path, round: &Round, ki
     Some(detail)
 }
 
+/// Checks the log of a run that a result has beside its own two: of an audit, or while the power meter found its range.
+/// MLCommons does not look at these logs, so that all of it is for review.
+pub(super) fn other_run(
+    to: &mut SubmissionFindings,
+    folder: &Path,
+    entry: &ResultEntry,
+    performance: Option<&Detail>,
+) -> Option<Detail> {
+    let at = folder.join(DETAIL_FILE);
+    let before = to.all.len();
+    let detail = if at.is_file() { read(to, folder, entry.round, &PERFORMANCE) } else { None };
+    if let Some(detail) = &detail {
+        scenario(to, folder, detail, entry);
+        if let Some(performance) = performance {
+            accuracy::same_system(to, &at, performance, detail);
+        }
+    }
+    to.all[before..].iter_mut().for_each(|finding| finding.weight = Review);
+    detail
+}
+
 /// Reports keys with several values that LoadGen writes once.
 fn one_run(to: &mut SubmissionFindings, path: &Path, detail: &Detail) {
     let several = &detail.contradictions;
@@ -110,6 +131,8 @@ fn check_log_complete(to: &mut SubmissionFindings, path: &Path, detail: &Detail,
         Review, LogsDisagree, path,
             detail.spliced_at.map(|line| format!("line {line} is by another process, or older than the one before")),
             "one process writes a log from its first line to its last", RERUN_HINT;
+        Review, LogsDisagree, path, detail.process.is_none().then_some("no line has the id of its process (`pid`)"),
+            "LoadGen writes it in each line", RERUN_HINT;
         Review, TornLog, path, (is_cut && !is_broken_off && !is_older).then(|| format!("it has no `{last}`")),
             "the run was interrupted, or the log is truncated", RERUN_HINT;
     }
@@ -171,7 +194,9 @@ fn round_with_seed(seed: (&str, u64)) -> Option<&'static str> {
 }
 
 fn errors(to: &mut SubmissionFindings, path: &Path, detail: &Detail) {
-    let (errors, warnings) = (detail.all_errors(), detail.warnings);
+    let errors = detail.all_errors();
+    // An audit is made with an audit.config, of which LoadGen warns.
+    let is_audit = detail.number("effective_accuracy_log_sampling_target").is_some_and(|target| target > 0.0);
     let first = detail.first_errors.iter().take(3).map(|error| format!("{} × {:?}", error.times, error.text));
     let first: Vec<String> = first.collect();
     let first = if first.is_empty() { "their texts are not in the log".to_owned() } else { first.join("; ") };
@@ -181,8 +206,8 @@ fn errors(to: &mut SubmissionFindings, path: &Path, detail: &Detail) {
             "a run with errors is not valid, even where LoadGen reports VALID",
             "find the cause (for token counts: report at least 2 tokens for each sample), then run again";
         Review, LoadGenWarnings, path,
-            (warnings > 0).then(|| format!("LoadGen logged {}", counted(warnings, "warning"))),
-            "reviewers read them", "read them at the end of the summary";
+            detail.first_warning.as_ref().filter(|_| !is_audit).map(|text| format!("LoadGen warned: {text}")),
+            "LoadGen warns of what may spoil a run", "find the cause, and run again if it changes the result";
     }
 }
 

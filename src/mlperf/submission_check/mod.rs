@@ -296,7 +296,7 @@ fn result(to: &mut SubmissionFindings, entry: &ResultEntry, lock: Option<&Packag
     if let Some(performance) = &performance {
         witnesses = witness::check(to, &entry.performance(), performance, entry.is_closed());
         if let Some(accurate) = &accuracy.detail {
-            accuracy::same_system(to, entry, performance, accurate);
+            accuracy::same_system(to, &entry.accuracy().join(DETAIL_FILE), performance, accurate);
         }
         if entry.is_closed() {
             consistency::check(to, entry, performance, &accuracy.metrics);
@@ -312,8 +312,9 @@ fn result(to: &mut SubmissionFindings, entry: &ResultEntry, lock: Option<&Packag
         ..logged
     };
     let power = power::check(to, entry, performance.as_ref(), judged.value);
-    audit::check(to, entry);
-    settings::check(to, entry, performance.as_ref());
+    audit::check(to, entry, performance.as_ref());
+    settings::check(to, entry, [performance.as_ref(), accuracy.detail.as_ref()]);
+    tree::run_files(to, entry);
     if let Some(lock) = lock {
         audit::check_package_lock(to, entry, lock);
     }

@@ -9,10 +9,11 @@ use super::checks::{FindingWeight, REPACK, Refused, Review, SubmissionCheck, Sub
 use super::tree::ResultEntry;
 use super::{JudgedRun, checks, loadgen};
 use base::files::read_text;
-use rules::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
+use base::spec::MIN_DURATION_MS;
+use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail, SUMMARY_FILE};
 use rules::{LatencyLimits, MlperfScenario};
 
-const SHORTEST_MS: f64 = 600_000.0;
+const SHORTEST_MS: f64 = MIN_DURATION_MS as f64;
 /// The language model that is measured in SingleStream.
 const ON_THE_EDGE: &str = "llama3.1-8b-edge";
 
@@ -47,7 +48,12 @@ fn valid(to: &mut SubmissionFindings, folder: &Path, detail: &Detail) {
     // LoadGen's last lines are those about warnings and errors.
     let has_end = ["encountered during test", "encountered. See detailed log"].iter().any(|end| summary.contains(end));
     let has_errors = summary.contains("ERRORS encountered") || summary.contains("ERROR encountered");
+    let answers = folder.join(ACCURACY_FILE);
     findings! { to;
+        // Those of published results are empty lists, or not there.
+        Review, AuditLog, &answers,
+            std::fs::metadata(&answers).is_ok_and(|meta| meta.len() > 16).then_some("it has answers"),
+            "LoadGen logs no answers in a performance run, unless an audit.config tells it to", NO_AUDIT;
         Review, LogsDisagree, &at,
             (has_errors && detail.all_errors() == 0).then_some("it reports errors, but the detail log has none"),
             "LoadGen counts the errors of its detail log there", REPACK;

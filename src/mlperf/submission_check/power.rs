@@ -12,7 +12,8 @@ use sha1::{Digest as _, Sha1};
 
 use super::UnreadableText;
 use super::checks::{Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
-use super::tree::{ResultEntry, files};
+use super::loadgen;
+use super::tree::{ResultEntry, exactly, files};
 use crate::SubmissionLayout;
 use base::files::{read_bytes, read_document, read_text};
 use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail, SUMMARY_FILE};
@@ -34,16 +35,13 @@ pub const POWER_PATHS: [&str; 9] = [
 ];
 const RUN_FILES: [&str; 3] = [SUMMARY_FILE, DETAIL_FILE, SAMPLES];
 const RUN_EXTRA: [&str; 1] = [ACCURACY_FILE];
-/// Files that no check minds.
-const IGNORED: [&str; 3] = ["mlperf_log_trace.json", "results.json", ".gitkeep"];
 /// What the power meter measured.
 const SAMPLES: &str = "spl.txt";
 /// Testing may draw this much less power than ranging, percent.
 const BELOW_RANGING: f64 = 5.0;
 /// The meter is asked for a sample each second; a longer silence is worth a look.
 const GAP_SECONDS: f64 = 10.0;
-/// Energy by the mean and by the time between samples agree so well, and so do watts and volts × amperes × power
-/// factor.
+/// Samples and seconds agree so well, and so do watts and volts × amperes × power factor.
 const TOLERANCE: f64 = 0.05;
 
 /// The power of a result.
@@ -75,7 +73,7 @@ pub(super) fn check(
     check_sessions(to, &above);
     descriptions(to, entry);
     let PowerAverage { watts, joules, seconds, samples, .. } = average(to, &run, performance?, Meter::Measures)?;
-    if let Ok(detail) = Detail::read_folder(&above.join("ranging"))
+    if let Some(detail) = loadgen::other_run(to, &above.join("ranging"), entry, performance)
         && let Some(ranging) = average(to, &above.join("ranging"), &detail, Meter::FindsItsRange)
     {
         let below = (1.0 - watts / ranging.watts) * 100.0;
@@ -116,7 +114,6 @@ fn average(to: &mut SubmissionFindings, run: &Path, detail: &Detail, meter: Mete
         }
     };
     let (is_there, impossible) = (average.samples > 0, &average.impossible);
-    let (mean, each) = (average.joules, average.integrated_joules);
     findings! { to;
         Review, Power, &at, impossible.clone().filter(|_| meter == Meter::FindsItsRange),
             "a meter that changes its range has no value; published results have such samples in their ranging run",
@@ -134,10 +131,10 @@ fn average(to: &mut SubmissionFindings, run: &Path, detail: &Detail, meter: Mete
                 .then(|| format!("it has no sample for {:.0} s of the run", average.longest_gap)),
             "the meter takes one each second", "measure again";
         Review, Power, &at,
-            (is_there && (each / mean - 1.0).abs() > TOLERANCE).then(|| {
-                format!("energy is {mean:.0} J by the mean, and {each:.0} J by the time between samples")
+            (is_there && (average.samples as f64 / average.seconds - 1.0).abs() > TOLERANCE).then(|| {
+                format!("it has {} samples of a run of {:.0} s", average.samples, average.seconds)
             }),
-            "samples are evenly spread over the run, or their mean is not its power", "measure again";
+            "the meter takes one each second, and their mean is the power", "measure again";
         Review, Power, &at,
             (is_there && average.product_deviation > TOLERANCE).then(|| {
                 let share = average.product_deviation * 100.0;
@@ -168,20 +165,6 @@ fn descriptions(to: &mut SubmissionFindings, entry: &ResultEntry) {
 /// Whether a file has one of these names.
 pub(crate) fn describes_power(file: &str) -> bool {
     file.split_once('.').is_some_and(|(name, _)| DESCRIPTIONS.contains(&name))
-}
-
-/// Refuses a folder that lacks one of the files, or has another one.
-fn exactly(to: &mut SubmissionFindings, folder: &Path, needed: &[&str], allowed: &[&str]) {
-    let there = files(folder);
-    let rule = "a result with power has exactly these files";
-    for name in needed.iter().filter(|name| !there.iter().any(|file| file == *name)) {
-        finding!(to; Refused, Power, &folder.join(name), "it is missing", rule, REPACK_HINT);
-    }
-    let is_known = |name: &str| [needed, allowed, &IGNORED].iter().any(|names| names.contains(&name));
-    for name in there.iter().filter(|name| !is_known(name)) {
-        finding!(to; Refused, Power, &folder.join(name), "it is not a file of a power measurement",
-            rule, "take it out");
-    }
 }
 
 // client.json and server.json of a power measurement: both are of one session, and record what was measured when.
@@ -327,8 +310,6 @@ pub(super) struct PowerAverage {
     pub seconds: f64,
     /// Mean × window, as the official checker computes energy.
     pub joules: f64,
-    /// The same, each sample for the time until the next one.
-    pub integrated_joules: f64,
     /// The longest time within the window without a sample.
     pub longest_gap: f64,
     /// The largest deviation of watts from volts × amperes × power factor, as a share.
@@ -342,7 +323,7 @@ impl PowerAverage {
         let seconds = ((window.end - window.begin) * 1e6).round() / 1e6;
         let mut average = Self { seconds, ..Self::default() };
         let mut sum = 0.0;
-        let mut last: Option<(f64, f64)> = None;
+        let mut last = None;
         for (index, line) in text.lines().enumerate() {
             if !line.starts_with("Time") {
                 continue;
@@ -355,11 +336,8 @@ impl PowerAverage {
             if !sample.watts.is_finite() || sample.watts < 0.0 {
                 average.impossible.get_or_insert(format!("line {}: {} W", index + 1, sample.watts));
             }
-            let passed = sample.at - last.map_or(window.begin, |(at, _)| at);
-            average.longest_gap = average.longest_gap.max(passed);
-            // Until the second sample, the power is that of the first.
-            average.integrated_joules += last.map_or(sample.watts, |(_, watts)| watts) * passed;
-            last = Some((sample.at, sample.watts));
+            average.longest_gap = average.longest_gap.max(sample.at - last.unwrap_or(window.begin));
+            last = Some(sample.at);
             if sample.watts > 0.0 {
                 average.samples += 1;
                 sum += sample.watts;
@@ -371,11 +349,7 @@ impl PowerAverage {
                 average.left_out += 1;
             }
         }
-        if let Some((at, watts)) = last {
-            let rest = window.end - at;
-            average.longest_gap = average.longest_gap.max(rest);
-            average.integrated_joules += watts * rest;
-        }
+        average.longest_gap = average.longest_gap.max(window.end - last.unwrap_or(window.end));
         if average.samples > 0 {
             average.watts = sum / average.samples as f64;
             average.joules = average.watts * average.seconds;
@@ -436,8 +410,6 @@ mod tests {
         assert_eq!((average.samples, average.left_out), (3, 1));
         assert!((average.watts - 23.0).abs() < 1e-9, "{average:?}");
         assert!((average.joules - 92.0).abs() < 1e-9, "{average:?}");
-        // 0.5 s and 1 s at 22.9 W, 1 s at 23.1 W, 1 s at 0 W, 0.5 s at 23 W.
-        assert!((average.integrated_joules - (1.5 * 22.9 + 23.1 + 11.5)).abs() < 1e-9, "{average:?}");
         assert!((average.longest_gap - 1.0).abs() < 1e-9 && average.product_deviation < 0.01, "{average:?}");
     }
 

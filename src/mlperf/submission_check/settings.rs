@@ -6,30 +6,23 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::checks::{Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
-use super::system::read_fields;
-use super::tree::{ResultEntry, files};
+use super::system::{is_meaningful, read_fields, weight_of_empty};
+use super::tree::{ResultEntry, files, files_of};
 use crate::SubmissionLayout;
 use base::files::{is_absence, read_description, read_text};
 use base::spec::{Division, TestMode};
 use rules::log::Detail;
 use rules::{MEASUREMENT_FIELDS, TestRequest, conf};
 
-/// LoadGen's name of a setting → the key of its effective value in the detail log, and the factor to its unit.
-const IN_FORCE: [(&str, &str, f64); 11] = [
-    ("target_qps", "effective_target_qps", 1.0),
-    ("target_latency", "effective_target_latency_ns", 1e6),
-    ("min_duration", "effective_min_duration_ms", 1.0),
-    ("max_duration", "effective_max_duration_ms", 1.0),
-    ("max_query_count", "effective_max_query_count", 1.0),
-    ("performance_sample_count_override", "effective_performance_sample_count", 1.0),
-    ("accuracy_sample_count_override", "effective_accuracy_sample_count", 1.0),
-    ("sample_concatenate_permutation", "effective_sample_concatenate_permutation", 1.0),
-    ("max_async_queries", "requested_server_max_async_queries", 1.0),
-    ("coalesce_queries", "requested_server_coalesce_queries", 1.0),
-    ("print_timestamps", "effective_print_timestamps", 1.0),
-];
+/// NVIDIA's harness writes this key, which LoadGen does not read; and it sets what the key means, too.
+const OF_HARNESS: &str = "performance_sample_count";
+/// NVIDIA's harness runs audit tests at this share of the rate, and leaves the user.conf of its last run.
+const AUDIT_RATE: f64 = 0.92;
+/// LoadGen logs six digits.
+const DIGITS: f64 = 1e-5;
 
-pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, performance: Option<&Detail>) {
+/// `runs`: performance, accuracy.
+pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, runs: [Option<&Detail>; 2]) {
     let folder = entry.measurements();
     let fix = "pack again; `mlperf: { package: … }` writes it";
     for (name, rule) in [
@@ -57,7 +50,7 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, performanc
         let request = TestRequest {
             round: &entry.round.name,
             benchmark: entry.official,
-            scenario: performance.map_or(entry.titled, |detail| entry.scenario_of_run(detail)),
+            scenario: runs[0].map_or(entry.titled, |detail| entry.scenario_of_run(detail)),
             mode: TestMode::Performance,
             division: if entry.is_closed() { Division::Closed } else { Division::Open },
             rehearsal: false,
@@ -65,17 +58,17 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, performanc
             user_conf: &none,
             dataset_samples: None,
         };
-        conf(to, &at, &text, &request, performance);
+        conf(to, &at, &text, &request, runs);
     }
 }
 
 /// Until v5.1 the source has a folder, or a file that names one, for each benchmark.
 fn source_of_benchmark(to: &mut SubmissionFindings, entry: &ResultEntry) {
     let source = entry.submitter.folder.join(entry.layout.source());
-    let has_own = [entry.benchmark, entry.official].iter().any(|name| source.join(name).exists());
+    let has_own = [entry.benchmark, entry.official].iter().any(|name| files_of(&source.join(name)).next().is_some());
     if entry.layout == SubmissionLayout::Split && source.is_dir() && !has_own {
         let at = source.join(entry.benchmark);
-        finding!(to; Refused, Source, &at, "it is missing",
+        finding!(to; Refused, Source, &at, "it is missing, or has only empty files",
             "until v5.1 each benchmark has a folder of its own under code/",
             "put the code, or a README.md that names it, there");
     }
@@ -143,7 +136,7 @@ fn measurements(to: &mut SubmissionFindings, entry: &ResultEntry, folder: &Path)
                 .map(|text| format!("`retraining` is {text:?}")), SAME_WEIGHTS, OPEN;
         Review, Retraining, &at,
             closed("weight_transformations")
-                .filter(|text| ["prun", "spars"].iter().any(|part| text.to_lowercase().contains(part)))
+                .filter(|text| ["prun", "spars", "distill"].iter().any(|part| text.to_lowercase().contains(part)))
                 .map(|text| format!("`weight_transformations` is {text:?}")), SAME_WEIGHTS, OPEN;
         Review, Benchmark, &at,
             closed("starting_weights_filename").map(|text| sizes(&text)).unwrap_or_default().into_iter()
@@ -152,9 +145,9 @@ fn measurements(to: &mut SubmissionFindings, entry: &ResultEntry, folder: &Path)
     }
     for (field, meaning, example) in MEASUREMENT_FIELDS {
         let value = fields.get(field);
-        if !super::system::is_meaningful(value) {
+        if !is_meaningful(value) {
             let finding = if value.is_some() { "is empty" } else { "is missing" };
-            let weight = super::system::weight_of_empty(value);
+            let weight = weight_of_empty(value);
             finding!(to; weight, Measurements, &at, format!("`{field}` {finding}"),
                 format!("the rules require {meaning}"), format!("`mlperf.package.measurements.{field}: {example}`"));
         }
@@ -162,8 +155,13 @@ fn measurements(to: &mut SubmissionFindings, entry: &ResultEntry, folder: &Path)
 }
 
 /// Checks user.conf by the rules, and against the effective settings in the log.
-fn conf(to: &mut SubmissionFindings, at: &Path, text: &str, request: &TestRequest, performance: Option<&Detail>) {
+fn conf(to: &mut SubmissionFindings, at: &Path, text: &str, request: &TestRequest, runs: [Option<&Detail>; 2]) {
+    let is_offline = request.scenario.loadgen() == "Offline";
     for (line, wrong) in conf::review(text, request) {
+        // In Offline the rate decides how many samples are issued, which are counted.
+        if wrong.at.is_empty() && line == 0 && is_offline || wrong.at.last().is_some_and(|key| key == OF_HARNESS) {
+            continue;
+        }
         let place = if line == 0 { String::new() } else { format!("line {line}: ") };
         let key = wrong.at.last().map(|key| format!("`{key}` ")).unwrap_or_default();
         // What the run used is in its log; the official checker asks only that user.conf is there.
@@ -180,27 +178,31 @@ fn conf(to: &mut SubmissionFindings, at: &Path, text: &str, request: &TestReques
         let fix = wrong.hint.unwrap_or_else(|| "remove it, and run again without it".to_owned());
         to.add(weight, check, at, format!("{place}{key}{}", wrong.what), wrong.rule, fix);
     }
-    let Some(detail) = performance else { return };
     let model = request.find().map(|found| found.benchmark.loadgen_model(request.scenario)).unwrap_or_default();
-    let is_ours = |line: &&conf::ConfLine| {
-        (line.model == "*" || line.model == model)
-            && (line.scenario == "*" || line.scenario == request.scenario.loadgen())
-    };
-    for line in conf::read(text).0.iter().filter(is_ours) {
-        let effective_key = IN_FORCE.iter().find(|(name, ..)| *name == line.key);
-        // Of SingleStream it is what is expected, and no limit.
-        let is_limit = line.key != "target_latency" || request.scenario.loadgen() == "Server";
-        if let Some((_, logged, factor)) = effective_key
-            && is_limit
-            && let Some(in_force) = detail.number(logged).or(detail.flag(logged).map(|flag| f64::from(u8::from(flag))))
+    for line in conf::read(text).0.iter().filter(|line| line.is_read(&model, request.scenario)) {
+        // Of SingleStream the latency is what is expected, and no limit.
+        let is_judged = (line.key != "target_qps" || !is_offline)
+            && (line.key != "target_latency" || request.scenario.loadgen() == "Server");
+        let name: &str = if line.key == OF_HARNESS { "performance_sample_count_override" } else { &line.key };
+        let logged = conf::logged(name).filter(|_| is_judged);
+        let used = |detail: &Detail| {
+            let (key, factor) = logged?;
+            Some(detail.number(key).or_else(|| detail.flag(key).map(|flag| f64::from(u8::from(flag))))? / factor)
+        };
+        if let Some(in_force) = runs[0].and_then(used)
             && let Ok(written) = line.value.parse::<f64>()
             // 0 means: LoadGen's own.
             && written != 0.0
-            && (written * factor - in_force).abs() > 1e-6 * in_force.abs()
         {
-            let (conf::ConfLine { line, key, value, .. }, used) = (line, in_force / factor);
-            finding!(to; Review, UserConf, at, format!("line {line}: it sets {key} = {value}, but the run used {used}"),
-                "user.conf is what the run was made with", "pack the user.conf next to the run's logs");
+            let of_audit = (name == "target_qps").then_some(in_force * AUDIT_RATE);
+            let may_be = [Some(in_force), runs[1].and_then(used), of_audit];
+            let is_used = may_be.into_iter().flatten().any(|value| (written - value).abs() <= DIGITS * value);
+            let conf::ConfLine { line, key, value, .. } = line;
+            findings! { to;
+                Review, UserConf, at,
+                    (!is_used).then(|| format!("line {line}: it sets {key} = {value}, but the run used {in_force}")),
+                    "user.conf is what the run was made with", "pack the user.conf next to the run's logs";
+            }
         }
     }
 }

@@ -173,7 +173,6 @@ fn accelerators(to: &mut SubmissionFindings, at: &Path, fields: &Map<String, Val
         value => value.map(Value::to_string).unwrap_or_default(),
     };
     let file = at.file_stem().unwrap_or_default().to_string_lossy().replace(['_', '-'], " ");
-    let name = format!("{} {file}", text("system_name"));
     let parts = |pattern: &Regex, text: &str| -> BTreeSet<String> {
         pattern.captures_iter(text).map(|part| part[1].to_owned()).collect()
     };
@@ -181,16 +180,17 @@ fn accelerators(to: &mut SubmissionFindings, at: &Path, fields: &Map<String, Val
     let count_of = |name: &str| text(name).parse::<u64>().ok();
     let per_node = count_of("accelerators_per_node");
     let total = per_node.zip(count_of("number_of_nodes")).map(|(count, nodes)| count.saturating_mul(nodes));
-    let counts = per_node.into_iter().chain(total).map(|count| count.to_string()).collect();
+    let counts = total.or(per_node).map(|count| count.to_string()).into_iter().collect();
     for (pattern, field, given) in [
         (model, "accelerator_model_name", parts(model, &text("accelerator_model_name"))),
         (memory, "accelerator_memory_capacity", parts(memory, &text("accelerator_memory_capacity"))),
         (count, "accelerators_per_node", counts),
     ] {
-        let named = parts(pattern, &name);
+        let names = [&text("system_name"), &file].map(|name| parts(pattern, name));
+        let other = names.into_iter().find(|named| !named.is_empty() && !given.is_empty() && named.is_disjoint(&given));
         findings! { to;
             Review, TwoSystems, at,
-                (!named.is_empty() && !given.is_empty() && named.is_disjoint(&given)).then(|| {
+                other.map(|named| {
                     let named = named.into_iter().collect::<Vec<_>>().join(", ");
                     format!("`{field}` is {}, and the system is named after {named}", text(field))
                 }),

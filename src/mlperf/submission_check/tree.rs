@@ -5,12 +5,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::checks::{FindingWeight, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
+use super::power::REPACK_HINT;
 use crate::layout::scenario_titled;
 use crate::package::{CALIBRATION_FILE, is_calibration_template};
 use crate::{PackageProvenance, REHEARSAL_FILE, REPORT_FOLDER, SubmissionLayout};
 use base::files::{read_description, read_document};
 use base::spec::TestMode;
-use rules::log::Detail;
+use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail, SUMMARY_FILE};
 use rules::{Benchmark, MlperfScenario, Round};
 
 /// One submitter in one division.
@@ -183,24 +184,8 @@ pub(super) enum BenchmarkFolder<'a> {
     Unknown,
 }
 
-/// Names of folders that the official checker takes for a benchmark's.
-const OTHER_NAMES: [(&str, &str); 6] = [
-    ("ssd-resnet34", "retinanet"),
-    ("mobilenet", "resnet"),
-    ("resnet50", "resnet"),
-    ("llama3_1-405b", "llama3.1-405b"),
-    ("llama3_1-8b", "llama3.1-8b"),
-    ("llama3_1-8b-edge", "llama3.1-8b-edge"),
-];
-
-/// Parts of names that make the official checker guess, for submissions to Open.
-const GUESSED: [(&str, &str); 5] = [
-    ("mobilenet", "resnet"),
-    ("efficientnet", "resnet"),
-    ("resnet50", "resnet"),
-    ("bert-99", "bert-99"),
-    ("llama3_1-405b", "llama3.1-405b"),
-];
+/// How the official checker reads other names of folders: a name that `is` this one, or in Open `has` it.
+const OTHER_NAMES: &str = include_str!("folder_names.txt");
 
 /// The benchmark that a folder is of; reports one that the round does not have.
 pub(super) fn folder<'a>(
@@ -210,15 +195,16 @@ pub(super) fn folder<'a>(
     found: &BenchmarkEntry,
 ) -> BenchmarkFolder<'a> {
     let is_of_round = |name: &str| round.benchmarks.contains_key(name) || round.left_out(name).is_some();
-    let listed = |names: &[(&str, &str)], is_it: &dyn Fn(&str) -> bool| {
-        names.iter().find(|(known, _)| is_it(known)).map(|(_, name)| (*name).to_owned())
+    let listed = |how: &str, is_it: &dyn Fn(&str) -> bool| {
+        let mut names = OTHER_NAMES.lines().filter_map(|line| line.strip_prefix(how)?.trim_start().split_once(' '));
+        names.find(|(known, _)| is_it(known)).map(|(_, name)| name.to_owned())
     };
     let name = if is_of_round(&found.name) {
         found.name.clone()
     } else {
-        listed(&OTHER_NAMES, &|known| known == found.name)
+        listed("is", &|known| known == found.name)
             .or_else(|| submitter.model_mapping.get(&found.name).cloned())
-            .or_else(|| listed(&GUESSED, &|known| found.name.contains(known)))
+            .or_else(|| listed("has", &|known| found.name.contains(known)))
             .unwrap_or_else(|| found.name.clone())
     };
     if let Some((name, benchmark)) = round.benchmarks.get_key_value(&name) {
@@ -331,7 +317,10 @@ pub(super) fn submitter(to: &mut SubmissionFindings, submitter: &Submitter, roun
     };
     findings! { to;
         Refused, Source, &source,
-            files_of(&source).next().is_none().then(|| if source.is_dir() { "it is empty" } else { "it is missing" }),
+            files_of(&source)
+                .next()
+                .is_none()
+                .then(|| if source.is_dir() { "it has no file with content" } else { "it is missing" }),
             "the code that made the results goes with them",
             format!("`mlperf.package.source: FOLDER`; {}/ in a folder of `assemble --logs`", layout.source());
         Review, Documentation, &documentation,
@@ -355,8 +344,36 @@ pub(super) fn submitter(to: &mut SubmissionFindings, submitter: &Submitter, roun
     }
 }
 
-/// Names of all files below a folder.
-fn files_of(folder: &Path) -> impl Iterator<Item = String> {
+/// Files that no check minds.
+const IGNORED: [&str; 3] = ["mlperf_log_trace.json", "results.json", ".gitkeep"];
+
+/// Reports files beside the logs of a result, which the checkers until v5.1 refuse.
+pub(super) fn run_files(to: &mut SubmissionFindings, entry: &ResultEntry) {
+    let logs = [SUMMARY_FILE, DETAIL_FILE, ACCURACY_FILE, "accuracy.txt"];
+    // A performance run with power has more files, which are looked at with it.
+    let has_power = entry.folder().join("performance/power").is_dir();
+    let runs = [entry.accuracy()].into_iter().chain((!has_power).then(|| entry.performance()));
+    let runs = runs.filter(|_| entry.layout == SubmissionLayout::Split);
+    runs.for_each(|folder| exactly(to, &folder, &[], &logs));
+}
+
+/// Refuses a folder that lacks one of the files, or has another one.
+pub(super) fn exactly(to: &mut SubmissionFindings, folder: &Path, needed: &[&str], allowed: &[&str]) {
+    let there = files(folder);
+    for name in needed.iter().filter(|name| !there.iter().any(|file| file == *name)) {
+        finding!(to; Refused, Power, &folder.join(name), "it is missing",
+            "a result with power has exactly these files", REPACK_HINT);
+    }
+    let is_known = |name: &str| [needed, allowed, &IGNORED].iter().any(|names| names.contains(&name));
+    for name in there.iter().filter(|name| !is_known(name)) {
+        finding!(to; Refused, StrayFile, &folder.join(name), "it is not a file of such a run",
+            "the official checker takes exactly the files of a run there, of any result until v5.1", "take it out");
+    }
+}
+
+/// Names of all files below a folder, but for empty ones.
+pub(super) fn files_of(folder: &Path) -> impl Iterator<Item = String> {
     let walk = walkdir::WalkDir::new(folder).into_iter().flatten();
-    walk.filter(|item| !item.file_type().is_dir()).map(|item| item.file_name().to_string_lossy().into_owned())
+    let has_bytes = |item: &walkdir::DirEntry| item.metadata().is_ok_and(|meta| !meta.is_dir() && meta.len() > 0);
+    walk.filter(has_bytes).map(|item| item.file_name().to_string_lossy().into_owned())
 }

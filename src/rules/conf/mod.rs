@@ -6,7 +6,7 @@ mod settings;
 
 pub use check::check;
 pub use settings::{
-    Conf, ConfLine, MIN_DURATION_MS, REHEARSAL_DURATION_MS, TestSettings, conf, is_open_only, read, review,
+    Conf, ConfLine, MIN_DURATION_MS, REHEARSAL_DURATION_MS, TestSettings, conf, is_open_only, logged, read, review,
 };
 
 #[cfg(test)]

@@ -10,10 +10,9 @@ use serde_json::Value;
 use super::super::test_request::ResolvedTest;
 use super::super::{MlperfScenario, Round, RuleError, TestRequest};
 use base::diag::did_you_mean;
+pub use base::spec::MIN_DURATION_MS;
 use base::spec::TestMode;
 
-/// Ten minutes: what every language model's run must last.
-pub const MIN_DURATION_MS: u64 = 600_000;
 /// Default duration of a rehearsal.
 pub const REHEARSAL_DURATION_MS: u64 = 10_000;
 /// A rehearsal draws from this many samples, if there are as many.
@@ -229,6 +228,8 @@ pub(super) struct ConfKey {
     /// In these scenarios only a submission to Open may set it.
     #[serde(default)]
     open_in: Vec<MlperfScenario>,
+    /// Where LoadGen logs the value in force, and the factor to the unit there.
+    logged: Option<(String, f64)>,
 }
 
 pub(super) static KEYS: LazyLock<IndexMap<String, ConfKey>> =
@@ -245,6 +246,14 @@ pub(super) const BUILT_IN: [&str; 8] = [
     "test05_sample_index_rng_seed",
     "test05_schedule_rng_seed",
 ];
+
+/// The key of a detail log with a setting's value in force, and the factor to its unit. None: it is not logged.
+pub fn logged(setting: &str) -> Option<(&'static str, f64)> {
+    if setting == "target_qps" {
+        return Some(("effective_target_qps", 1.0));
+    }
+    KEYS.get(setting)?.logged.as_ref().map(|(key, factor)| (key.as_str(), *factor))
+}
 
 /// Keys that the manifest sets elsewhere, and where.
 pub(super) const SAID_ELSEWHERE: [(&str, &str); 2] = [("mode", "mode"), ("target_qps", "target_qps")];

@@ -15,6 +15,8 @@ use base::files::open_regular;
 const MARK: &str = ":::MLLOG";
 /// LoadGen may log an error for every sample; a few are enough.
 const SHOWN: usize = 20;
+/// How LoadGen's logger warns that it had to wait or to allocate memory: in one of seven published results.
+const OF_LOGGER: [&str; 2] = ["Logging allocation detected", "CAS failed"];
 /// No line of LoadGen's is longer; a broken file may be one long line.
 const LONGEST_LINE: u64 = 64 << 20;
 
@@ -24,7 +26,8 @@ pub struct Detail {
     values: BTreeMap<String, Value>,
     /// How many errors LoadGen logged, as counted here: `num_errors` is only written by runs that end.
     pub errors: u64,
-    pub warnings: u64,
+    /// The first warning of LoadGen's, but for those of its logger about itself.
+    pub first_warning: Option<String>,
     /// Errors that differ, the first of them.
     pub first_errors: Vec<LoggedError>,
     /// Keys that LoadGen writes once and this log has with several values: the first that is not the one taken. A file
@@ -34,7 +37,8 @@ pub struct Detail {
     pub last_ms: Option<f64>,
     /// The first line that another process wrote, or that is older than the one before: the log is of several runs.
     pub spliced_at: Option<usize>,
-    process: Option<u64>,
+    /// None: no line names a process; LoadGen writes it in each.
+    pub process: Option<u64>,
     /// Lines that could not be read.
     pub unread: u64,
     /// Numbers of the first of these, counted from 1.
@@ -132,7 +136,10 @@ impl Detail {
             self.errors += 1;
             self.error(&entry);
         }
-        self.warnings += u64::from(entry.metadata.is_warning);
+        let text = entry.value.as_str().unwrap_or_default().trim();
+        if entry.metadata.is_warning && !OF_LOGGER.iter().any(|of_logger| text.starts_with(of_logger)) {
+            self.first_warning.get_or_insert_with(|| text.to_owned());
+        }
         match self.values.entry(entry.key) {
             MapEntry::Vacant(place) => drop(place.insert(entry.value)),
             MapEntry::Occupied(known) if *known.get() != entry.value && !may_come_again(known.key()) => {

@@ -11,12 +11,14 @@ LOGS = ("mlperf_log_detail.txt", "mlperf_log_summary.txt")
 
 
 def link(clone, tree):
-    """Links the tree file by file, without benchmarks of which a log is not there."""
+    """Links the tree file by file, without benchmarks of which a log is not there, and without incomplete submitters."""
     os.makedirs(tree)
-    gone = {}
+    gone, without = {}, incomplete(clone)
     for folder, link_name, name in entries(clone):
         source = os.path.join(folder, name)
         parts = os.path.relpath(source, clone).split(os.sep)
+        if "/".join(parts[:2]) in without:
+            continue
         if parts[2] in ("results", "measurements", "compliance") and len(parts) > 6:
             benchmark = (*parts[:2], *parts[3:5])
             if benchmark not in gone:
@@ -31,6 +33,21 @@ def link(clone, tree):
             os.link(source, target) if os.stat(source).st_dev == os.stat(tree).st_dev else shutil.copy2(source, target)
     names = ["/".join(benchmark) for benchmark, lacks in gone.items() if lacks]
     print(f"left out, since a log is not in the clone: {len(names)} benchmarks")
+    print(f"left out, since the official checker ends at them: {len(without)} submitters {sorted(without)}")
+
+
+def incomplete(clone):
+    """Submitters that lack a folder of results, or of measurements where the round has one: the official checker lists
+    both without asking. A sparse clone has such: submitters without a language model."""
+    submitters = [f"{division}/{name}" for division in ("closed", "open", "network")
+                  for name in listed(os.path.join(clone, division)) if os.path.isdir(os.path.join(clone, division, name))]
+    has = {kind: {name for name in submitters if os.path.isdir(os.path.join(clone, name, kind))}
+           for kind in ("results", "measurements")}
+    return {name for name in submitters for kind in has if has[kind] and name not in has[kind]}
+
+
+def listed(folder):
+    return os.listdir(folder) if os.path.isdir(folder) else []
 
 
 def entries(clone):

@@ -193,7 +193,7 @@ pub(super) const BROKEN: &[(&str, Break)] = &[
     ("empty README", |s| write(s.of("Server/README.md"), "")),
     ("user.conf of another run", |s| s.replace(&s.of("Server/user.conf"), "40.5", "60")),
     ("user.conf with its own TTFT", |s| s.replace(&s.of("Server/user.conf"), "min_duration = 600000", "ttft_latency = 5000")),
-    ("user.conf with a misspelt key", |s| s.replace(&s.of("Server/user.conf"), "min_duration", "min_durations")),
+    ("user.conf with a misspelt key", |s| s.replace(&s.of("Server/user.conf"), "min_duration = 600000", "min_durations = 1200000")),
     ("user.conf for a model that LoadGen does not know", |s| s.replace(&s.of("Server/user.conf"), "llama2-70b.", "llama2-70b-99.9.")),
     // What the logs say twice.
     ("early stopping not met, yet VALID", |s| s.set("Server/performance/run_1", "early_stopping_met", &json!(false))),

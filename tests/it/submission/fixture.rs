@@ -84,6 +84,13 @@ pub(crate) fn run(folder: &Path, scenario: &str, mode: &str) {
     write(folder.join("mlperf_log_summary.txt"), summary(&name));
 }
 
+/// A run with the settings of another: its logs.
+fn copy_logs(from: &Path, to: &Path) {
+    for name in ["mlperf_log_detail.txt", "mlperf_log_summary.txt"] {
+        write(to.join(name), fs::read(from.join(name)).unwrap());
+    }
+}
+
 /// The accuracy log of one run, `Server/accuracy`. Each run answers another sample first.
 pub(crate) fn answers(run: &str) -> String {
     let sample = first_sample(run);
@@ -286,7 +293,7 @@ impl Submission {
         write(path, changed);
     }
 
-    fn number(&self, run: &str, key: &str) -> f64 {
+    pub(crate) fn number(&self, run: &str, key: &str) -> f64 {
         let text = fs::read_to_string(self.log(run)).unwrap();
         let line = text.lines().find(|line| line.contains(&format!("\"key\":\"{key}\""))).unwrap();
         let line: Value = serde_json::from_str(line.strip_prefix(":::MLLOG ").unwrap()).unwrap();
@@ -465,7 +472,8 @@ impl Submission {
                     self.of(&format!("{folder}/accuracy/accuracy.txt")),
                     format!("hash={}\n", sha256(answers.as_bytes())),
                 );
-                run(&self.of(&format!("{folder}/performance/run_1")), scenario, "performance");
+                let [from, to] = [scenario, &folder].map(|above| self.of(&format!("{above}/performance/run_1")));
+                copy_logs(&from, &to);
                 let log = format!("{folder}/performance/run_1");
                 let [tokens, samples] = match scenario {
                     "Offline" => ["result_tokens_per_second", "result_samples_per_second"],
@@ -541,7 +549,7 @@ impl Submission {
 
     /// Adds a measurement of power to a result.
     pub(crate) fn with_power(&self, scenario: &str) {
-        measure_power(&self.of(scenario).join("performance"), scenario);
+        measure_power(&self.of(scenario).join("performance"));
         if self.at("measurements").is_dir() {
             for name in ["analyzer_table.md", "power_settings.md"] {
                 write(self.of(&format!("{scenario}/user.conf")).with_file_name(name), "described\n");
@@ -576,8 +584,8 @@ impl Submission {
 }
 
 /// Adds the measurement of power to a folder with the logs of its run in `run_1`.
-pub(crate) fn measure_power(above: &Path, scenario: &str) {
-    run(&above.join("ranging"), scenario, "performance");
+pub(crate) fn measure_power(above: &Path) {
+    copy_logs(&above.join("run_1"), &above.join("ranging"));
     for name in ["ranging", "run_1"] {
         let log = above.join(name).join("mlperf_log_detail.txt");
         write(above.join(name).join("spl.txt"), samples(&log, 4000.0));

@@ -96,12 +96,12 @@ fn what_is_packed_passes_the_gate() {
 }
 
 /// Copies a measurement of power into the output of a run.
-fn metered(folder: &Path, run: &Path, scenario: &str) {
+fn metered(folder: &Path, run: &Path) {
     let above = folder.join("measured");
     for name in ["mlperf_log_detail.txt", "mlperf_log_summary.txt"] {
         write(above.join("run_1").join(name), fs::read(run.join(name)).unwrap());
     }
-    measure_power(&above, scenario);
+    measure_power(&above);
     for name in mlperf::POWER_PATHS {
         write(run.join(name), fs::read(above.join(name)).unwrap());
     }
@@ -111,7 +111,7 @@ fn metered(folder: &Path, run: &Path, scenario: &str) {
 fn the_power_of_a_run_is_packed_where_the_gate_and_the_official_checker_look() {
     let folder = tempfile::tempdir().unwrap();
     let runs = Runs::new(&folder.path().join("runs"), |_| ());
-    metered(folder.path(), &runs.of("Server", "performance"), "Server");
+    metered(folder.path(), &runs.of("Server", "performance"));
     let out = folder.path().join("out");
     let order = order(&runs);
     mlperf::pack(&order, &out).unwrap();
@@ -171,7 +171,7 @@ fn older_rounds_have_their_own_layout() {
         }
     }
     let out = folder.path().join("out");
-    metered(folder.path(), &runs.of("Offline", "performance"), "Offline");
+    metered(folder.path(), &runs.of("Offline", "performance"));
     let order = PackageRequest { round: Round::named("v5.1").unwrap(), ..order(&runs) };
     for name in ["analyzer_table.md", "power_settings.pdf"] {
         write(runs.0.join("documentation").join(name), "described\n");

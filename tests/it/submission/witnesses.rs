@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::fs;
 
 use pretty_assertions::assert_eq;
-use regatta::mlperf::{self, FindingGrade, FindingWeight, SubmissionCheck};
+use regatta::mlperf::{self, FindingGrade};
 use regatta::rules::Round;
 use serde_json::json;
 
@@ -55,6 +55,20 @@ fn accuracy_log(s: &Submission, log: &str) {
     let (path, scores) = (s.of("Server/accuracy/mlperf_log_accuracy.json"), s.of("Server/accuracy/accuracy.txt"));
     s.replace(&scores, &sha256(&fs::read(&path).unwrap()), &sha256(log.as_bytes()));
     write(path, log);
+}
+
+/// Puts a log of TEST06 there, in which answer number n is to the query and the sample that a function gives for it.
+fn audited(s: &Submission, place: fn(u64) -> (u64, u64)) {
+    let answer = |n: u64| {
+        let (query, sample) = place(n);
+        format!(
+            "{{ \"seq_id\" : {query}, \"qsl_idx\" : {sample}, \"data\" : \"05000000{:02X}000000\", \
+             \"token_data\" : \"05000000\", \"token_count\" : 2 }}",
+            9 + n
+        )
+    };
+    let answers: Vec<String> = (0..100).map(answer).collect();
+    write(s.of("Server/TEST06/accuracy/mlperf_log_accuracy.json"), format!("[\n{}\n]\n", answers.join(",\n")));
 }
 
 /// Puts the samples that LoadGen loaded into a log.
@@ -376,6 +390,63 @@ const MUTATIONS: &[Mutation] = &[
         s.field(&s.of("Server/measurements.json"), "weight_transformations", Some(json!("2:4 sparsity, then quantization")));
     }),
     ("retraining in Closed, in words", Contradiction, |s| s.field(&s.of("Server/measurements.json"), "retraining", Some(json!("LoRA")))),
+    // Written for a published tree of v5.1 (B200, llama2-70b-99.9, and a result with power): 38 of 85 were not found.
+    ("TPOT's percentiles lowered by 10 % in both logs", FraudLike, |s| {
+        for rank in ["50.00", "90.00", "95.00", "97.00", "99.00", "99.90"] {
+            let key = format!("result_time_per_output_token_{rank}_percentile_ns");
+            let lower = s.number(INTERACTIVE, &key) * 0.9;
+            both(s, "Interactive", &key, &format!("{rank} percentile time to output token (ns)"), lower as u64);
+        }
+    }),
+    ("mean TTFT above its 99th percentile in both logs", FraudLike, |s| {
+        let higher = s.number(SERVER, "result_first_token_99.00_percentile_latency_ns") + 1e5;
+        both(s, "Server", "result_first_token_mean_latency_ns", "Mean First Token latency (ns)", higher as u64);
+    }),
+    ("no query that took longer than 0 ns", FraudLike, |s| s.set(SERVER, "result_overlatency_query_count", &json!(0))),
+    ("LoadGen built a month later by the local clock", FraudLike, |s| s.set(SERVER, "loadgen_build_date_local", &json!("2026-08-24T17:39:47.375441"))),
+    ("answers in the log of a performance run", FraudLike, |s| {
+        write(s.of(SERVER).join("mlperf_log_accuracy.json"), super::fixture::answers("Server/accuracy"));
+    }),
+    ("lines without a process", FraudLike, |s| s.replace(&s.log(SERVER), "\"pid\":1,", "")),
+    ("TEST06 of one sample", FraudLike, |s| audited(s, |n| (n, 7))),
+    ("TEST06 of a sample that the data set does not have", FraudLike, |s| audited(s, |n| (n, if n == 5 { 24_576 } else { n }))),
+    ("TEST06 passed, and failed", Contradiction, |s| {
+        let path = s.of("Server/TEST06/verify_accuracy.txt");
+        write(&path, format!("{}TEST FAIL\n", super::fixture::VERIFIED));
+    }),
+    ("texts of a character a token", FraudLike, |s| s.replace(&s.of("Server/accuracy/accuracy.txt"), "'gen_len': 29579723", "'gen_len': 7225344")),
+    ("distilled weights in Closed", Contradiction, |s| {
+        s.field(&s.of("Server/measurements.json"), "weight_transformations", Some(json!("distillation to 13 layers")));
+    }),
+    ("two nodes under the name of one", Contradiction, |s| {
+        s.field(&s.system(), "system_name", Some(json!("BOX_H200-SXM-141GBx8")));
+        s.field(&s.system(), "accelerator_memory_capacity", Some(json!("141 GB")));
+        s.field(&s.system(), "number_of_nodes", Some(json!(2)));
+    }),
+    ("an empty calibration.md", Style, |s| write(s.at("documentation/calibration.md"), "")),
+    ("source of empty files", Style, |s| {
+        for entry in walkdir::WalkDir::new(s.at("src")).into_iter().flatten().filter(|entry| entry.file_type().is_file()) {
+            write(entry.path(), "");
+        }
+    }),
+    ("a warning about audit.config", Style, |s| {
+        let warning = super::fixture::line("warning_generic_message", &json!("Found Audit Config file (audit.config)."), false);
+        let log = fs::read_to_string(s.log(SERVER)).unwrap();
+        write(s.log(SERVER), warning.replace("\"is_warning\":false", "\"is_warning\":true") + &log);
+    }),
+    ("power of every second sample", Contradiction, |s| s.sampled("run_1", |text| {
+        text.lines().step_by(2).fold(String::new(), |kept, line| kept + line + "\n")
+    })),
+    ("ranging in accuracy mode", Contradiction, |s| {
+        s.with_power("Server");
+        s.set("Server/performance/ranging", "effective_test_mode", &json!("AccuracyOnly"));
+        s.record_power("Server");
+    }),
+    ("ranging with the seeds of no round", Contradiction, |s| {
+        s.with_power("Server");
+        s.set("Server/performance/ranging", "effective_qsl_rng_seed", &json!(0));
+        s.record_power("Server");
+    }),
     // Style.
     ("the scores of Offline in Server", FraudLike, |s| {
         let [server, offline] = ["Server", "Offline"].map(|scenario| s.of(&format!("{scenario}/accuracy/accuracy.txt")));
@@ -415,7 +486,7 @@ const HOLES: &[Mutation] = &[
         }
         s.replace(&s.of("Interactive/user.conf"), "40.2", "40.5");
     }),
-    ("an empty calibration.md", Style, |s| write(s.at("documentation/calibration.md"), "")),
+    ("a README to be written", Style, |s| write(s.of("Server/README.md"), "TODO\n")),
     ("a second run beside run_1", Style, |s| write(s.of("Server/performance/run_2/mlperf_log_summary.txt"), summary("server_performance"))),
     ("a backup beside the logs", Style, |s| write(s.of(&format!("{SERVER}/mlperf_log_summary.txt.bak")), "x\n")),
 ];
@@ -466,87 +537,12 @@ fn the_table_of_mutations_has_all_grades() {
 }
 
 #[test]
-fn a_test_of_an_invalid_run_is_for_review() {
-    for (round, test) in [("v6.0", "TEST09"), ("v6.1", "TEST09"), ("v6.1", "TEST07")] {
-        let (folder, round) = (tempfile::tempdir().unwrap(), Round::named(round).unwrap());
-        let submission = good_of(&round, folder.path());
-        submission.with_reasoning_model();
-        let log = submission.of_reasoning(&format!("Server/{test}/performance/run_1/mlperf_log_detail.txt"));
-        submission.replace(&log, "\"value\":\"VALID\"", "\"value\":\"INVALID\"");
-        let examined = mlperf::examine(&submission.0, &round);
-        let is_it = |place: &str| place.contains(&format!("Server/{test}/"));
-        let mut found = examined.findings.iter().filter(|finding| is_it(&finding.place));
-        assert!(found.any(|finding| finding.check == SubmissionCheck::NotValid), "{:#?}", examined.findings);
-    }
-}
-
-/// What evaluators and scripts of tests print of gpt-oss-120b: each number changed where another place has it.
-#[test]
-fn texts_of_a_reasoning_model_agree_with_their_logs_and_with_themselves() {
-    let (scores, test07, test09) =
-        ("accuracy/accuracy.txt", "TEST07/verify_accuracy.txt", "TEST09/verify_output_len.txt");
-    for (file, from, to, check) in [
-        (scores, "", "", None),
-        (scores, "'exact_match': 83.130", "'exact_match': 84.900", Some(SubmissionCheck::Plausibility)),
-        (scores, "= 240/8", "= 120/8", Some(SubmissionCheck::Plausibility)),
-        (scores, "FINAL SCORE: 83.13%", "FINAL SCORE: 85.13%", Some(SubmissionCheck::Plausibility)),
-        (scores, "evaluated: 4395", "evaluated: 1000", Some(SubmissionCheck::Plausibility)),
-        (test07, "threshold: 60.698", "threshold: 55.000", Some(SubmissionCheck::AuditLog)),
-        (test07, "score: 62.15", "score: 72.15", Some(SubmissionCheck::AuditLog)),
-        (test09, "Max threshold: 1406.02", "Max threshold: 2000.00", Some(SubmissionCheck::AuditLog)),
-        (test09, "Max output tokens: 2914", "Max output tokens: 1200", Some(SubmissionCheck::AuditLog)),
-        (test09, "Mean output tokens: 1278.20", "Mean output tokens: 1250.00", Some(SubmissionCheck::AuditLog)),
-        (test09, "Server\n", "Offline\n", Some(SubmissionCheck::ReusedLog)),
-    ] {
-        let (folder, round) = (tempfile::tempdir().unwrap(), Round::named("v6.1").unwrap());
-        let submission = good_of(&round, folder.path());
-        submission.with_reasoning_model();
-        submission.replace(&submission.of_reasoning(&format!("Server/{file}")), from, to);
-        let examined = mlperf::examine(&submission.0, &round);
-        let found: Vec<_> = examined.findings.iter().map(|finding| (finding.weight, finding.check)).collect();
-        let expected: Vec<_> = check.map(|check| (FindingWeight::Review, check)).into_iter().collect();
-        assert_eq!(found, expected, "{to}: {:#?}", examined.findings);
-    }
-}
-
-/// LoadGen 4 logs how many samples Offline would have in a performance run: 91 published results of v4.1.
-#[test]
-fn accuracy_runs_of_loadgen_4_do_not_count_as_a_part() {
-    for (version, counted) in [("6.0.17", 1), ("4.1", 0)] {
-        let (folder, round) = (tempfile::tempdir().unwrap(), Round::named("v6.1").unwrap());
-        let submission = good_of(&round, folder.path());
-        submission.set("Offline/accuracy", "generated_samples_per_query", &json!(39_600));
-        submission.set("Offline/accuracy", "loadgen_version", &json!(version));
-        let examined = mlperf::examine(&submission.0, &round);
-        let counts = examined.findings.iter().filter(|finding| finding.check == SubmissionCheck::Counts).count();
-        assert_eq!(counts, counted, "{version}: {:#?}", examined.findings);
-    }
-}
-
-#[test]
 fn numbers_with_a_witness_are_counted() {
     let folder = tempfile::tempdir().unwrap();
     let examined = mlperf::examine(&good(folder.path()).0, &Round::named("v6.1").unwrap());
     for result in &examined.results {
         let witnesses = result.witnesses;
         assert!(witnesses.checked >= 40 && witnesses.unreadable == 0, "{} {witnesses:?}", result.scenario);
-    }
-}
-
-/// The official checkers of v4.1 and v5.1 look in the scenario's folder and in the three above it.
-#[test]
-fn the_meter_is_described_once_for_all_scenarios() {
-    let round = Round::named("v5.1").unwrap();
-    for (above, refused) in [("", 0), ("..", 0), ("../..", 0), ("../../..", 0), ("../../../..", 2)] {
-        let folder = tempfile::tempdir().unwrap();
-        let submission = good_of(&round, folder.path());
-        submission.with_power("Server");
-        let scenario = submission.of("Server/user.conf").parent().unwrap().to_owned();
-        for name in ["analyzer_table.md", "power_settings.md"] {
-            fs::rename(scenario.join(name), scenario.join(above).join(name)).unwrap();
-        }
-        let examined = mlperf::examine(&submission.0, &round);
-        assert_eq!(examined.refusal_count(), refused, "{above}: {:#?}", examined.findings);
     }
 }
 
