@@ -119,16 +119,14 @@ pub(super) fn command(
 fn declared_settings(named: &NamedManifest, manifest: &Manifest, translation: &mut Translation) -> GivenParams {
     let mut params = Vec::new();
     for setting in &named.line.settings {
-        match place(setting, manifest) {
-            Some(key) => params.push((key.clone(), setting.value.clone())),
-            None => {
-                let (name, names) = (&named.name, setting.names.join("` or `"));
-                let reason =
-                    format!("the manifest `{name}` has no parameter `{names}`: change it in the file of the system");
-                let option = UntranslatedOption::new(&setting.argument, reason);
-                translation.untranslated.push(UntranslatedOption { is_workload: true, ..option });
-            }
+        if let Some(key) = place(setting, manifest) {
+            params.push((key.clone(), setting.value.clone()));
+            continue;
         }
+        let (name, names) = (&named.name, setting.names.join("` or `"));
+        let reason = format!("the manifest `{name}` has no parameter `{names}`: change it in the file of the system");
+        let option = UntranslatedOption::new(&setting.argument, reason);
+        translation.untranslated.push(UntranslatedOption { is_workload: true, ..option });
     }
     params
 }

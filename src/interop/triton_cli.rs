@@ -15,7 +15,7 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
         return genai_perf::translate("triton profile", genai_perf::Subcommand::Profile, rest);
     }
     let mut builder = TranslationBuilder::default();
-    let line = TABLE.read_words(rest, &mut builder);
+    let line = TABLE.read_as(TABLE.program, rest, &mut builder);
     line.has_options_only(&format!("triton {command}"), &mut builder);
     let triton_command = |what: &str| {
         let port = line.value("--port").unwrap_or("8001");

@@ -49,7 +49,7 @@ impl From<LoadgenError> for ChildError {
 
 impl From<HarnessError> for ChildError {
     fn from(error: HarnessError) -> Self {
-        let is_refused = matches!(error, HarnessError::Spec(_) | HarnessError::Schedule(_) | HarnessError::Data { .. });
+        let is_refused = matches!(error, HarnessError::Spec(_) | HarnessError::Data { .. });
         Self { is_refused, ..ErrorText::new(error).into() }
     }
 }

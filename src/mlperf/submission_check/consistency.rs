@@ -141,7 +141,8 @@ impl PackedLogs {
             };
             let scores = answers.join(SCORES);
             let text = read_text(&scores).unwrap_or_default();
-            let size = |path: &Path| std::fs::metadata(path).ok().filter(|meta| meta.is_file()).map(|meta| meta.len());
+            let size =
+                |path: &Path| std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|meta| meta.len());
             for (name, shortest, path) in [
                 (DETAIL_FILE, 1, detail.join(DETAIL_FILE)),
                 (ACCURACY_FILE, SHORTEST_ANSWERS, answers.join(ACCURACY_FILE)),

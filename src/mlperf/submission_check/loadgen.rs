@@ -19,7 +19,7 @@ const RERUN_HINT: &str = "run the test again and pack its logs as LoadGen wrote 
 pub(super) struct RunKind {
     mode: &'static str,
     weight: FindingWeight,
-    /// The last key of such a log, and an earlier one: without the earlier one, the run was broken off.
+    /// The last key of such a log, and an earlier one: without the earlier one, the run was interrupted.
     ends: [&'static str; 2],
 }
 

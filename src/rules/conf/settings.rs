@@ -288,6 +288,13 @@ pub struct ConfLine {
     pub value: String,
 }
 
+impl ConfLine {
+    /// Whether LoadGen reads it for a model in a scenario.
+    pub fn is_read(&self, model: &str, scenario: MlperfScenario) -> bool {
+        ["*", model].contains(&&*self.model) && ["*", scenario.loadgen()].contains(&&*self.scenario)
+    }
+}
+
 /// The settings of a user.conf as LoadGen takes it apart, and for each line that it cannot read its number and why.
 pub fn read(text: &str) -> (Vec<ConfLine>, Vec<(usize, String)>) {
     let mut lines = Vec::new();
@@ -349,8 +356,7 @@ pub fn review(text: &str, request: &TestRequest<'_>) -> Vec<(usize, RuleError)> 
             wrong.push((line.line, RuleError::new(&[], message, rule).hint(hint)));
             continue;
         }
-        let is_ours = line.model == "*" || Some(&line.model) == ours.as_ref();
-        if !is_ours || !(line.scenario == "*" || line.scenario == request.scenario.loadgen()) {
+        if !line.is_read(ours.as_deref().unwrap_or("*"), request.scenario) {
             continue;
         }
         if line.key == "target_qps" {

@@ -4,6 +4,7 @@
 //! Afterwards: one small request a second. A late answer means nothing under load, least of all when the server shows
 //! by other means that it works: no answer for [`SILENCE`] is a failure, and for [`BUSY_SILENCE`] while it works.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -59,11 +60,11 @@ enum NotReady {
     Ever(String),
 }
 
-fn waiting(state: PortState, awaited: String, last: impl ToString) -> NotReady {
+fn waiting(state: PortState, awaited: String, last: &dyn Display) -> NotReady {
     NotReady::Yet(Step::Waiting { state, awaited, last: last.to_string() })
 }
 
-fn closed(endpoint: &Endpoint, why: impl ToString) -> NotReady {
+fn closed(endpoint: &Endpoint, why: &dyn Display) -> NotReady {
     waiting(PortState::Closed, format!("{endpoint} to open"), why)
 }
 
@@ -151,16 +152,16 @@ async fn wait_until_ready(server: &PlannedServer, board: &Shared) -> Result<Endp
 /// One look at a server whose port says all: its endpoint if it is ready, else where it stands, as with all of them.
 async fn connect(endpoint: &Endpoint) -> Result<Endpoint, NotReady> {
     let connected = timeout(QUERY_TIMEOUT, TcpStream::connect((endpoint.host.as_str(), endpoint.grpc))).await;
-    connected.map_err(|_| closed(endpoint, "no answer"))?.map_err(|error| closed(endpoint, error))?;
+    connected.map_err(|_| closed(endpoint, &"no answer"))?.map_err(|error| closed(endpoint, &error))?;
     Ok(endpoint.clone())
 }
 
 /// One look at a server that has `/health`.
 async fn healthy(endpoint: &Endpoint) -> Result<Endpoint, NotReady> {
-    let open = |why: &str| waiting(PortState::Open, format!("`GET /health` at {endpoint}"), why);
+    let open = |why: &str| waiting(PortState::Open, format!("`GET /health` at {endpoint}"), &why);
     let answer = timeout(QUERY_TIMEOUT, health(endpoint)).await.map_err(|_| open("no answer"))?;
     answer.map(|()| endpoint.clone()).map_err(|error| match error.why {
-        why @ ClientErrorKind::Connect { .. } => closed(endpoint, why),
+        why @ ClientErrorKind::Connect { .. } => closed(endpoint, &why),
         why => open(&why.to_string()),
     })
 }
@@ -169,15 +170,15 @@ async fn healthy(endpoint: &Endpoint) -> Result<Endpoint, NotReady> {
 async fn detect(server: &PlannedServer, endpoint: &Endpoint) -> Result<Endpoint, NotReady> {
     match probe(&endpoint.host, endpoint.grpc).await {
         ListeningService::Grpc => probe_server(server, endpoint).await,
-        ListeningService::Nothing => Err(closed(endpoint, "nothing listens there")),
-        ListeningService::Other => Err(not_live(endpoint, "it speaks neither gRPC nor HTTP")),
+        ListeningService::Nothing => Err(closed(endpoint, &"nothing listens there")),
+        ListeningService::Other => Err(not_live(endpoint, &"it speaks neither gRPC nor HTTP")),
         ListeningService::Http | ListeningService::Metrics | ListeningService::OtherHttp => {
             lists_models(&Endpoint { http: Some(endpoint.grpc), ..endpoint.clone() }).await
         }
     }
 }
 
-fn not_live(endpoint: &Endpoint, why: impl ToString) -> NotReady {
+fn not_live(endpoint: &Endpoint, why: &dyn Display) -> NotReady {
     waiting(PortState::Open, format!("ServerLive at {endpoint}"), why)
 }
 
@@ -204,7 +205,7 @@ async fn has_model(endpoint: &Endpoint) -> Result<Endpoint, NotReady> {
 
 /// Whether it lists a model.
 async fn lists_models(endpoint: &Endpoint) -> Result<Endpoint, NotReady> {
-    let live = |why: String| waiting(PortState::Live, format!("`GET /v1/models` at {endpoint}"), why);
+    let live = |why: String| waiting(PortState::Live, format!("`GET /v1/models` at {endpoint}"), &why);
     let answer = timeout(QUERY_TIMEOUT, first_model(endpoint)).await;
     match answer.map_err(|_| live("/v1/models: no answer".to_owned()))?.map_err(|error| error.why) {
         // With an API key only `/health` is open.
@@ -218,12 +219,12 @@ async fn lists_models(endpoint: &Endpoint) -> Result<Endpoint, NotReady> {
 
 /// One look at a KServe server, with a new connection: while it starts it often closes the first ones.
 async fn probe_server(server: &PlannedServer, endpoint: &Endpoint) -> Result<Endpoint, NotReady> {
-    let live = |why: String| waiting(PortState::Live, format!("ServerReady at {endpoint}"), why);
+    let live = |why: String| waiting(PortState::Live, format!("ServerReady at {endpoint}"), &why);
     let connected = timeout(QUERY_TIMEOUT, TritonClient::connect(endpoint)).await;
-    let connected = connected.map_err(|_| closed(endpoint, "no answer"))?;
-    let client = connected.map_err(|error| closed(endpoint, error.why))?.deadline(QUERY_TIMEOUT);
-    if !client.is_live().await.map_err(|error| not_live(endpoint, error_text(&error)))? {
-        return Err(not_live(endpoint, "it reports that it is not"));
+    let connected = connected.map_err(|_| closed(endpoint, &"no answer"))?;
+    let client = connected.map_err(|error| closed(endpoint, &error.why))?.deadline(QUERY_TIMEOUT);
+    if !client.is_live().await.map_err(|error| not_live(endpoint, &error_text(&error)))? {
+        return Err(not_live(endpoint, &"it reports that it is not"));
     }
     let ready = client.is_ready().await.unwrap_or(false);
     let index = match client.repository_index(false).await {
@@ -249,7 +250,7 @@ async fn probe_server(server: &PlannedServer, endpoint: &Endpoint) -> Result<End
     if !ready {
         return Err(live(if index.is_empty() { "the server is live but not ready".to_owned() } else { counted }));
     }
-    let models_missing = |why: String| waiting(PortState::Live, format!("its models at {endpoint}"), why);
+    let models_missing = |why: String| waiting(PortState::Live, format!("its models at {endpoint}"), &why);
     if !waits.is_empty() {
         return Err(models_missing(format!("{counted}, {} still loads", waits.join(", "))));
     }
