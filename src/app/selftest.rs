@@ -458,7 +458,10 @@ mod tests {
             let measured =
                 measurement.run(&server, "slow", Duration::from_millis(200), Duration::from_secs(1), &mut reasons);
             assert!(Box::pin(measured).await.is_none(), "nothing was answered");
-            assert!(reasons.iter().any(|reason| reason.text.contains("not done within 1s, and ended")), "{reasons:?}");
+            assert!(
+                reasons.iter().any(|reason| reason.text.contains("did not finish within 1s, and was stopped")),
+                "{reasons:?}"
+            );
         });
     }
 }

@@ -307,7 +307,7 @@ fn a_folder_that_is_named_with_out_keeps_what_regatta_did_not_write() {
     for other in [&["--repeat", "2"][..], &["-c", "1,2"], &["--seed", "7"]] {
         let refused = to("kept", other);
         assert_eq!(refused.code, 2, "{refused:?}");
-        refused.shows("`--out kept` has the result of another benchmark").shows("hint: name another folder");
+        refused.shows("`--out kept` holds the result of another benchmark").shows("hint: name another folder");
     }
     assert_eq!(world.read("kept/result.json"), before);
     measured(&to("kept", &[]));

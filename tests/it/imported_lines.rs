@@ -141,7 +141,7 @@ fn a_file_without_a_type_has_the_one_of_its_first_line() {
     world.file("trace.jsonl", "{\"turns\": [{\"text\": \"a\"}, {\"text\": \"b\"}]}\n");
     let ended = world.regatta(&["import", "--", line]);
     assert_eq!(ended.code, 2, "{ended:?}");
-    ended.shows("of the type multi_turn is not read");
+    ended.shows("of the type multi_turn is not supported");
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn data_of_a_tool_that_begins_again_begin_again() {
     }
     let types = "aiperf profile --model m --input-file x.jsonl --concurrency 1 --request-count 9 --custom-dataset-type";
     assert!(refusal(&format!("{types} multi_turn")).contains("one for each turn"));
-    assert!(refusal(&format!("{types} bailian_trace")).contains("bailian_trace is not read"));
+    assert!(refusal(&format!("{types} bailian_trace")).contains("bailian_trace is not supported"));
 }
 
 #[test]

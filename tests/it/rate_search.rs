@@ -29,8 +29,8 @@ fn intervals_hold_the_true_rate_and_are_narrow() {
         bracketed += tally.bracketed;
         assert!(tally.coverage() >= 0.88, "{row}");
         assert!(tally.share_wider_than(2.0) <= 0.0, "{row}");
-        assert!(tally.median_width() <= 1.75, "{row}");
-        assert!(tally.share_bracketed() <= 0.5, "{row}");
+        assert!(tally.median_width() <= 1.85, "{row}");
+        assert!(tally.share_bracketed() <= 0.55, "{row}");
         assert!(tally.bias().abs() <= 0.12, "{row}");
     }
     let share = |part: usize, whole: usize| part as f64 / whole as f64;

@@ -108,7 +108,7 @@ fn gpus_that_do_not_fit_are_refused_before_anything_starts() {
     let world = world(&format!("{}{user}", server("gpus: 3", ", tensor_parallel_size: 2")));
     let ended = world.regatta(&["run", "m", "--gpus", "0,1,2"]);
     assert_eq!(ended.code, 2, "{ended:?}");
-    ended.shows("3 GPUs leased, but 1 server of 2 (tp × pp × dp) need 2");
+    ended.shows("3 GPUs leased, but 2 needed: 1 server of 2 (tp × pp × dp)");
     assert!(!world.path("calls").exists());
 }
 

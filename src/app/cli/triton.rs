@@ -22,7 +22,7 @@ pub enum TritonRequest {
         #[arg(help_heading = HOW, long)]
         json: bool,
     },
-    /// The models: tensors in and out, and the configuration that is in effect.
+    /// Show models with their inputs, outputs and effective configuration.
     Models {
         #[command(flatten)]
         server: ServerArgs,
@@ -54,7 +54,7 @@ pub enum TritonRequest {
         #[arg(help_heading = HOW, long)]
         json: bool,
     },
-    /// Print a model's configuration that is in effect, as config.pbtxt.
+    /// Print a model's effective configuration, as config.pbtxt.
     Config {
         #[command(flatten)]
         server: ServerArgs,

@@ -311,6 +311,6 @@ mod tests {
             assert_eq!(tensor(&input, &value).ok().map(|tensor| tensor.shape), Some(vec![1, 2]));
         }
         let Err(CommandError::Usage(wrong)) = tensor(&input, &json!([[[1, 2]]])) else { panic!("accepted") };
-        assert!(wrong.contains("with 3 dimensions, and the model takes 2"), "{wrong}");
+        assert!(wrong.contains("with 3 dimensions, but the model takes 2"), "{wrong}");
     }
 }

@@ -479,7 +479,7 @@ mod tests {
 
     #[test]
     fn in_every_simulated_world_the_watchdog_ends_what_is_registered_and_nothing_else() {
-        let seeds = seed_count(3000);
+        let seeds = seed_count(1000);
         let runs = (0..seeds).map(|seed| (seed, simulated_run(seed)));
         let (mut orders, mut failures) = (0, Vec::new());
         for (seed, (given, violated)) in runs {

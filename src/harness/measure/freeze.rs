@@ -147,8 +147,8 @@ fn silences(records: &RequestRecords) -> (Gaps, Vec<Silence>) {
         (sum / records.len().max(1) as f64).max(1.0)
     };
     let (mean_input, mean_output) = (mean(|record| record.input_tokens), mean(|record| record.tokens));
-    // The first sign of an answer comes after the work on its prompt, and of one in one piece after all of its tokens. In
-    // thousandths.
+    // The first sign of an answer comes after the work on its prompt, and of one in one piece after all of its tokens:
+    // in thousandths.
     let events = records.borrowed().flat_map(|record| {
         let of_input = f64::from(record.input_tokens) / mean_input;
         let is_whole = record.t_first == record.t_last;

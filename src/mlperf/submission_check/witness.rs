@@ -225,7 +225,7 @@ derived! { engine;
     engine.closed, Counts, "queries a second" == "target_qps"
         (queries: QUERIES, lasted: ISSUED, target: "effective_target_qps", samples: SAMPLES)
         queries / lasted * 1e9 + 0.0 * samples, target, target * 0.02_f64.max(4.0 / queries.sqrt());
-    // Where tokens are judged, there is no latency that a query could keep.
+    // Where tokens are judged, a query has no latency of its own to keep.
     Review, Counts, "queries that took too long" == "of all, where the limit is 0"
         (late: "result_overlatency_query_count", counted: "result_query_count", limit: "effective_target_latency_ns",
          samples: SAMPLES)

@@ -11,6 +11,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::Width;
+use base::diag::ErrorText;
 use base::files::{Sha256Of, open_regular};
 
 /// An answer longer than this is not one: 32,768 tokens of 8 bytes have half a million hexadecimal digits.
@@ -129,7 +130,7 @@ impl<R: BufRead> AnswerLog<R> {
             });
         }
         self.entries += 1;
-        parsed(&self.piece, offset).map(Some).map_err(|reason| LogError::Entry { offset, why: reason })
+        parsed(&self.piece, offset).map(Some).map_err(|error| LogError::Entry { offset, why: error.to_string() })
     }
 
     fn end(&mut self) -> Result<Option<LoggedAnswer>, LogError> {
@@ -190,11 +191,12 @@ impl<R: BufRead> Iterator for AnswerLog<R> {
     }
 }
 
-fn parsed(piece: &[u8], offset: u64) -> Result<LoggedAnswer, String> {
-    let written: Written<'_> = serde_json::from_slice(piece).map_err(|error| error.to_string())?;
+fn parsed(piece: &[u8], offset: u64) -> Result<LoggedAnswer, ErrorText> {
+    let written: Written<'_> = serde_json::from_slice(piece).map_err(ErrorText::new)?;
     let sample = written.qsl_idx;
     let bytes = |hex: &str, digits: &str| {
-        bytes(hex.as_bytes()).ok_or_else(|| format!("the {digits} of sample {sample} are not hexadecimal"))
+        let not_hexadecimal = || ErrorText::new(format_args!("the {digits} of sample {sample} are not hexadecimal"));
+        bytes(hex.as_bytes()).ok_or_else(not_hexadecimal)
     };
     Ok(LoggedAnswer {
         offset,

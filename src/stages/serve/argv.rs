@@ -183,7 +183,7 @@ impl EngineCopies {
         if servers * ranks != gpus.len() {
             let (factors, needed) = (self.factors, servers * ranks);
             let [leased, servers] = [counted(gpus.len(), "GPU"), counted(servers, "server")];
-            let message = format!("{leased} leased, but {servers} of {ranks} ({factors}) need {needed}");
+            let message = format!("{leased} leased, but {needed} needed: {servers} of {ranks} ({factors})");
             return Err(SpecProblem::new(message, "change the stage's `gpus`, or `servers`"));
         }
         Ok(gpus.chunks(ranks).map(<[GpuId]>::to_vec).collect())
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(two.shares(&gpus(4..8)).unwrap(), [gpus(4..6), gpus(6..8)]);
         assert_eq!(two.shares(&[]).unwrap(), [gpus(0..0)]);
         let wrong = two.shares(&gpus(0..3)).unwrap_err();
-        assert_eq!(wrong.message, "3 GPUs leased, but 1 server of 2 (tp × pp) need 2");
-        assert!(copies(Some(1)).shares(&gpus(0..4)).unwrap_err().message.contains("1 servers of 2"));
+        assert_eq!(wrong.message, "3 GPUs leased, but 2 needed: 1 server of 2 (tp × pp)");
+        assert!(copies(Some(1)).shares(&gpus(0..4)).unwrap_err().message.contains("1 server of 2"));
     }
 }

@@ -281,7 +281,7 @@ mod tests {
         };
         let total = lines.lines().count();
         assert_eq!(count(lines.trim_end()), Some(total));
-        // A line that is cut off is no step.
+        // A line that is cut off does not count as a step.
         assert_eq!(count(&lines[..lines.trim_end().len() - 8]), Some(total - 1));
     }
 

@@ -100,7 +100,7 @@ pub struct Exposition {
 
 impl Exposition {
     /// # Errors
-    /// The first line that is no metric, and why.
+    /// The first line that cannot be read as a metric, and why.
     pub fn parse(text: &str) -> Result<Self, ErrorText> {
         let mut families: Vec<MetricFamily> = Vec::new();
         let mut places: BTreeMap<String, usize> = BTreeMap::new();

@@ -189,7 +189,7 @@ fn what_contradicts_itself_is_refused() {
 fn data_of_a_kind_that_is_not_read_is_told_what_to_make_of_it() {
     let reason = |file: &str| read(&format!("h:1 --data {file}")).unwrap_err().to_string();
     assert!(reason("p.txt").contains("`jq -Rc . FILE > FILE.jsonl` makes"));
-    assert!(reason("p.csv").contains("text is not read"));
+    assert!(reason("p.csv").contains("it is plain text"));
     assert!(reason("p.jsonl.gz").contains("unpack it first"));
     assert!(reason("/tmp").contains("it is a folder"));
     assert!(reason("p.dat").contains("add --data-kind"));
