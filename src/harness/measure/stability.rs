@@ -254,8 +254,8 @@ mod tests {
         percents
     }
 
-    /// The worst cells of the table below, at 0.9 of what the servers do. `FALSE_ALARMS=FILE` writes the whole table, which
-    /// takes minutes.
+    /// The worst cells of the table below, at 0.9 of what the servers do. `FALSE_ALARMS=FILE` writes the whole table,
+    /// which takes minutes.
     #[test]
     fn all_checks_together_seldom_warn_of_a_server_that_keeps_up() {
         if let Some(file) = std::env::var_os("FALSE_ALARMS") {
