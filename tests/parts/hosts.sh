@@ -144,7 +144,9 @@ down() {
 case ${1:-} in
   keep)
     shift
-    trap 'down "$1" "$2"' EXIT
+    # Not `$1`: a function that ends the script has arguments of its own.
+    kept=("$1" "$2")
+    trap 'down "${kept[@]}"' EXIT
     up "$@"
     echo up
     cat >/dev/null;;

@@ -211,7 +211,9 @@ case ${1:-} in
   heal) ip link set "$2" up;;
   keep)
     shift
-    trap 'down "$1"' EXIT
+    # Not `$1`: a function that ends the script has arguments of its own.
+    kept=$1
+    trap 'down "$kept"' EXIT
     up "$@"
     echo up
     cat >/dev/null;;

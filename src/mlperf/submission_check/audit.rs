@@ -157,7 +157,7 @@ fn test06(to: &mut SubmissionFindings, at: &Path, benchmark: &Benchmark, scenari
     let most = benchmark.max_output_tokens as usize;
     let (count, samples) = (answers.answers, answers.samples.len() as u64);
     findings! { to;
-        // LoadGen draws them by chance; published logs have one sample twice at most.
+        // LoadGen draws them by chance; published logs have two samples twice at most.
         Review, SampleIndex, at,
             answers.samples.last().filter(|last| **last >= benchmark.dataset_samples)
                 .map(|last| format!("it has an answer to sample {last} of a data set of {}", benchmark.dataset_samples))

@@ -10,7 +10,7 @@ use super::{accuracy, witness};
 use crate::SIMULATED_SUT;
 use base::units::counted;
 use rules::Round;
-use rules::log::{DETAIL_FILE, Detail, SUMMARY_FILE};
+use rules::log::{DETAIL_FILE, Detail, LoggedError, SUMMARY_FILE};
 
 const FILES: [&str; 2] = [SUMMARY_FILE, DETAIL_FILE];
 const RERUN_HINT: &str = "run the test again and pack its logs as LoadGen wrote them";
@@ -194,10 +194,17 @@ fn round_with_seed(seed: (&str, u64)) -> Option<&'static str> {
 }
 
 fn errors(to: &mut SubmissionFindings, path: &Path, detail: &Detail) {
-    let errors = detail.all_errors();
-    // An audit is made with an audit.config, of which LoadGen warns.
+    // An audit is made with an audit.config, of which LoadGen warns, and which may end it by a number of queries.
     let is_audit = detail.number("effective_accuracy_log_sampling_target").is_some_and(|target| target > 0.0);
-    let first = detail.first_errors.iter().take(3).map(|error| format!("{} × {:?}", error.times, error.text));
+    let is_its_end = |error: &LoggedError| is_audit && error.text.contains("Max query count reached");
+    let ends: u64 = detail.first_errors.iter().filter(|error| is_its_end(error)).map(|error| error.times).sum();
+    let errors = detail.all_errors().saturating_sub(ends);
+    let first = detail
+        .first_errors
+        .iter()
+        .filter(|error| !is_its_end(error))
+        .take(3)
+        .map(|error| format!("{} × {:?}", error.times, error.text));
     let first: Vec<String> = first.collect();
     let first = if first.is_empty() { "their texts are not in the log".to_owned() } else { first.join("; ") };
     findings! { to;

@@ -157,9 +157,22 @@ fn measurements(to: &mut SubmissionFindings, entry: &ResultEntry, folder: &Path)
 /// Checks user.conf by the rules, and against the effective settings in the log.
 fn conf(to: &mut SubmissionFindings, at: &Path, text: &str, request: &TestRequest, runs: [Option<&Detail>; 2]) {
     let is_offline = request.scenario.loadgen() == "Offline";
+    let written = conf::read(text).0;
+    // One file serves both runs: a number of samples may be that of the accuracy run.
+    let is_of_accuracy_run = |number: usize, setting: &str| {
+        let logged = conf::logged(setting).and_then(|(key, factor)| Some(runs[1]?.number(key)? / factor));
+        let value = written.iter().find(|given| given.line == number).and_then(|given| given.value.parse().ok());
+        value.is_some() && logged == value
+    };
     for (line, wrong) in conf::review(text, request) {
-        // In Offline the rate decides how many samples are issued, which are counted.
-        if wrong.at.is_empty() && line == 0 && is_offline || wrong.at.last().is_some_and(|key| key == OF_HARNESS) {
+        let is_counted_elsewhere = match wrong.at.last().map(String::as_str) {
+            // In Offline the rate decides how many samples are issued, which are counted.
+            None => line == 0 && is_offline,
+            Some("min_query_count") => is_offline,
+            Some(setting @ "performance_sample_count_override") => is_of_accuracy_run(line, setting),
+            Some(setting) => setting == OF_HARNESS,
+        };
+        if is_counted_elsewhere {
             continue;
         }
         let place = if line == 0 { String::new() } else { format!("line {line}: ") };
@@ -179,7 +192,7 @@ fn conf(to: &mut SubmissionFindings, at: &Path, text: &str, request: &TestReques
         to.add(weight, check, at, format!("{place}{key}{}", wrong.what), wrong.rule, fix);
     }
     let model = request.find().map(|found| found.benchmark.loadgen_model(request.scenario)).unwrap_or_default();
-    for line in conf::read(text).0.iter().filter(|line| line.is_read(&model, request.scenario)) {
+    for line in conf::in_effect(&written, &model, request.scenario) {
         // Of SingleStream the latency is what is expected, and no limit.
         let is_judged = (line.key != "target_qps" || !is_offline)
             && (line.key != "target_latency" || request.scenario.loadgen() == "Server");

@@ -166,7 +166,8 @@ static NAMED: LazyLock<[Regex; 3]> = LazyLock::new(|| {
         .map(|pattern| Regex::new(pattern).expect("a pattern that compiles"))
 });
 
-/// Reports accelerators other than those that the system is named after; no published system has such.
+/// Reports accelerators other than those that the system is named after. Three published systems, of v6.0, name another
+/// memory.
 fn accelerators(to: &mut SubmissionFindings, at: &Path, fields: &Map<String, Value>) {
     let text = |name: &str| match fields.get(name) {
         Some(Value::String(text)) => text.replace(['_', '-'], " "),

@@ -6,7 +6,8 @@ mod settings;
 
 pub use check::check;
 pub use settings::{
-    Conf, ConfLine, MIN_DURATION_MS, REHEARSAL_DURATION_MS, TestSettings, conf, is_open_only, logged, read, review,
+    Conf, ConfLine, MIN_DURATION_MS, REHEARSAL_DURATION_MS, TestSettings, conf, in_effect, is_open_only, logged, read,
+    review,
 };
 
 #[cfg(test)]
@@ -17,7 +18,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::settings::{BUILT_IN, KEYS};
-    use super::{check, conf, read, review};
+    use super::{check, conf, in_effect, read, review};
     use crate::{MlperfScenario, RuleError, TestRequest};
     use base::spec::{Division, TestMode};
 
@@ -257,6 +258,16 @@ mod tests {
         assert_eq!(review(&fine, &TestRequest { target_qps: None, ..test_request(&none) }), []);
         let missing = review("", &TestRequest { target_qps: None, ..test_request(&none) });
         assert_eq!(missing.len(), 1);
+    }
+
+    #[test]
+    fn the_line_that_names_more_is_in_effect() {
+        let text = "m.Server.a = 1\n*.Server.a = 2\nm.*.a = 3\n*.Server.b = 4\nm.*.b = 5\n*.*.c = 6\n*.*.c = 7\n\
+                    m.Offline.d = 8\nother.Server.d = 9\n";
+        let lines = read(text).0;
+        let taken = in_effect(&lines, "m", MlperfScenario::Interactive);
+        let values: Vec<_> = taken.iter().map(|line| format!("{} {}", line.key, line.value)).collect();
+        assert_eq!(values, ["a 1", "b 4", "c 6", "c 7"]);
     }
 
     #[test]

@@ -288,11 +288,17 @@ pub struct ConfLine {
     pub value: String,
 }
 
-impl ConfLine {
-    /// Whether LoadGen reads it for a model in a scenario.
-    pub fn is_read(&self, model: &str, scenario: MlperfScenario) -> bool {
-        ["*", model].contains(&&*self.model) && ["*", scenario.loadgen()].contains(&&*self.scenario)
+/// The lines that LoadGen takes for a model in a scenario: of each key those that name both, else the scenario alone,
+/// else the model alone, else neither. Of several alike it takes the last.
+pub fn in_effect<'l>(lines: &'l [ConfLine], model: &str, scenario: MlperfScenario) -> Vec<&'l ConfLine> {
+    let is_named = |given: &str, own: &str| if given == own { Some(true) } else { (given == "*").then_some(false) };
+    let names = |line: &ConfLine| Some((is_named(&line.scenario, scenario.loadgen())?, is_named(&line.model, model)?));
+    let mut most: IndexMap<&str, (bool, bool)> = IndexMap::new();
+    for (line, names) in lines.iter().filter_map(|line| Some((line, names(line)?))) {
+        let of_key = most.entry(&line.key).or_default();
+        *of_key = names.max(*of_key);
     }
+    lines.iter().filter(|line| names(line).is_some_and(|names| most[line.key.as_str()] == names)).collect()
 }
 
 /// The settings of a user.conf as LoadGen takes it apart, and for each line that it cannot read its number and why.
@@ -346,19 +352,15 @@ pub fn review(text: &str, request: &TestRequest<'_>) -> Vec<(usize, RuleError)> 
             let rule = "LoadGen would silently ignore the line";
             let message = format!("`{}` is not a model of LoadGen's", line.model);
             wrong.push((line.line, RuleError::new(&[], message, rule).maybe_hint(hint)));
-            continue;
-        }
-        if !matches!(line.scenario.as_str(), "*" | "Offline" | "Server" | "SingleStream" | "MultiStream") {
+        } else if !matches!(line.scenario.as_str(), "*" | "Offline" | "Server" | "SingleStream" | "MultiStream") {
             let rule = "LoadGen would silently ignore the line";
             let message = format!("`{}` is not a scenario of LoadGen's", line.scenario);
             let hint = "`Offline`, `Server`, `SingleStream`, `MultiStream`; Interactive is Server of the model \
                 `…-interactive`";
             wrong.push((line.line, RuleError::new(&[], message, rule).hint(hint)));
-            continue;
         }
-        if !line.is_read(ours.as_deref().unwrap_or("*"), request.scenario) {
-            continue;
-        }
+    }
+    for line in in_effect(&lines, ours.as_deref().unwrap_or("*"), request.scenario) {
         if line.key == "target_qps" {
             // Offline and Server may both be named by a `*`; SingleStream has none.
             target_qps = line.value.parse().ok().filter(|_| request.scenario != MlperfScenario::SingleStream);

@@ -1,6 +1,8 @@
 //! A real Slurm for one test: a controller and four virtual nodes.
 
 use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -35,8 +37,10 @@ impl Cluster {
         let n = COUNT.fetch_add(1, Ordering::Relaxed);
         let id = std::process::id();
         let folder = std::env::temp_dir().join(format!("regatta-slurm-{id}-{n}"));
-        // Below the ephemeral ports; twenty for each cluster, and a number returns only after forty clusters.
-        let port = 12_000 + (id % 20) as u16 * 800 + (n % 40) * 20;
+        // Below the ephemeral ports, twenty for each cluster. Another process of the same tests begins somewhere else.
+        let rows = (id % 20) as u16 * 40 + n..;
+        let mut free = rows.take(800).map(|row| 12_000 + row % 800 * 20).filter(|first| are_free(*first..first + 20));
+        let port = free.next().expect("twenty free ports");
         let prefix = format!("t{id}x{n}n");
         let part = KeptPart::up(
             script("slurm.sh")
@@ -173,4 +177,8 @@ impl Drop for Cluster {
             }
         }
     }
+}
+
+fn are_free(mut ports: Range<u16>) -> bool {
+    ports.all(|port| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok())
 }
