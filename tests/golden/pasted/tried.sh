@@ -83,7 +83,7 @@ ray start --head
 locust -f llama.py --host http://localhost:8000
 ab -n 100 -c 10 http://localhost:8000/v1/models
 # Lines of repositories and of issues of these tools, tried in the same way.
-vllm bench serve --backend vllm --model /home/lisiqi/work/models/Qwen3-4B --endpoint /v1/completions --dataset-name sharegpt --dataset-path /home/lisiqi/work/models/ShareGPT_V3_unfiltered_cleaned_split.json --num-prompts 10
+vllm bench serve --backend vllm --model /models/Qwen3-4B --endpoint /v1/completions --dataset-name sharegpt --dataset-path /models/ShareGPT_V3_unfiltered_cleaned_split.json --num-prompts 10
 /path/to/vllm/.venv/bin/lm_eval --model local-completions --model_args 'model=deepseek-ai/DeepSeek-V4-Flash,base_url=http://127.0.0.1:8000/v1/completions,num_concurrent=2,max_retries=10,tokenized_requests=False,tokenizer_backend=none,max_gen_toks=2048,timeout=300' --tasks gsm8k --num_fewshot 5 --batch_size auto --limit 200 --output_path /tmp/gsm8k_raw
 vllm serve Qwen/Qwen3-Next-80B-A3B-Instruct --tokenizer-mode auto --gpu-memory-utilization 0.8 --speculative-config '{"method": "qwen3_next_mtp", "num_speculative_tokens": 2}' --tensor-parallel-size 4 --no-enable-chunked-prefill
 HF_HOME=/opt/huggingface /opt/vllm-rocm/bin/vllm bench serve --backend vllm --base-url http://127.0.0.1:8000 --model Qwen/Qwen3.8-27B-FP8 --dataset-name random --num-prompts 32 --random-input-len 512 --random-output-len 128 --ignore-eos --request-rate inf --max-concurrency 8 --seed 42
