@@ -26,8 +26,8 @@ pub(super) fn history(global: &Global, request: &HistoryRequest) -> Result<CliEx
     let sweeps = sweeps.into_iter().collect::<Vec<_>>().join(", ");
     if points.is_empty() {
         let (message, hint) = if sweeps.is_empty() {
-            let hint = "`regatta runs` lists the runs; `regatta gc` keeps what a tagged run measured";
-            ("no benchmark has a result".to_owned(), hint)
+            let hint = "`regatta runs` lists the runs with their results";
+            ("no measurement was found".to_owned(), hint)
         } else {
             (format!("there are sweeps only ({sweeps}), and a history has no sweeps"), COMPARE_SWEEPS)
         };

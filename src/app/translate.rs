@@ -348,7 +348,7 @@ fn print_command(translation: &Translation, same: &[String], text: &str) -> Resu
     let load: Vec<String> = load.map(|option| format!("`{}`", translation.as_written(&option.argument))).collect();
     if !load.is_empty() {
         return Err(CommandError::hinted(
-            format!("what is printed sends a different load than the line, because it lacks {}", load.join(", ")),
+            format!("the printed text sends a different load than the line, because it lacks {}", load.join(", ")),
             "the comment at the top has the reason; without it the line is imported in full",
         ));
     }

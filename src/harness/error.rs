@@ -22,7 +22,7 @@ pub enum ApiKeyFault {
 /// Reads after "failed: ".
 #[derive(Debug, thiserror::Error)]
 pub enum HarnessError {
-    /// Of the spec by itself, or of what it names.
+    /// An error in the spec, or in a file or variable that it names.
     #[error("the benchmark cannot be planned: {0}")]
     Spec(String),
     /// Files of prompts; all that is wrong with one, each a sentence.

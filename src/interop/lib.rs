@@ -12,7 +12,8 @@
 //! ```text
 //!  command_line  metrics ← command_server ← trtllm_serve  perf_analyzer ← aiperf  chat_benchmarks
 //!  curl  docker  genai_perf  git_clone_command  guidellm  inference_perf  llmb_run  nvidia_harness
-//!  nvidia_smi  sglang  slurm  tensorrt_llm  triton_backend  trtllm_bench  vllm ← triton_cli ← formats  translate
+//!  nvidia_smi  r2_downloader  sglang  slurm  tensorrt_llm  triton_backend  trtllm_bench  vllm ← triton_cli ← formats
+//!  translate
 //! ```
 
 mod aiperf;

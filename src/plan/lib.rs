@@ -18,7 +18,7 @@
 //! | `expand` | the way from a manifest to a plan: `instance` makes the tasks, `task_builder` renders each |
 //! | `references`, `task_part` | what a text has for things that are known at the start; typed parts of a task |
 //! | `task` | the frozen graph |
-//! | `repeats`, `measurement_cost` | measurements that are made several times; how many they are, and their time |
+//! | `repeats` | measurements that are made several times; how many they are, and their time |
 //! | `loadgen` | what MLPerf's rules require of the LoadGen tests in a plan |
 
 mod actions;

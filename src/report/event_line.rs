@@ -9,7 +9,7 @@ use base::event::{Event, TaskId};
 
 /// The runner's reason for a task without a record.
 const FIRST_TIME: &str = "not in cache";
-const WAITS_FOR_NONE: &str = "which uses this state folder; with its own (`--home DIR`) a run does not wait";
+const WAITS_FOR_NONE: &str = "which uses this state folder; a run with its own folder (`--home DIR`) does not wait";
 
 /// How much to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,8 +199,8 @@ mod tests {
         let verbosity = Verbosity { quiet: true, verbose: false, frameless: false, bars: false };
         let waiting = Event::Waiting { run: "r1".to_owned(), pid: 7 };
         line(&waiting, &RunState::new(), verbosity, Styler::OFF, &mut out);
-        let expected = "! waiting for run r1 (process 7), which uses this state folder; with its own (`--home DIR`) a \
-                       run does not wait\n";
+        let expected = "! waiting for run r1 (process 7), which uses this state folder; a run with its own folder \
+                       (`--home DIR`) does not wait\n";
         assert_eq!(out, expected);
     }
 }

@@ -179,7 +179,7 @@ pub fn estimates_note(estimates: &[BenchEstimate], basis: &EstimateBasis) -> Str
     }
     if basis.sample > 0 {
         let sample = grouped(basis.sample as f64, 0);
-        let _ = write!(out, "\n  {sample} requests of each load were simulated; longer loads are in proportion");
+        let _ = write!(out, "\n  {sample} requests of each load were simulated; longer loads are scaled in proportion");
     }
     out.push_str("\n  builds and starts of servers are not counted");
     out
@@ -339,7 +339,7 @@ mod tests {
                 sim-h200-x8\n  \
              step times of llama2-70b on H200: fitted to rows of v5.1 (fitted ±15 % of the tokens \
                 per second)\n  \
-             4,000 requests of each load were simulated; longer loads are in proportion\n  \
+             4,000 requests of each load were simulated; longer loads are scaled in proportion\n  \
              builds and starts of servers are not counted"
         );
         assert_eq!(estimates_note(&[], &basis), "");

@@ -14,7 +14,7 @@ use super::timing::{
     Coefficients, DecoderModel, Drafting, GpuMemory, GpuTiming, LoraCost, ModelOnGpus, Parallelism, Precision,
     Speculation, StepTimeBasis, derive, derive_drafter,
 };
-use base::diag::ErrorText;
+use base::diag::{ErrorText, error_chain};
 use base::files::read_bytes;
 use base::spec::{LoraConfig, SimCalibration, SimScheduler};
 use triton::{BuildConfig, EngineConfig, Mapping, PluginConfig, PretrainedConfig, Quantization};
@@ -147,7 +147,7 @@ const MOST_RANK_FILE_BYTES: u64 = 1 << 20;
 
 /// Reads a simulated engine: its config and the file of rank 0 (all ranks are the same).
 pub fn load(folder: &Path) -> Result<(EngineConfig, RankFile), ErrorText> {
-    let config = EngineConfig::load(folder).map_err(ErrorText::new)?;
+    let config = EngineConfig::load(folder).map_err(|error| ErrorText::new(error_chain(&error)))?;
     let path = folder.join("rank0.engine");
     let wrong = |message: &dyn Display| ErrorText::new(format_args!("{}: {message}", path.display()));
     let of_another_kind = || wrong(&"not a simulated engine; this server has no GPU to run another kind");
@@ -329,8 +329,8 @@ pub(super) fn limits(config: &EngineConfig, rank: &RankFile, serving: &EngineSer
             SimScheduler::TensorrtLlm => serving.policy,
         },
         chunking: serving.chunking,
-        max_batch_size: (serving.max_batch_size.unwrap_or(build.max_batch_size).max(1) * stages) as usize,
-        max_num_tokens: u64::from(serving.max_num_tokens.unwrap_or(build.max_num_tokens) * stages),
+        max_batch_size: serving.max_batch_size.unwrap_or(build.max_batch_size).max(1).saturating_mul(stages) as usize,
+        max_num_tokens: u64::from(serving.max_num_tokens.unwrap_or(build.max_num_tokens)) * u64::from(stages),
         blocks,
         tokens_per_block: u64::from(tokens_per_block),
         timing: rank.timing,

@@ -7,16 +7,10 @@
 //!
 //! Printed are medians over the rounds in MB/s (10^6 bytes of the file, by the wall time of the whole command) and the ratio to
 //! `cp` of the same round; never a verdict. `cp+sync` is the fairer neighbor of a store in a folder, which syncs what it publishes. Everything
-//! lies on one disk, and the S3 server runs on the same cores.
+//! lies on one disk, and the S3 server is a part of this program.
 
 #![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a benchmark starts programs and prints a table")]
 
-#[path = "../it/kept_part.rs"]
-#[allow(dead_code, reason = "the tests use the rest")]
-mod kept_part;
-#[path = "../it/ports.rs"]
-#[allow(dead_code, reason = "the tests use the rest")]
-mod ports;
 #[path = "../it/shared_store/s3.rs"]
 #[allow(dead_code, reason = "the tests use the rest")]
 mod s3;

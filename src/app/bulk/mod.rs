@@ -71,16 +71,15 @@ fn read(request: &BulkRequest, project: &Project) -> Result<BulkFile, CommandErr
     let path = &request.file;
     let text =
         read_text(path).map_err(|error| CommandError::Usage(format!("{} cannot be read: {error}", path.display())))?;
-    let wrong = |found: &dyn fmt::Display| {
+    let wrong = |found: ErrorText| {
         let lines = found.to_string().replace('\n', "\n  ");
         CommandError::Usage(format!("{} is not a list of runs:\n  {lines}", path.display()))
     };
-    let unreadable = |error: ErrorText| wrong(&error);
     let is_yaml =
         path.extension().is_some_and(|end| end.eq_ignore_ascii_case("yaml") || end.eq_ignore_ascii_case("yml"));
     // No workload of llmb-run has that name.
     let read = if text.lines().any(|line| line.starts_with("runs:")) {
-        regatta_list::read(&text).map(|items| BulkFile { items, notes: Vec::new() }).map_err(unreadable)?
+        regatta_list::read(&text).map(|items| BulkFile { items, notes: Vec::new() }).map_err(wrong)?
     } else {
         let jobs = if is_yaml { llmb::read(&text) } else { llmb::read_tuples(&text) };
         let cluster = llmb::LlmbCluster {
@@ -91,10 +90,10 @@ fn read(request: &BulkRequest, project: &Project) -> Result<BulkFile, CommandErr
             manifests: project.manifests.names()?.into_iter().map(|(name, ..)| name).collect(),
             has_system: request.settings.iter().any(|setting| setting.key == "system"),
         };
-        cluster.items(jobs.map_err(unreadable)?).map_err(|error| wrong(&error))?
+        cluster.items(jobs.map_err(wrong)?).map_err(wrong)?
     };
     if read.items.is_empty() {
-        return Err(wrong(&"it has none"));
+        return Err(wrong(ErrorText::new("it has none")));
     }
     let over = &request.settings;
     let items = read.items.into_iter().map(|item| without_replaced(project, item.with(over), over)).collect();

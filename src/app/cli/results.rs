@@ -60,7 +60,7 @@ pub struct CompareRequest {
 
 fn percent(text: &str) -> Result<f64, ErrorText> {
     let percent: f64 = text.trim_end_matches('%').trim().parse().map_err(|_| not_a_number(text))?;
-    if percent > 0.0 && percent < 100.0 { Ok(percent) } else { Err(ErrorText::new("it must be above 0 and below 100")) }
+    if percent > 0.0 && percent < 100.0 { Ok(percent) } else { Err(ErrorText::new("must be above 0 and below 100")) }
 }
 
 /// A result to write in formats of other tools.

@@ -1,4 +1,5 @@
-//! Reads files: whole, bounded and only where they have an end; their digests; and when one counts as absent.
+//! Reads files: whole, bounded, and only where they have an end; their digests; when one counts as absent; and work on
+//! several threads.
 //!
 //! Every room may use it. Outside of it no code reads a whole file by itself: what is at a path
 //! may be a pipe, a device, or larger than memory.

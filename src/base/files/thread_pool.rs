@@ -23,8 +23,9 @@ pub fn shared_pool() -> Option<&'static ThreadPool> {
     POOL.get_or_init(start).as_ref()
 }
 
-/// What `work` makes of each part of the items, `size` of them, in their order: each on a thread of its own, with a
-/// stack of `stack` bytes, but for the first. This thread does the parts of those that cannot be started, too.
+/// Applies `work` to each part of `size` items, and returns the results in order. The first part is done by the calling
+/// thread; each other one by a thread of its own with a stack of `stack` bytes, or by the caller if no thread can be
+/// started.
 pub fn in_parts<T: Sync, R: Send>(items: &[T], size: usize, stack: usize, work: impl Fn(&[T]) -> R + Sync) -> Vec<R> {
     let mut parts = items.chunks(size.max(1));
     let Some(first) = parts.next() else { return Vec::new() };

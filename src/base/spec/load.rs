@@ -171,7 +171,7 @@ crate::named! {
     }
 }
 
-/// Ten minutes: what every run of a language model for MLPerf lasts.
+/// Ten minutes: the minimum duration of an MLPerf run of a language model.
 pub const MIN_DURATION_MS: u64 = 600_000;
 
 crate::named! {

@@ -6,8 +6,8 @@
 //! this rate is above the arrival rate by the headroom: ln(arrivals / capacity) is about ln ρ. With overload it is
 //! above 0.
 //!
-//! The rate of arrivals is the scheduled one, which is known: of a few bursts more may arrive in one run than in the
-//! long run, and then its queue grows although the server holds the rate. Where fewer arrived, their own rate counts.
+//! The rate of arrivals is the scheduled one, which is known: in a run of a few bursts more may arrive than on
+//! average, and then its queue grows although the server holds the rate. Where fewer arrived, their own rate counts.
 //!
 //! A queue grows if ln(arrivals / capacity) is above a bound that widens with its standard error, and more requests are
 //! in flight late in the window: more than early, or, with stronger evidence from the rates, more than a server without
@@ -138,7 +138,7 @@ impl Growth {
             && ((self.is_above(LIKELY) && self.has_risen()) || (self.is_above(LIKELY_BACKLOG) && has_backlog))
     }
 
-    /// Said of a part of these.
+    /// Stricter than `is_likely`: fewer false alarms, and fewer overloads found.
     pub fn is_certain(&self) -> bool {
         self.is_likely() && self.is_above(CERTAIN) && self.has_risen()
     }

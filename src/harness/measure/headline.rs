@@ -142,8 +142,7 @@ impl RunResult {
         };
         let smoke =
             if self.is_smoke() { format!("  smoke, {}", counted(self.counts.ok, "request")) } else { String::new() };
-        let missing_interval = self.ttft_p99_interval().filter(|_| interval(&self.latency.ttft).is_none());
-        let missing_interval = missing_interval.map(|text| format!("; {text}"));
+        let missing_interval = self.needed_for_interval().map(|text| format!("; {text}"));
         format!(
             "{}  {tokens} tok/s  {middle}{}{smoke} ({}{}; latency from {}; tokens: {})",
             self.verdict_text(),
@@ -155,14 +154,18 @@ impl RunResult {
         )
     }
 
-    /// The interval of TTFT p99, or from how many requests on there would be one; none where it is not in the headline,
-    /// or grows with the length of the run.
+    /// The interval of TTFT p99, or how many requests would give one; none where p99 is not in the headline, or grows
+    /// with the length of the run.
     pub fn ttft_p99_interval(&self) -> Option<String> {
+        let ends = interval(&self.latency.ttft);
+        ends.map(|ends| format!("95 % interval of TTFT p99: {ends} ms")).or_else(|| self.needed_for_interval())
+    }
+
+    fn needed_for_interval(&self) -> Option<String> {
         let ttft = &self.latency.ttft;
-        if let Some(ends) = interval(ttft) {
-            return Some(format!("95 % interval of TTFT p99: {ends} ms"));
-        }
-        let is_shown = !matches!(self.requested.scenario, LoadPattern::Offline) && !is_maximum(ttft.n, 0.99);
+        let is_shown = interval(ttft).is_none()
+            && !matches!(self.requested.scenario, LoadPattern::Offline)
+            && !is_maximum(ttft.n, 0.99);
         let [least, in_queue] = [FEWEST_VALUES as f64, FEWEST_IN_QUEUE].map(|requests| grouped(requests, 0));
         let needed = match ttft.p99_interval_requests {
             // A run shows only a part of how its requests depend on each other, and the less the busier its servers.

@@ -223,7 +223,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What a budget of failures is for: of the issued requests, those that failed or whose answer broke off.
+    /// Of the issued requests, the share that failed or whose answer broke off; the failure budget limits it.
     pub(crate) fn failed_share(&self) -> f64 {
         (self.failed + self.broken_off) as f64 / self.issued.max(1) as f64
     }

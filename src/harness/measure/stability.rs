@@ -190,8 +190,8 @@ mod tests {
     use crate::verdict::verdict_table_tests::simulated_queue::{ServiceTime, SimulatedQueue, Visit};
     use crate::verdict::verdict_table_tests::systems::{Kind, System};
 
-    /// How many requests it serves in the time of a service, 1 s on average; and requests for a load, a number of them
-    /// and a seed.
+    /// Its name; requests that it serves at once, 1 s each on average; the visits of a run, by load, number of requests
+    /// and seed.
     type Law = (&'static str, u32, fn(f64, usize, u64) -> Vec<Visit>);
 
     fn queue(servers: usize, service: ServiceTime, load: f64, requests: usize, seed: u64) -> Vec<Visit> {

@@ -283,7 +283,7 @@ impl ConnectAttempts {
 
 // Why connecting to a server failed.
 
-/// Why a connection was not made: the failure of a request that has none.
+/// Why a connection failed; a request without a connection fails with it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{why}")]
 pub(crate) struct ConnectError {

@@ -185,7 +185,7 @@ pub fn api_key_in(variable: &str) -> Result<String, ApiKeyFault> {
 
 /// The key of a run.
 pub(super) fn api_key(variable: &str) -> Result<String, HarnessError> {
-    let key = "the key is to be in the environment variable";
+    let key = "the key must be in the environment variable";
     api_key_in(variable).map_err(|fault| HarnessError::spec(format_args!("{key} {variable}, which {fault}")))
 }
 

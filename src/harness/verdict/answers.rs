@@ -265,7 +265,7 @@ const CURES: [(&str, &str); 11] = [
 ];
 const LOWER_LENGTHS: &str = "lower `input_tokens` or `output_tokens`, or raise the server's limit";
 const NAME_THE_PATH: &str =
-    "where the server has no such path, `endpoint` names another, and `protocol` another interface";
+    "if the server has no such path, name another with `endpoint`, or another interface with `protocol`";
 
 /// What to do against failures for this reason. Of fields that the server refuses: what leaves them out.
 pub fn failure_cure(why: &str) -> Option<String> {

@@ -79,9 +79,13 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons)
         let cure = cure.map_or_else(String::new, |cure| format!("; {cure}"));
         let (share, budget) = (counts.failed_share(), spec.limits.failure_budget());
         let is_within = budget.is_some_and(|budget| share <= budget);
+        let with_broken_off = match counts.broken_off {
+            0 => String::new(),
+            broken_off => format!(" with {} that broke off", counted(broken_off, "answer")),
+        };
         let of_budget = budget.map_or_else(String::new, |budget| {
             let how = if is_within { "within" } else { "beyond" };
-            format!(" ({:.2} %, {how} the budget of {:.2} %)", share * 100.0, budget * 100.0)
+            format!(" ({:.2} %{with_broken_off}, {how} the budget of {:.2} %)", share * 100.0, budget * 100.0)
         });
         found.add(
             VerdictCheck::Failures,

@@ -38,12 +38,18 @@ pub struct LocatedRuns {
 pub fn locate_runs(paths: &[PathBuf]) -> Result<LocatedRuns, ImportError> {
     let name = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" + ");
     let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) = paths.iter().cloned().partition(|path| path.is_dir());
+    let mut none = ImportError::Unknown { name: name.clone() };
     let mut located = runs_of_files(&name, &files)?;
+    if located.runs.is_empty()
+        && !files.is_empty()
+        && let Err(error @ ImportError::Other { .. }) = import_runs(&name, &read(&files)?)
+    {
+        none = error.of_files(&files);
+    }
     let mut below = Vec::new();
     for folder in &folders {
         groups_below(folder, DEPTH, &mut below)?;
     }
-    let mut none = ImportError::Unknown { name: name.clone() };
     for FolderFiles { results, printed } in below {
         // The printed output of a tool has the same numbers as the result file next to it.
         for files in [results, printed] {
@@ -63,7 +69,12 @@ pub fn locate_runs(paths: &[PathBuf]) -> Result<LocatedRuns, ImportError> {
                 Err(ImportError::Unknown { .. }) => {}
                 Err(
                     error @ (ImportError::AccuracyRun { .. } | ImportError::Empty { .. } | ImportError::Other { .. }),
-                ) => none = error,
+                ) => {
+                    // The first says most: a stray file may lie beside the log of an accuracy run.
+                    if matches!(none, ImportError::Unknown { .. }) {
+                        none = error.of_files(&files);
+                    }
+                }
                 Err(error) => return Err(error.of_files(&files)),
             }
         }
@@ -91,9 +102,6 @@ fn runs_of_files(name: &str, files: &[PathBuf]) -> Result<LocatedRuns, ImportErr
     }
     // The summary of a run and its records may be in two folders.
     let together = import_runs(name, &read(files)?);
-    if let Err(error @ ImportError::Other { .. }) = together {
-        return Err(error);
-    }
     if let Ok([(_, run)]) = together.as_deref()
         && run.result.imported.from.len() == files.len()
     {

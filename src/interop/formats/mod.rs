@@ -3,6 +3,7 @@
 //!
 //! `formats.toml` is the table of the formats that are read; a format whose numbers stand at places of a JSON object is
 //! a row of it. Code is for texts that were printed (`printed`), and for requests one by one (`records`).
+//! `other-files.toml` has the files that are recognized and not read, with what to do instead.
 //!
 //! ```text
 //!  files ─ located_runs ─→ printed · JSON ─ file_format (formats.toml) · records ─ read ─→ Imported ─ a sweep

@@ -154,7 +154,10 @@ fn metric_table(text: &str) -> Value {
 /// prefix.
 fn overviews(text: &str) -> Vec<ImportedNumbers> {
     let format = FileFormat::named("trtllm-bench PERFORMANCE OVERVIEW");
-    let title = OVERVIEW_TITLES.into_iter().find(|title| text.contains(title)).unwrap_or(OVERVIEW_TITLES[0]);
+    let [title, of_0_12] = OVERVIEW_TITLES;
+    // Other programs have statistics, too.
+    let is_0_12 = !text.contains(title) && text.contains(of_0_12) && text.contains("= ENGINE DETAILS");
+    let title = if is_0_12 { of_0_12 } else { title };
     let overview = |above: &str, below: &str| {
         let mut object = json!({});
         let mut read = |rows: &[Vec<String>], lines: &[&str]| {
@@ -171,7 +174,7 @@ fn overviews(text: &str) -> Vec<ImportedNumbers> {
         };
         read(&format.settings, &above.lines().rev().collect::<Vec<_>>());
         // Until 0.12 the requests are below the title, too.
-        read(&format.settings, &below.lines().filter(|_| title == OVERVIEW_TITLES[1]).collect::<Vec<_>>());
+        read(&format.settings, &below.lines().filter(|_| is_0_12).collect::<Vec<_>>());
         read(&format.labels, &below.lines().collect::<Vec<_>>());
         format.numbers(&object, &object)
     };

@@ -79,7 +79,11 @@ pub enum ImportError {
 impl ImportError {
     /// With the path of its file, where that is one of several in folders.
     pub(super) fn of_files(mut self, files: &[PathBuf]) -> Self {
-        if let Self::NoNumbers { file } | Self::CutOff { file } | Self::Json { file, .. } = &mut self
+        if let Self::NoNumbers { file }
+        | Self::CutOff { file }
+        | Self::Json { file, .. }
+        | Self::BelowZero { file, .. }
+        | Self::Other { file, .. } = &mut self
             && let Some(path) = files.iter().find(|path| path.ends_with(&**file))
         {
             *file = path.display().to_string();

@@ -217,7 +217,7 @@ fn run_option(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut Translat
     }
 }
 
-/// Why a field has no place that was an option before 0.8.
+/// Why a field has no equivalent: the reason in the row of the option that it was before 0.8.
 fn former_reason(option: &str) -> &'static str {
     BENCHMARK.row(option).map_or("", OptionRow::reason)
 }

@@ -1,9 +1,10 @@
-//! Loops of a shell: over values that the text has, and those that only wait; arrays of such values.
+//! Loops of a shell: over values that the text has, and those that only wait; arrays of such values; and how long a
+//! script waits before its first measurement.
 
 use crate::command_line::{
     ELEMENT_BLANK, TranslatedBench, Translation, TranslationBuilder, WrittenCommand, base, sequence,
 };
-use base::units::is_identifier;
+use base::units::{is_identifier, parse_duration};
 
 /// Words of the shell that a command may follow.
 pub(super) const OPENING: [&str; 5] = ["do", "then", "else", "{", "!"];
@@ -92,7 +93,11 @@ impl Wait {
         }
         let is_limit = |word: &&String| ["sleep", "timeout"].contains(&base(word));
         let seconds = words.iter().skip_while(|word| !is_limit(word)).nth(1);
-        self.lengthen(seconds.and_then(|seconds| seconds.trim_end_matches('s').parse().ok()), is_first);
+        let length = |word: &String| {
+            let in_units = || parse_duration(word).ok().map(|length| length.as_secs_f64());
+            word.parse::<f64>().ok().or_else(in_units).filter(|length| (0.0..1e6).contains(length))
+        };
+        self.lengthen(seconds.and_then(length).map(|length| length.ceil() as u64), is_first);
         translation.untranslated.retain(|option| !option.argument.starts_with("timeout "));
     }
 

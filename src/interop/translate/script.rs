@@ -177,7 +177,8 @@ impl Script {
             // `[ … ] && COMMAND`: what the shell would run is read.
             if let Some(mut holds) = test(&text)
                 && !commands.get(at).is_some_and(|next| {
-                    ["{", "if ", "for ", "while ", "case "].iter().any(|begin| next.text.starts_with(begin))
+                    let is_compound = |begin: &&str| next.text.starts_with(begin);
+                    !next.behind.is_empty() && ["{", "if ", "for ", "while ", "case "].iter().any(is_compound)
                 })
             {
                 let mut is_run = false;

@@ -130,10 +130,10 @@ impl AuditedRun<'_> {
     }
 
     fn test07(mut self, exact_match: Option<Test07Score>) -> Result<AuditVerification, VerifyError> {
-        let is_made_up = self.record.dataset.synthetic;
+        let is_synthetic = self.record.dataset.synthetic;
         let score = match exact_match.ok_or(VerifyError::NoScore)? {
             Test07Score::ExactMatch(score) => Some(score),
-            Test07Score::Unscored if is_made_up => None,
+            Test07Score::Unscored if is_synthetic => None,
             Test07Score::Unscored => return Err(VerifyError::NotScored),
         };
         let lengths = self.lengths()?;
@@ -142,17 +142,17 @@ impl AuditedRun<'_> {
         let least = audit.and_then(|audit| audit.exact_match).unwrap_or_default().min.unwrap_or(0.0);
         let score_text = score.map_or_else(|| "not computed".to_owned(), |score| score.to_string());
         let passes_score = score.is_some_and(|score| score >= least);
-        if !is_made_up && !passes_score {
+        if !is_synthetic && !passes_score {
             self.wrong.push(format!("exact match is {score_text}, less than {least}"));
         }
-        let (line, verb) = outcome(&self.wrong, is_made_up);
-        let check = match (is_made_up, passes_score) {
+        let (line, verb) = outcome(&self.wrong, is_synthetic);
+        let check = match (is_synthetic, passes_score) {
             (true, _) => "Not judged",
             (false, true) => "True",
             (false, false) => "False",
         };
         let not_judged =
-            is_made_up.then(|| format!("exact match, {score_text} of at least {least}: the samples are synthetic"));
+            is_synthetic.then(|| format!("exact match, {score_text} of at least {least}: the samples are synthetic"));
         let text = format!(
             "'exact_match': {score_text}\n\nTEST07 Verification Summary\nAccuracy score: {score_text}\nAccuracy \
              threshold: {least}\n\
@@ -167,28 +167,28 @@ impl AuditedRun<'_> {
     }
 
     fn test09(mut self) -> Result<AuditVerification, VerifyError> {
-        let is_made_up = self.record.dataset.synthetic;
+        let is_synthetic = self.record.dataset.synthetic;
         let lengths = self.lengths()?;
         let audit = self.resolved.benchmark.audits.get(&TestMode::Test09);
         let bounds = audit.and_then(|audit| audit.output_tokens).unwrap_or_default();
-        self.wrong.extend(lengths.mean_violation(bounds).filter(|_| !is_made_up || lengths.count == 0));
+        self.wrong.extend(lengths.mean_violation(bounds).filter(|_| !is_synthetic || lengths.count == 0));
         self.wrong.extend(too_few(lengths.count, self.samples));
-        let (line, verb) = outcome(&self.wrong, is_made_up);
+        let (line, verb) = outcome(&self.wrong, is_synthetic);
         let mean = lengths.mean().unwrap_or(0.0);
         let headline = format!("TEST09 {}: {mean:.2} tokens on average of {} answers", verb, lengths.count);
-        let not_judged = is_made_up
+        let not_judged = is_synthetic
             .then(|| format!("the mean length, {mean:.2} tokens: the samples are synthetic, and so are their answers"));
-        let text = lengths.text(bounds, &note(not_judged.as_deref()), line, !is_made_up);
+        let text = lengths.text(bounds, &note(not_judged.as_deref()), line, !is_synthetic);
         let (test, file, wrong) = (TestMode::Test09, "verify_output_len.txt", self.wrong);
         Ok(AuditVerification { test, file, text, wrong, not_judged, headline })
     }
 }
 
 /// How TEST07 or TEST09 ended: in its last line, of which the official checker takes `TEST PASS` alone, and in words.
-const fn outcome(wrong: &[String], is_made_up: bool) -> (&'static str, &'static str) {
-    match (wrong.is_empty(), is_made_up) {
+const fn outcome(wrong: &[String], is_synthetic: bool) -> (&'static str, &'static str) {
+    match (wrong.is_empty(), is_synthetic) {
         (false, _) => ("FAIL", "fails"),
-        // Everything but what made-up data cannot show is right.
+        // Everything but what synthetic data cannot show is right.
         (true, true) => (NOT_JUDGED, "is NOT JUDGED, SIMULATED"),
         (true, false) => ("PASS", "passes"),
     }
@@ -199,7 +199,7 @@ fn note(not_judged: Option<&str>) -> String {
     not_judged.map_or_else(String::new, |what| format!("SIMULATED, not judged: {what}\n"))
 }
 
-/// The last word of a verification that made-up data leaves open.
+/// The last word of a verification that synthetic data leaves open.
 pub(crate) const NOT_JUDGED: &str = "NOT JUDGED";
 
 const fn verdict(passes: bool) -> &'static str {

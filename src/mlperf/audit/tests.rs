@@ -144,7 +144,7 @@ fn gpt(mode: TestMode, exact_match: Option<f64>) -> Result<AuditVerification, Ve
     verify(folder.path(), &test, benchmark, &[], exact_match.map(Test07Score::ExactMatch))
 }
 
-/// The same run as a rehearsal on made-up data, with the settings of the test.
+/// The same run as a rehearsal on synthetic data, with the settings of the test.
 fn rehearsed(mode: TestMode, score: Test07Score, answers: &'static str) -> AuditVerification {
     let benchmark = "gpt-oss-120b";
     let record = test_record(benchmark, MlperfScenario::Offline, mode);
@@ -175,7 +175,7 @@ fn rehearsed(mode: TestMode, score: Test07Score, answers: &'static str) -> Audit
 }
 
 #[test]
-fn made_up_data_neither_passes_nor_fails_test07_and_test09() {
+fn synthetic_data_neither_passes_nor_fails_test07_and_test09() {
     for score in [Test07Score::ExactMatch(99.0), Test07Score::ExactMatch(1.5), Test07Score::Unscored] {
         let test07 = rehearsed(TestMode::Test07, score, "");
         assert_eq!(test07.wrong, Vec::<String>::new());

@@ -18,7 +18,7 @@ mod row;
 mod synthetic;
 mod write;
 
-pub use error::{ColumnError, DatasetError};
+pub use error::DatasetError;
 pub use row::{DATASET_FILE, DatasetFile, DatasetFormat, LengthSpread, SAMPLES_FILE, SyntheticSpec};
 pub(crate) use synthetic::synthetic_text;
 pub use synthetic::{LengthDistribution, assumed_lengths};

@@ -12,7 +12,7 @@ use super::{reporter, test_run};
 use crate::{DatasetRecord, TEST_FILE, TestRecord};
 use base::diag::{ErrorText, in_file};
 use base::files::read_bytes;
-use base::spec::{Division, TestMode};
+use base::spec::{Division, MIN_DURATION_MS, TestMode};
 use harness::{BenchSpec, HarnessError, LoadgenResult, ReportingDelay, UnjudgedRun};
 use rules::log::{DETAIL_FILE, Detail};
 use rules::{Benchmark, MlperfScenario, Round, Seeds, conf};
@@ -225,7 +225,7 @@ fn ignored_settings(
     let latency = benchmark.latency.get(&test.scenario).filter(|_| is_server);
     let qps = |is_in_force: bool| test.target_qps.filter(|_| is_in_force);
     let samples = test.rehearsal.unwrap_or(benchmark.performance_samples);
-    let duration = if test.rehearsal.is_some() { conf::REHEARSAL_DURATION_MS } else { conf::MIN_DURATION_MS };
+    let duration = if test.rehearsal.is_some() { conf::REHEARSAL_DURATION_MS } else { MIN_DURATION_MS };
     let mut ignored = Vec::new();
     // The key of user.conf that may set it, LoadGen's own name, and the table's value.
     for (own, key, should) in [

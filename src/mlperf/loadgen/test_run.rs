@@ -176,7 +176,7 @@ fn now() -> u64 {
 #[derive(Deserialize)]
 struct Line {
     input_ids: Vec<i32>,
-    /// Of made-up samples: where a model would end its answer.
+    /// Of synthetic samples: where a model would end its answer.
     output_tokens: Option<u32>,
     #[serde(default)]
     reference: String,

@@ -176,7 +176,7 @@ fn plausibility(
             rouge.map(|((part, less), (whole, more))| format!("{part} is {less}, and never more than {whole}, {more}")),
             rule, fix;
         Review, Plausibility, at, several, rule, fix;
-        // Published texts have 275 characters and more, and 1.9 or more a token.
+        // Published texts have at least 275 characters, and at least 1.9 per token.
         Review, Plausibility, at,
             characters.filter(|characters| *characters < (1.5 * tokens).max(30.0))
                 .map(|characters| format!("its texts have {characters:.2} characters each")), rule, fix;

@@ -64,7 +64,7 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, performanc
     };
     for name in folders(&above).iter().filter(is_extra) {
         finding!(to; Review, ExtraTest, &above.join(name), format!("{name} is not a test of {}", entry.benchmark),
-            "it is not examined", "take it out");
+            "it is not examined", "remove it");
     }
 }
 

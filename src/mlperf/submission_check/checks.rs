@@ -29,6 +29,7 @@ pub enum FindingGrade {
 
 /// What to do about a log that is not as LoadGen wrote it.
 pub(super) const REPACK: &str = "pack the logs of the run again, as LoadGen wrote them";
+pub(super) const REPACK_POWER: &str = "pack the output of the power measurement again";
 
 /// Findings as rows of a table: weight and check, place, what is wrong if anything is, the rule, and what to do.
 macro_rules! findings {
@@ -78,7 +79,7 @@ macro_rules! submission_checks {
 }
 
 // Each check with its name in reports, its grade, and whether it finds what makes a rehearsal one (short runs, few
-// samples, made-up data), or that a part is not there.
+// samples, synthetic data), or that a part is not there.
 submission_checks! {
     Accuracy "accuracy" Contradiction Rehearsed,
     AccuracySamples "accuracy samples" Contradiction Rehearsed,
@@ -156,7 +157,7 @@ submission_checks! {
 }
 
 impl SubmissionCheck {
-    /// Whether it finds what makes a rehearsal one: short runs, few samples, made-up data.
+    /// Whether it finds what makes a rehearsal one: short runs, few samples, synthetic data.
     pub fn is_of_a_rehearsal(self) -> bool {
         self.part() == "Rehearsed"
     }
@@ -218,14 +219,14 @@ fn kind(to: &mut SubmissionFindings, item: &DirEntry, layout: SubmissionLayout) 
         older, Link, path, (kind.is_symlink() && !path.exists()).then_some("it is a link to nothing"),
             "links do not survive packing", "put the file there";
         older, EmptyFolder, path, is_empty.then_some("it is empty"),
-            "git keeps no empty folders; the official checker refuses them until v5.1", "take it out";
+            "git keeps no empty folders; the official checker refuses them until v5.1", "remove it";
         Refused, FileSize, path,
             (kind.is_file() && size > LARGEST)
                 .then(|| format!("it has {size} bytes, at most {LARGEST} (50 MiB) are taken")),
             "the repository of results refuses larger files", "leave it out; truncate logs";
         older, AuditConfig, path, is_of_an_audit.then_some("an audit.config is beside a result's logs"),
             "LoadGen takes an audit.config in its working folder: the run may have been one of an audit",
-            "take it out, and check whether the run was one of an audit";
+            "remove it, and check whether the run was one of an audit";
     }
 }
 

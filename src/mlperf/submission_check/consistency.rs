@@ -212,5 +212,5 @@ fn reused(to: &mut SubmissionFindings, root: &Path, name: &str, first: &Path, lo
         } else {
             "runs of another benchmark, scenario or test give other answers, or in another order"
         },
-        "one of the two belongs to the other run: replace it");
+        "one of the two is a copy: replace it with the log of its own run");
 }

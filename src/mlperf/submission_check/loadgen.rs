@@ -65,7 +65,7 @@ pub(super) fn read(to: &mut SubmissionFindings, folder: &Path, round: &Round, ki
     Some(detail)
 }
 
-/// Checks the log of a run that a result has beside its own two: of an audit, or while the power meter found its range.
+/// Checks the log of a result's further run: an audit test, or the ranging run of a power measurement.
 /// MLCommons does not look at these logs, so that all of it is for review.
 pub(super) fn other_run(
     to: &mut SubmissionFindings,

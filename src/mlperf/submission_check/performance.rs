@@ -175,7 +175,7 @@ fn key_rules(to: &mut SubmissionFindings, at: &Path, run: &Run) {
         FindingWeight::of_older_checker(run.entry.layout), EqualIssue, at,
             run.switch("effective_sample_concatenate_permutation", true).filter(|_| is_closed && !is_unlogged),
             "equal issue: in performance runs of language models each sample is issued equally often",
-            "take it out of user.conf; audit tests turn it off themselves, results may not";
+            "remove it from user.conf; audit tests turn it off themselves, results may not";
         Review, Counts, at, run.loaded().filter(|_| is_closed), "LoadGen loads each sample of the library once", REPACK;
         // For debugging or for audits, and never for a result.
         Refused, AuditSettings, at,
@@ -203,7 +203,7 @@ fn key_rules(to: &mut SubmissionFindings, at: &Path, run: &Run) {
             run.most("effective_target_latency_percentile", 0.0)
                 .and(run.least("effective_target_latency_percentile", 0.99))
                 .filter(|_| is_closed && table.latency.contains_key(&run.scenario)),
-            "limits are for the 99th percentile", "take it out of user.conf; run again";
+            "limits are for the 99th percentile", "remove it from user.conf; run again";
         Refused, LatencyLimits, at,
             run.looser("ttft", |limits| limits.ttft_ms).or_else(|| run.looser("tpot", |limits| limits.tpot_ms)),
             "LoadGen judged this run by looser limits than its folder's; the official checker takes it",

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use sha1::{Digest as _, Sha1};
 
 use super::UnreadableText;
-use super::checks::{Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
+use super::checks::{REPACK_POWER, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::loadgen;
 use super::tree::{ResultEntry, exactly, files};
 use crate::SubmissionLayout;
@@ -109,7 +109,7 @@ fn average(to: &mut SubmissionFindings, run: &Path, detail: &Detail, meter: Mete
     let average = match PowerAverage::parse(&text, window) {
         Ok(average) => average,
         Err(error) => {
-            finding!(to; Refused, Power, &at, error.0, "every sample is read", REPACK_HINT);
+            finding!(to; Refused, Power, &at, error.0, "every sample is read", REPACK_POWER);
             return None;
         }
     };
@@ -177,7 +177,6 @@ const SAME_TIME: f64 = 0.8;
 /// Times of LoadGen's log may be those of summer time.
 const SUMMER_TIME: f64 = 3600.0;
 const SAME: &str = "client and server must come from one measurement";
-pub(super) const REPACK_HINT: &str = "pack the output of the power measurement again";
 
 /// The two files below `performance/`, where both are there.
 pub(super) fn check_sessions(to: &mut SubmissionFindings, above: &Path) {
@@ -189,7 +188,7 @@ pub(super) fn check_sessions(to: &mut SubmissionFindings, above: &Path) {
         let missing: Vec<&str> = FIELDS.into_iter().filter(|field| !fields.contains_key(*field)).collect();
         if !missing.is_empty() {
             return finding!(to; Refused, Power, &at, format!("these are missing in it: {}", missing.join(", ")),
-                "client and server record what they measured", REPACK_HINT);
+                "client and server record what they measured", REPACK_POWER);
         }
         sessions.push(fields);
     }
@@ -200,11 +199,11 @@ pub(super) fn check_sessions(to: &mut SubmissionFindings, above: &Path) {
         |name: &str, a: &Value, b: &Value| (a != b).then(|| format!("the {name} is {b}, and {a} in client.json"));
     findings! { to;
         Refused, Power, &at, is_other("session_name", &client["session_name"], &server["session_name"]),
-            SAME, REPACK_HINT;
+            SAME, REPACK_POWER;
         Refused, Power, &at, is_other("uuid of the client", &client["uuid"]["client"], &server["uuid"]["client"]),
-            SAME, REPACK_HINT;
+            SAME, REPACK_POWER;
         Refused, Power, &at, is_other("uuid of the server", &client["uuid"]["server"], &server["uuid"]["server"]),
-            SAME, REPACK_HINT;
+            SAME, REPACK_POWER;
         Refused, Power, &at, server.get("debug").filter(|debug| **debug != Value::Bool(false)).map(|_| "`debug` is on"),
             "the server measures without it", "measure again";
     }
@@ -230,7 +229,7 @@ fn results(to: &mut SubmissionFindings, above: &Path, client: &Map<String, Value
             }
             _ => continue,
         };
-        finding!(to; Refused, Power, &at, finding, rule, REPACK_HINT);
+        finding!(to; Refused, Power, &at, finding, rule, REPACK_POWER);
     }
 }
 
@@ -243,12 +242,12 @@ fn phases(to: &mut SubmissionFindings, above: &Path, mode: &str, run: &str, [cli
     let (client, server) = (begins(client), begins(server));
     if client.len() != server.len() {
         return finding!(to; Refused, Power, &at,
-            format!("{mode} has {} phases, and {} in client.json", server.len(), client.len()), SAME, REPACK_HINT);
+            format!("{mode} has {} phases, and {} in client.json", server.len(), client.len()), SAME, REPACK_POWER);
     }
     let apart = client.iter().zip(&server).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
     if apart > SAME_TIME {
         finding!(to; Refused, Power, &at,
-            format!("phases of {mode} begin up to {apart:.1} s apart in it and in client.json"), SAME, REPACK_HINT);
+            format!("phases of {mode} begin up to {apart:.1} s apart in it and in client.json"), SAME, REPACK_POWER);
     }
     let window = Detail::read_folder(&above.join(run)).ok().and_then(|detail| PowerWindow::of_run(&detail));
     let (Some(PowerWindow { begin, end }), [_, from, until, ..]) = (window, &client[..]) else { return };
@@ -256,7 +255,7 @@ fn phases(to: &mut SubmissionFindings, above: &Path, mode: &str, run: &str, [cli
     if !is_within(begin) || !is_within(end) {
         finding!(to; Refused, Power, &at,
             format!("the run in {run}/ is not within the phase of {mode} that it belongs to"),
-            "power is measured while LoadGen runs", REPACK_HINT);
+            "power is measured while LoadGen runs", REPACK_POWER);
     }
 }
 

@@ -62,7 +62,7 @@ pub(super) fn check(
         let at = folder.join(format!("{name}.json"));
         let weight = FindingWeight::of_older_checker(layout);
         finding!(to; weight, SystemName, &at, "no result uses this system",
-            "every described system has results", "take it out");
+            "every described system has results", "remove it");
     }
     traits_by_system
 }
@@ -86,7 +86,7 @@ fn texts(to: &mut SubmissionFindings, at: &Path, fields: &Map<String, Value>) {
         }
         finding!(to; Refused, SystemFields, at, format!("`{name}` is not text: {value}"),
             "the official checker expects a text here, and aborts",
-            if name == IS_NETWORK { "take it out, or write \"true\" in quotes" } else { "write it in quotes" });
+            if name == IS_NETWORK { "remove it, or write \"true\" in quotes" } else { "write it in quotes" });
     }
 }
 

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::checks::{FindingWeight, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
-use super::power::REPACK_HINT;
+use super::checks::{
+    FindingWeight, REPACK_POWER, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings,
+};
 use crate::layout::scenario_titled;
 use crate::package::{CALIBRATION_FILE, is_calibration_template};
 use crate::{PackageProvenance, REHEARSAL_FILE, REPORT_FOLDER, SubmissionLayout};
@@ -184,8 +185,24 @@ pub(super) enum BenchmarkFolder<'a> {
     Unknown,
 }
 
-/// How the official checker reads other names of folders: a name that `is` this one, or in Open `has` it.
-const OTHER_NAMES: &str = include_str!("folder_names.txt");
+/// Names of folders that the official checker takes for a benchmark's.
+const OTHER_NAMES: [(&str, &str); 6] = [
+    ("ssd-resnet34", "retinanet"),
+    ("mobilenet", "resnet"),
+    ("resnet50", "resnet"),
+    ("llama3_1-405b", "llama3.1-405b"),
+    ("llama3_1-8b", "llama3.1-8b"),
+    ("llama3_1-8b-edge", "llama3.1-8b-edge"),
+];
+
+/// Parts of names that make the official checker guess, for submissions to Open.
+const GUESSED: [(&str, &str); 5] = [
+    ("mobilenet", "resnet"),
+    ("efficientnet", "resnet"),
+    ("resnet50", "resnet"),
+    ("bert-99", "bert-99"),
+    ("llama3_1-405b", "llama3.1-405b"),
+];
 
 /// The benchmark that a folder is of; reports one that the round does not have.
 pub(super) fn folder<'a>(
@@ -195,16 +212,15 @@ pub(super) fn folder<'a>(
     found: &BenchmarkEntry,
 ) -> BenchmarkFolder<'a> {
     let is_of_round = |name: &str| round.benchmarks.contains_key(name) || round.left_out(name).is_some();
-    let listed = |how: &str, is_it: &dyn Fn(&str) -> bool| {
-        let mut names = OTHER_NAMES.lines().filter_map(|line| line.strip_prefix(how)?.trim_start().split_once(' '));
-        names.find(|(known, _)| is_it(known)).map(|(_, name)| name.to_owned())
+    let listed = |names: &[(&str, &str)], is_it: &dyn Fn(&str) -> bool| {
+        names.iter().find(|(known, _)| is_it(known)).map(|(_, name)| (*name).to_owned())
     };
     let name = if is_of_round(&found.name) {
         found.name.clone()
     } else {
-        listed("is", &|known| known == found.name)
+        listed(&OTHER_NAMES, &|known| known == found.name)
             .or_else(|| submitter.model_mapping.get(&found.name).cloned())
-            .or_else(|| listed("has", &|known| found.name.contains(known)))
+            .or_else(|| listed(&GUESSED, &|known| found.name.contains(known)))
             .unwrap_or_else(|| found.name.clone())
     };
     if let Some((name, benchmark)) = round.benchmarks.get_key_value(&name) {
@@ -239,7 +255,7 @@ pub(super) fn check(to: &mut SubmissionFindings, submitter: &Submitter, found: &
         let at = found.folder.join(name);
         let Some(scenario) = scenario_titled(name) else {
             finding!(to; Refused, Scenario, &at, format!("{name:?} is not a scenario"),
-                "scenarios are Offline, Server, Interactive", "take it out");
+                "scenarios are Offline, Server, Interactive", "remove it");
             continue;
         };
         if scenario.title() != name {
@@ -249,7 +265,7 @@ pub(super) fn check(to: &mut SubmissionFindings, submitter: &Submitter, found: &
         there.push(scenario);
         if submitter.division != "open" && !may.contains(&scenario) {
             finding!(to; Refused, Scenario, &at, format!("{name} is not a scenario of {}", found.name),
-                "a closed result is in one of the benchmark's scenarios", "take it out, or submit it to Open");
+                "a closed result is in one of the benchmark's scenarios", "remove it, or submit it to Open");
         }
     }
     if submitter.division == "open" {
@@ -286,7 +302,7 @@ pub(super) fn root(to: &mut SubmissionFindings, root: &Path, layout: SubmissionL
     let others = others.map(|name| (Review, PathBuf::from(name), "it is not a division"));
     for (weight, below, finding) in above.chain(others).chain(in_divisions) {
         finding!(to; weight, StrayFile, &root.join(below), finding,
-            "next to closed/, open/ and network/ only texts (.md, .pdf) are allowed", "take it out");
+            "next to closed/, open/ and network/ only texts (.md, .pdf) are allowed", "remove it");
     }
 }
 
@@ -296,7 +312,7 @@ pub(super) fn no_results(to: &mut SubmissionFindings, submitter: &Submitter, lay
         FindingWeight::of_newer_checker(layout), Layout, &submitter.folder,
             (!submitter.folder.join("results").is_dir()).then_some("it has no results/, and is not a submitter's"),
             "since v6.0 the official checker ends at a folder below a division without results/, and judges nothing",
-            "take it out";
+            "remove it";
     }
 }
 
@@ -350,7 +366,7 @@ const IGNORED: [&str; 3] = ["mlperf_log_trace.json", "results.json", ".gitkeep"]
 /// Reports files beside the logs of a result, which the checkers until v5.1 refuse.
 pub(super) fn run_files(to: &mut SubmissionFindings, entry: &ResultEntry) {
     let logs = [SUMMARY_FILE, DETAIL_FILE, ACCURACY_FILE, "accuracy.txt"];
-    // A performance run with power has more files, which are looked at with it.
+    // A performance run with power has more files, which `power` checks.
     let has_power = entry.folder().join("performance/power").is_dir();
     let runs = [entry.accuracy()].into_iter().chain((!has_power).then(|| entry.performance()));
     let runs = runs.filter(|_| entry.layout == SubmissionLayout::Split);
@@ -362,12 +378,12 @@ pub(super) fn exactly(to: &mut SubmissionFindings, folder: &Path, needed: &[&str
     let there = files(folder);
     for name in needed.iter().filter(|name| !there.iter().any(|file| file == *name)) {
         finding!(to; Refused, Power, &folder.join(name), "it is missing",
-            "a result with power has exactly these files", REPACK_HINT);
+            "a result with power has exactly these files", REPACK_POWER);
     }
     let is_known = |name: &str| [needed, allowed, &IGNORED].iter().any(|names| names.contains(&name));
     for name in there.iter().filter(|name| !is_known(name)) {
         finding!(to; Refused, StrayFile, &folder.join(name), "it is not a file of such a run",
-            "the official checker takes exactly the files of a run there, of any result until v5.1", "take it out");
+            "the official checker takes exactly the files of a run there, of any result until v5.1", "remove it");
     }
 }
 

@@ -97,7 +97,7 @@ const DIGITS: f64 = 2e-5;
 /// A line of the summary, and the key of the detail log with its value. Results are ranked by the first four: every
 /// LoadGen that is accepted writes both, published ones agree within 1 %, and a larger difference is refused in Closed.
 fn printed(detail: &Detail) -> Vec<(String, String)> {
-    let row = |line: &str| line.split_once(" | ").map(|(name, key)| (name.to_owned(), key.to_owned()));
+    let row = |(name, key): &(&str, &str)| ((*name).to_owned(), (*key).to_owned());
     // Settings have their own names there: `effective_min_duration_ms` is `min_duration (ms)`.
     let setting = |(key, _): (&str, &Value)| {
         let name = key.strip_prefix("effective_")?;
@@ -105,11 +105,30 @@ fn printed(detail: &Detail) -> Vec<(String, String)> {
         Some((unit.map_or_else(|| name.to_owned(), |(name, unit)| format!("{name} ({unit})")), key.to_owned()))
     };
     let latencies = LATENCIES.iter().flat_map(latencies);
-    PRINTED.lines().filter_map(row).chain(latencies).chain(detail.settings().filter_map(setting)).collect()
+    PRINTED.iter().map(row).chain(latencies).chain(detail.settings().filter_map(setting)).collect()
 }
 
 const RANKED: usize = 4;
-const PRINTED: &str = include_str!("printed.txt");
+const PRINTED: [(&str, &str); 18] = [
+    ("Samples per second", "result_samples_per_second"),
+    ("Completed samples per second", SAMPLES),
+    ("Tokens per second", "result_tokens_per_second"),
+    ("Completed tokens per second", TOKENS),
+    ("Result is", "result_validity"),
+    ("SUT name", "sut_name"),
+    ("Scenario", "effective_scenario"),
+    ("Mode", "effective_test_mode"),
+    ("Performance constraints satisfied", "result_perf_constraints_met"),
+    ("Min duration satisfied", "result_min_duration_met"),
+    ("Min queries satisfied", "result_min_queries_met"),
+    ("Early stopping satisfied", "early_stopping_met"),
+    ("Scheduled samples per second", SCHEDULED),
+    ("QPS w/ loadgen overhead", "result_qps_with_loadgen_overhead"),
+    ("QPS w/o loadgen overhead", "result_qps_without_loadgen_overhead"),
+    ("TPS w/ loadgen overhead", OVERHEAD),
+    ("ttft_latency (ns)", "requested_server_ttft_latency"),
+    ("tpot_latency (ns)", "requested_server_tpot_latency"),
+];
 
 /// Settings that LoadGen computes in Offline, so that the effective value differs from the requested one.
 const COMPUTED: [&str; 2] = ["min_query_count", "max_query_count"];
@@ -309,7 +328,7 @@ impl Engine<'_> {
         let lines = self.summary.lines.iter().filter(|(line, _)| line == name).map(|(_, value)| value.as_str());
         let lines: Vec<&str> = lines.collect();
         let logged = self.detail.get(key).filter(|value| !value.is_null()).map(plain);
-        let is_ranked = PRINTED.lines().take(RANKED).any(|ranked| ranked.ends_with(key));
+        let is_ranked = PRINTED[..RANKED].iter().any(|(_, ranked)| ranked == key);
         // In SingleStream the summary prints latencies only.
         let is_needed = (is_ranked && self.detail.text("effective_scenario") != Some("SingleStream")
             || key.ends_with("_rng_seed"))

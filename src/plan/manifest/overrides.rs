@@ -3,7 +3,7 @@
 //! A key with dots names a place: from the top (`vars.tuning.kv_fraction`,
 //! `stages.engine.engine.build_flags.max_num_tokens`); by the name of a var; by the name of a stage, with or without
 //! its action (`engine.build_flags.max_num_tokens`); or by what only one stage has (`build_flags.max_num_tokens`). The
-//! value is YAML, maps merge, `null` takes a flag away. Where it came from stays with it: `regatta show` prints
+//! value is YAML, maps merge, `null` removes a flag. Where it came from stays with it: `regatta show` prints
 //! `command line`, and an error in it points at the argument that was typed.
 
 use super::library::merge;

@@ -337,9 +337,9 @@ fn unlike_hint(comparison: &Comparison) -> Option<String> {
     } else {
         ""
     };
-    unlike()
-        .any(|unlike| !unlike.is_empty())
-        .then(|| format!("different definitions are not subtracted: {one_definition}`--force` subtracts anyway"))
+    unlike().any(|unlike| !unlike.is_empty()).then(|| {
+        format!("numbers that are not comparable are not subtracted: {one_definition}`--force` subtracts anyway")
+    })
 }
 
 /// What the judgements rest on, or what they would need.

@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use super::super::test_request::ResolvedTest;
 use super::super::{MlperfScenario, RuleError, TestRequest};
-use super::settings::{BUILT_IN, ConfValueKind, KEYS, MIN_DURATION_MS, SAID_ELSEWHERE};
+use super::settings::{BUILT_IN, ConfValueKind, KEYS, SAID_ELSEWHERE};
 use base::diag::{did_you_mean, list_of};
-use base::spec::{Division, TestMode};
+use base::spec::{Division, MIN_DURATION_MS, TestMode};
 
 /// What is wrong with a test: names, scenario, mode, rate, settings. All of it at once; nothing: it may be run.
 pub fn check(request: &TestRequest<'_>) -> Vec<RuleError> {

@@ -6,8 +6,7 @@ mod settings;
 
 pub use check::check;
 pub use settings::{
-    Conf, ConfLine, MIN_DURATION_MS, REHEARSAL_DURATION_MS, TestSettings, conf, in_effect, is_open_only, logged, read,
-    review,
+    Conf, ConfLine, REHEARSAL_DURATION_MS, TestSettings, conf, in_effect, is_open_only, logged, read, review,
 };
 
 #[cfg(test)]

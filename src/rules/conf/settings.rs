@@ -10,8 +10,7 @@ use serde_json::Value;
 use super::super::test_request::ResolvedTest;
 use super::super::{MlperfScenario, Round, RuleError, TestRequest};
 use base::diag::did_you_mean;
-pub use base::spec::MIN_DURATION_MS;
-use base::spec::TestMode;
+use base::spec::{MIN_DURATION_MS, TestMode};
 
 /// Default duration of a rehearsal.
 pub const REHEARSAL_DURATION_MS: u64 = 10_000;
@@ -289,7 +288,7 @@ pub struct ConfLine {
 }
 
 /// The lines that LoadGen takes for a model in a scenario: of each key those that name both, else the scenario alone,
-/// else the model alone, else neither. Of several alike it takes the last.
+/// else the model alone, else neither. Of several alike it takes the last; all of them are returned.
 pub fn in_effect<'l>(lines: &'l [ConfLine], model: &str, scenario: MlperfScenario) -> Vec<&'l ConfLine> {
     let is_named = |given: &str, own: &str| if given == own { Some(true) } else { (given == "*").then_some(false) };
     let names = |line: &ConfLine| Some((is_named(&line.scenario, scenario.loadgen())?, is_named(&line.model, model)?));

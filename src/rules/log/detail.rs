@@ -26,7 +26,7 @@ pub struct Detail {
     values: BTreeMap<String, Value>,
     /// How many errors LoadGen logged, as counted here: `num_errors` is only written by runs that end.
     pub errors: u64,
-    /// The first warning of LoadGen's, but for those of its logger about itself.
+    /// LoadGen's first warning, except those of its logger about itself.
     pub first_warning: Option<String>,
     /// Errors that differ, the first of them.
     pub first_errors: Vec<LoggedError>,

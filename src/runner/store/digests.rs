@@ -345,7 +345,7 @@ fn walk_error(path: &Path, e: walkdir::Error) -> InputError {
     {
         return InputError::Dangling { link: place, target };
     }
-    let source = e.into_io_error().unwrap_or_else(|| std::io::Error::other("links lead in a circle"));
+    let source = e.into_io_error().unwrap_or_else(|| std::io::Error::other("links form a cycle"));
     InputError::Path(PathError { doing: "list", path: place, source })
 }
 

@@ -23,7 +23,8 @@
 //!   runs/<run>/          journal (sealed JSON lines), one log for each task, report.html, `tags`;
 //!                        `progress.jsonl` while it is under way
 //!   by-manifest/<name>/  <task id> → the output folder of each task
-//! latest                 → the folder in `.regatta/by-manifest` of the manifest that ran last
+//! latest                 → the folder in `.regatta/by-manifest` of the manifest that last finished a stage;
+//!                          `report.html` in it is that of the last run
 //! ```
 //!
 //! # When is an output accepted?

@@ -119,7 +119,7 @@ impl ServiceInner {
     pub fn accept(&self, request: &ModelInferRequest, once: bool) -> Result<Accepted, Status> {
         let model = self.find(&request.model_name, &request.model_version)?;
         if once && model.is_decoupled {
-            let message = "ModelInfer RPC doesn't support models with decoupled transaction policy".to_owned();
+            let message = "ModelInfer RPC doesn't support models with decoupled transaction policy";
             return Err(Status::unimplemented(message));
         }
         let accepted =

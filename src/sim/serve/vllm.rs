@@ -14,7 +14,7 @@ use super::load::LoadedEngine;
 use super::request::{PromptTokens, ReadPrompt};
 use crate::core::Chunking;
 use crate::engine::{self, EngineServing};
-use base::diag::ErrorText;
+use base::diag::{ErrorText, in_file};
 use base::files::read_text;
 use base::spec::SimScheduler;
 use triton::proto::inference::{DataType, ModelConfig, ModelInput, ModelOutput, ModelTransactionPolicy};
@@ -52,7 +52,7 @@ pub(super) fn complete(config: &mut ModelConfig) {
 /// The engine of one version: its `model.json` and the simulated engine that this refers to.
 pub(super) fn engine(version: &Path) -> Result<LoadedEngine, ErrorText> {
     let path = version.join("model.json");
-    read(&path).map_err(|error| ErrorText::new(format_args!("{}: {error}", path.display())))
+    read(&path).map_err(in_file(&path))
 }
 
 fn read(path: &Path) -> Result<LoadedEngine, ErrorText> {

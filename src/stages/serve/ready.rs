@@ -57,7 +57,7 @@ enum PortState {
 enum NotReady {
     Yet(Step),
     /// It will never be: why.
-    Ever(String),
+    Never(String),
 }
 
 fn waiting(state: PortState, awaited: String, last: &dyn Display) -> NotReady {
@@ -141,7 +141,7 @@ async fn wait_until_ready(server: &PlannedServer, board: &Shared) -> Result<Endp
                     board.lock().step = Step::Up;
                     return Ok(up);
                 }
-                Err(NotReady::Ever(why)) => return Err(ReadinessError(why)),
+                Err(NotReady::Never(why)) => return Err(ReadinessError(why)),
                 Err(NotReady::Yet(step)) => board.lock().step = step,
             }
         }
@@ -189,7 +189,7 @@ async fn probe_over_grpc(server: &PlannedServer, endpoint: &Endpoint) -> Result<
         && let ListeningService::Http | ListeningService::Metrics | ListeningService::OtherHttp =
             probe(&endpoint.host, endpoint.grpc).await
     {
-        return Err(NotReady::Ever(format!(
+        return Err(NotReady::Never(format!(
             "{} speaks HTTP at {endpoint}, and `ready.by: kserve` waits for gRPC's ServerReady: write `detect`, or \
              leave `by` out",
             server.name
@@ -240,7 +240,7 @@ async fn probe_server(server: &PlannedServer, endpoint: &Endpoint) -> Result<End
         .collect();
     if !failed.is_empty() {
         let state = if ready { "reports ready, but without" } else { "is up without" };
-        return Err(NotReady::Ever(format!("{} {state} {}", server.name, failed.join("; "))));
+        return Err(NotReady::Never(format!("{} {state} {}", server.name, failed.join("; "))));
     }
     let in_state = |state: &str| -> Vec<&str> {
         index.iter().filter(|model| model.state == state).map(|model| model.name.as_str()).collect()

@@ -111,9 +111,11 @@ pub struct WrittenRepositories {
     pub notes: Vec<String>,
 }
 
-/// One error in a [`Repository`], or in what else servers are to be; and what to do about it.
+/// What is wrong with a [`Repository`], with servers to be started or with a host, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpecProblem {
+    // As an agent of an older build on another host writes it.
+    #[serde(alias = "what")]
     pub message: String,
     pub hint: Option<String>,
 }

@@ -18,7 +18,7 @@ use crate::world::World;
 pub const KEY: &str = "regatta-test-key";
 pub const SECRET: &str = "regatta-test-secret-4711";
 
-/// It serves as long as the test lives.
+/// It serves until it is dropped.
 pub struct S3 {
     root: TempDir,
     pub address: SocketAddr,

@@ -191,3 +191,12 @@ fn color_is_known_before_there_is_a_request() {
     assert_eq!(color_of(&words("regatta --color always run")), clap::ColorChoice::Always);
     assert_eq!(color_of(&words("regatta run color=never")), clap::ColorChoice::Auto);
 }
+
+#[test]
+fn every_section_of_the_help_is_that_of_a_command() {
+    let names = include_str!("../help.txt").lines().filter_map(|line| line.strip_prefix('[')?.strip_suffix(']'));
+    for name in names.filter(|name| *name != "regatta") {
+        let command = name.split(' ').try_fold(command(), |above, part| above.find_subcommand(part).cloned());
+        assert!(command.is_some(), "{name}");
+    }
+}

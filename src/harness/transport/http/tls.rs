@@ -95,10 +95,7 @@ impl Connector {
 // The trusted authorities, the client's certificate, and their files.
 
 /// Authorities of a file, or those that this machine trusts.
-pub(super) fn trusted(
-    ca: Option<&Path>,
-    provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ServerCertVerifier>, ErrorText> {
+fn trusted(ca: Option<&Path>, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, ErrorText> {
     let mut roots = RootCertStore::empty();
     let mut pinned = Vec::new();
     if let Some(file) = ca {
@@ -125,7 +122,7 @@ pub(super) fn trusted(
 const MOST_PEM_BYTES: u64 = 16 << 20;
 
 /// `option` is the key that names the file.
-pub(super) fn certificates(option: &'static str, file: &Path) -> Result<Vec<CertificateDer<'static>>, ErrorText> {
+fn certificates(option: &str, file: &Path) -> Result<Vec<CertificateDer<'static>>, ErrorText> {
     let actual = read_bytes_up_to(file, MOST_PEM_BYTES)
         .map_err(pem::Error::Io)
         .and_then(|bytes| CertificateDer::pem_slice_iter(&bytes).collect::<Result<Vec<_>, _>>());
@@ -138,7 +135,7 @@ pub(super) fn certificates(option: &'static str, file: &Path) -> Result<Vec<Cert
 }
 
 /// Errors never show the content of the file.
-pub(super) fn private_key(option: &'static str, file: &Path) -> Result<PrivateKeyDer<'static>, ErrorText> {
+fn private_key(option: &str, file: &Path) -> Result<PrivateKeyDer<'static>, ErrorText> {
     let bytes = read_bytes_up_to(file, MOST_PEM_BYTES).map_err(pem::Error::Io);
     bytes.and_then(|bytes| PrivateKeyDer::from_pem_slice(&bytes)).map_err(|error| {
         let fault = match error {

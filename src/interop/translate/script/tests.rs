@@ -51,6 +51,8 @@ fn a_wait_before_the_first_measurement_is_one_for_its_server() {
     let bench = "vllm bench serve --model m --base-url http://gpu7:8000\n";
     for (wait, expected) in [
         ("sleep 45\n", Some("45s")),
+        ("sleep 0.5\n", Some("1s")),
+        ("sleep 2m\n", Some("120s")),
         ("until curl -s http://gpu7:8000/health; do sleep 2; done\n", Some("600s")),
         ("while ! nc -z gpu7 8000; do sleep 1; done\n", Some("600s")),
         ("timeout 90 bash -c 'until curl -sf gpu7:8000/health; do sleep 1; done' || exit 1\n", Some("90s")),

@@ -266,7 +266,7 @@ impl QueueInterpreter {
                 let message = format!("its job {number}{on} ended, and could not record how");
                 fail(FailureKind::Signal(9), message).hint(
                     "it may have been killed, for example by the kernel's out-of-memory killer (`dmesg` on the \
-                        node), or the project's filesystem did not take its record",
+                        node), or the project's filesystem did not store its record",
                 )
             }
             state => fail(
