@@ -10,7 +10,7 @@ use crate::bulk::llmb;
 use crate::cli::Global;
 use crate::error::CommandError;
 use crate::project::choose_system;
-use base::diag::{Diagnostics, MissingValue};
+use base::diag::Diagnostics;
 use base::units::shell_word;
 use interop::{RunLine, RunSetting, Translation, UntranslatedOption};
 use plan::manifest::{GivenValues, Manifest};
@@ -41,9 +41,8 @@ impl NamedManifest<'_> {
     /// Like `with`, with any value for those that the user must give: what it declares is known without them.
     fn declared_with(&self, params: GivenParams) -> Result<Manifest, Diagnostics> {
         self.with(params.clone()).or_else(|errors| {
-            let missing = missing_parameters(&errors).into_iter().map(|name| (name, ".".to_owned()));
-            let filled: GivenParams = params.into_iter().chain(missing).collect();
-            if filled.is_empty() { Err(errors) } else { self.with(filled) }
+            let Some(missing) = errors.missing_parameters() else { return Err(errors) };
+            self.with(params.into_iter().chain(missing.into_iter().map(|name| (name, ".".to_owned()))).collect())
         })
     }
 
@@ -233,10 +232,7 @@ fn check(
     let plan = match named.with(params.clone()) {
         Ok(manifest) => expand(&manifest)?,
         Err(errors) => {
-            let names = missing_parameters(&errors);
-            if names.is_empty() {
-                return Err(errors.into());
-            }
+            let Some(names) = errors.missing_parameters() else { return Err(errors.into()) };
             let notes =
                 names.iter().map(|name| format!("`{name}=…` must be given, too: no argument of the line sets it"));
             translation.notes.extend(notes);
@@ -294,13 +290,4 @@ fn stages(line: &RunLine, manifest: &Manifest, plan: Option<&Plan>, translation:
         }
     }
     ends
-}
-
-/// Parameters without a value, if these are the only errors.
-fn missing_parameters(errors: &Diagnostics) -> Vec<String> {
-    let names = errors.sorted().into_iter().map(|error| match &error.missing {
-        Some(MissingValue::Parameter(name)) => Some(name.clone()),
-        _ => None,
-    });
-    names.collect::<Option<_>>().unwrap_or_default()
 }

@@ -27,7 +27,7 @@ pub(super) fn check(global: &Global, request: &CheckRequest) -> Result<CliExit, 
             Ok(plan) => (true, Some(plan.tasks.len())),
             Err(CommandError::Manifest(found)) => {
                 // A parameter that the user must give is not an error of the manifest.
-                let is_good = found.only_misses_parameters();
+                let is_good = found.missing_parameters().is_some();
                 let diagnostics = if is_good { found.as_warnings() } else { found };
                 if is_text {
                     print_error(&diagnostics.render(colored(global.color)));

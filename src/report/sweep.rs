@@ -12,7 +12,7 @@ use base::event::Verdict;
 use base::spec::LimitedMetric;
 use base::units::{counted, three_digits};
 use harness::{
-    FurtherLimits, KneeState, LatencySummary, MeasuredNumber, ReasonSeverity, RunIdentity, Slo, SweepLevel,
+    FurtherLimits, KneeState, LatencySummary, MeasuredNumber, ReasonSeverity, RunIdentity, RunResult, Slo, SweepLevel,
     SweepOrigin, SweepPoint, SweepReport, Workload, zero_point_text,
 };
 
@@ -77,12 +77,14 @@ impl SweepSection {
     }
 }
 
-/// That of its first point, with the levels of all.
+/// That of its first point, with the levels of all, and with the extent of each where all have the same.
 fn workload(report: &SweepReport, details: &[&PageResult]) -> Option<String> {
-    let first = details.iter().find_map(|page| page.result.own())?.workload();
+    let mut workloads = details.iter().filter_map(|page| page.result.own()).map(RunResult::workload);
+    let first = workloads.next()?;
     let (low, high) = (report.points.first()?, report.points.last()?);
     let load = format!("{} levels, {} … {}", report.points.len(), low.level.amount(), high.level);
-    Some(Workload { load, extent: None, ..first }.to_string())
+    let extent = first.extent.clone().filter(|_| workloads.all(|other| other.extent == first.extent));
+    Some(Workload { load, extent: extent.map(|each| format!("{each} each")), ..first }.to_string())
 }
 
 /// One sweep alone.

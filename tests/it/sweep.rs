@@ -68,6 +68,8 @@ fn a_rate_sweep_is_a_table() {
     let first: Vec<&str> = rows.iter().filter_map(|row| row.split_whitespace().next()).collect();
     assert_eq!(first, ["5", "10", "20"], "{}", ended.stdout);
     ended.shows("req/s").shows("tok/s/user").shows("TTFT and E2E from schedule").shows("✗ 5 req/s: limits: TTFT p99");
+    let page = world.read("latest/report.html");
+    assert!(page.contains("3 levels, 5 … 20 req&#x2f;s · 15 requests each · 64 → 8 tokens"), "{page}");
     // A manifest has the same key.
     let dry = world.good(&["bench", "sim:", "--rate", "5..20:3", "--dry-run"]);
     dry.shows("sweep:").shows("rate: 5..20:3").shows("duration: 30s");

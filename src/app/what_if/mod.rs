@@ -30,7 +30,7 @@ pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExi
     let mut questions = Vec::new();
     for point in grid(&request.settings)? {
         let plan = project.plan(&request.manifest, &point, &Select::default())?;
-        questions.extend(questions_of(&project.manifests, &plan, request, &point, goal.as_deref(), &lengths));
+        questions.extend(questions_of(&project, &plan, request, &point, goal.as_deref(), &lengths));
     }
     if questions.is_empty() {
         return Err(CommandError::usage(format!(
@@ -176,7 +176,7 @@ fn length(text: &str) -> Result<Length, CommandError> {
 
 /// The benchmarks of a plan.
 fn questions_of(
-    library: &ManifestLibrary,
+    project: &Project,
     plan: &Plan,
     request: &WhatIfRequest,
     point: &[KeyValueArg],
@@ -218,7 +218,7 @@ fn questions_of(
         if !is_offline && limits.is_empty() && !has_rate {
             problem = Some("it has no limits and no rate: give --goal or --rate");
         }
-        let (command, rate_key) = command(library, plan, task, request, point, bench);
+        let (command, rate_key) = command(project, plan, task, request, point, bench);
         questions.push(Question {
             row: WhatIfRow {
                 settings: point.iter().map(|one| (one.key.clone(), one.value.clone())).collect(),
@@ -252,7 +252,7 @@ fn questions_of(
 
 /// The command that measures it, and the key that sets its rate.
 fn command(
-    library: &ManifestLibrary,
+    project: &Project,
     plan: &Plan,
     task: &Task,
     request: &WhatIfRequest,
@@ -260,13 +260,20 @@ fn command(
     bench: &Bench,
 ) -> (String, String) {
     let mut words = vec!["regatta run".to_owned(), request.manifest.clone()];
-    for setting in point {
-        let value = match setting.key.as_str() {
-            "system" => real_system(library, &request.manifest, &setting.value),
-            _ => &setting.value,
-        };
-        words.push(shell_word(&format!("{}={value}", setting.key)));
+    let real_value = |KeyValueArg { key, value }: &KeyValueArg| match key.as_str() {
+        "system" => real_system(&project.manifests, &request.manifest, value).to_owned(),
+        _ => value.clone(),
+    };
+    let real = point.iter().map(|setting| KeyValueArg { key: setting.key.clone(), value: real_value(setting) });
+    let mut settings: Vec<KeyValueArg> = real.collect();
+    // A real system may ask for what the simulated one does not need: an image.
+    if settings != point
+        && let Err(CommandError::Manifest(errors)) = project.expanded(&request.manifest, &settings, &Select::default())
+    {
+        let missing = errors.missing_parameters().unwrap_or_default().into_iter();
+        settings.extend(missing.map(|key| KeyValueArg { key, value: "…".to_owned() }));
     }
+    words.extend(settings.iter().map(|setting| shell_word(&format!("{}={}", setting.key, setting.value))));
     if plan.params.contains_key("scenarios") && !point.iter().any(|one| one.key == "scenarios") {
         let word = serde_json::to_value(bench.scenario).ok();
         words.extend(word.and_then(|word| word.as_str().map(|word| format!("scenarios={word}"))));

@@ -145,9 +145,13 @@ impl Diagnostics {
         self.errors() > 0
     }
 
-    /// Whether nothing else is wrong than parameters without a value.
-    pub fn only_misses_parameters(&self) -> bool {
-        self.list.iter().all(|one| matches!(one.missing, Some(MissingValue::Parameter(_))))
+    /// The parameters that must be given, if nothing else is wrong.
+    pub fn missing_parameters(&self) -> Option<Vec<String>> {
+        let names = self.sorted().into_iter().map(|error| match &error.missing {
+            Some(MissingValue::Parameter(name)) => Some(name.clone()),
+            _ => None,
+        });
+        names.collect()
     }
 
     /// The same, all of them warnings.

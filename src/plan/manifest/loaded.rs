@@ -141,7 +141,7 @@ pub fn list_manifests(library: &ManifestLibrary) -> std::io::Result<Vec<ListedMa
                             // broken.
                             let broken = load(library, &name, &GivenValues::default())
                                 .err()
-                                .filter(|found| !found.only_misses_parameters());
+                                .filter(|found| found.missing_parameters().is_none());
                             (about, broken.as_ref().and_then(first))
                         }
                     }

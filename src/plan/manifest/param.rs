@@ -254,7 +254,8 @@ impl ParamResolver<'_> {
             return Err(Diagnostic::error(message)
                 .hint("the folder is relative to the manifest; its files `NAME.yaml` are the choices"));
         }
-        let wrong = Diagnostic::error(format!("there is no `{text}` in `{folder}`"));
+        let place = if folder == "." { "beside the manifest".to_owned() } else { format!("in `{folder}`") };
+        let wrong = Diagnostic::error(format!("there is no `{text}.yaml` {place}"));
         Err(wrong.maybe_hint(did_you_mean(text, names())))
     }
 }

@@ -45,6 +45,19 @@ fn a_goal_that_cannot_be_judged_is_refused() {
     ended.shows("--goal: `itl_p99<1s`").shows("limits on ttft, tpot and e2e");
 }
 
+/// The system of the first needs an image that its simulation does without.
+#[test]
+fn the_printed_commands_have_what_the_real_system_needs() {
+    for (system, missing) in [("h100-x8", " 'image=…'"), ("h200-x8", "")] {
+        let printed =
+            what_if(&["llama2-70b", &format!("system=sim-{system}"), "scenarios=offline", "--requests", "20"]);
+        assert!(
+            printed.contains(&format!("regatta run llama2-70b system={system} scenarios=offline{missing}\n")),
+            "{printed}"
+        );
+    }
+}
+
 /// What of the config.json of a model that Hugging Face has decides its shape, the billions of its parameters, and whether it needs
 /// four GPUs.
 const CONFIGS: [(&str, f64, bool); 10] = [
