@@ -176,10 +176,7 @@ impl Script {
             at += 1;
             // `[ … ] && COMMAND`: what the shell would run is read.
             if let Some(mut holds) = test(&text)
-                && !commands.get(at).is_some_and(|next| {
-                    let is_compound = |begin: &&str| next.text.starts_with(begin);
-                    !next.behind.is_empty() && ["{", "if ", "for ", "while ", "case "].iter().any(is_compound)
-                })
+                && !commands.get(at).is_some_and(WrittenCommand::is_conditional_compound)
             {
                 let mut is_run = false;
                 while let Some(next) = commands.get(at).filter(|next| !next.behind.is_empty()) {

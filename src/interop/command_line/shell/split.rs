@@ -23,6 +23,13 @@ pub(crate) struct WrittenCommand {
     pub is_literal: bool,
 }
 
+impl WrittenCommand {
+    /// A group, a condition or a loop that runs only after the command before it.
+    pub fn is_conditional_compound(&self) -> bool {
+        !self.behind.is_empty() && ["{", "if ", "for ", "while ", "case "].iter().any(|it| self.text.starts_with(it))
+    }
+}
+
 /// The commands of a text; on error the line in which a quote begins that is not closed.
 pub(crate) fn split(text: &str) -> Result<Vec<WrittenCommand>, usize> {
     let mut splitter = Splitter { chars: text.chars().collect(), ..Splitter::default() };
