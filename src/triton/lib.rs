@@ -10,7 +10,6 @@ mod client;
 mod engine;
 mod http;
 pub mod launch;
-pub mod memory;
 mod metrics;
 pub mod pbtxt;
 pub mod proto;
