@@ -33,7 +33,7 @@ pub use crate::actions::shell::ShellScript;
 pub use crate::actions::stage::{OneOrMany, Retry, RetryAfter, Stage, input_variable};
 pub use crate::actions::template::Template;
 pub use crate::actions::trtllm_bench::{TrtllmBench, TrtllmBenchBackend};
-pub use crate::actions::weights::{Fetcher, Weights};
+pub use crate::actions::weights::Weights;
 pub use base::spec::{Container, ModelControl, RateLimit, ReadyWhen, Trace, TraceLevel, TraceMode, TritonServer};
 
 /// A Regatta manifest: a pipeline that ends with a benchmark report.
