@@ -173,8 +173,7 @@ pub use spec::transport::{Api, Http, Transport};
 pub use spec::{BenchSpec, SendingSpec, Slo};
 pub use sweep::{
     GatheredResult, GpuCount, KNEE_DEFINITION, Knee, KneeState, LatencySummary, MeasuredNumber, PointRole, SWEEP,
-    SWEEP_POINTS, SweepError, SweepLevel, SweepOrigin, SweepPlan, SweepPoint, SweepReport, SweepStep, gather_sweeps,
-    sweep_schema,
+    SWEEP_POINTS, SweepLevel, SweepOrigin, SweepPlan, SweepPoint, SweepReport, SweepStep, gather_sweeps, sweep_schema,
 };
 pub use tokens::{FinishReason, TokenSource, Usage, Violation};
 pub use transport::http::read_http_answer;

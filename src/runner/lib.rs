@@ -85,7 +85,7 @@ pub use options::{
 pub use predict::{TaskStatus, UnchangedTasks, predict, predict_keys, predict_no_op, task_statuses};
 pub use run::run;
 pub use secret_values::{SecretNotText, no_secret_text, secret_values, usable_secret_values};
-pub use signing::{KeyError, PublicKey, Signature, SignatureError, SigningKey, TrustedKeys};
+pub use signing::{PublicKey, Signature, SignatureError, SigningKey, TrustedKeys};
 pub use task_executor::{
     KeptService, KeptServices, Lease, OpenFact, OutputCheck, OutputRequest, OutputSource, PendingFetch, ResolvedTask,
     TaskExecutor,

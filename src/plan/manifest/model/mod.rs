@@ -13,8 +13,8 @@ pub use crate::actions::Action;
 pub use crate::actions::bench::{Bench, Data, Preflight, RateSearch, RepeatRole, Telemetry, USUAL_END_ID, WhenBusy};
 pub use crate::actions::compare::{CompareResults, PublishedRow};
 pub use crate::actions::engine::{
-    DecodingType, DraftSource, Engine, EngineBackend, EngineOnly, ModelShape, SpeculativeConfig,
-    SpeculativeConfigError, SpeculativeMethod, SystemShape,
+    DecodingType, DraftSource, Engine, EngineBackend, EngineOnly, ModelShape, SpeculativeConfig, SpeculativeMethod,
+    SystemShape,
 };
 pub use crate::actions::git::{CherryPick, Git};
 pub use crate::actions::host::{Host, HostOn, HostWord, Slurm, SlurmContainer, SshHost, SshMachine};
