@@ -319,25 +319,8 @@ pub(super) fn text(value: &Value) -> Option<String> {
 
 // Whether a folder holds what TensorRT-LLM's tools leave: `config.json`, and a file for each rank.
 
-/// What is missing from an output. `what` it is: a checkpoint or an engine.
-#[derive(Debug, thiserror::Error)]
-enum IncompleteEngine {
-    #[error("the {what} has no config.json: {source}")]
-    NoConfig { what: &'static str, source: std::io::Error },
-    #[error("the config.json of the {what} cannot be read: {source}")]
-    Config { what: &'static str, source: std::io::Error },
-    #[error("the config.json of the {what} names no rank")]
-    NoRank { what: &'static str },
-    #[error("the {what} has no {name}, or it is empty")]
-    NoFile { what: &'static str, name: String },
-    #[error("{name} of the {what} cannot be looked at: {source}")]
-    LookAtFile { what: &'static str, name: String, source: std::io::Error },
-    #[error("the {what} lacks {missing} of its {ranks} files, {first} to {last}")]
-    NoFiles { what: &'static str, missing: usize, ranks: u64, first: String, last: String },
-}
-
 /// What is missing or cannot be read; the text follows "but".
-fn check_files(folder: &Path, engine: &Engine) -> Result<(), IncompleteEngine> {
+fn check_files(folder: &Path, engine: &Engine) -> Result<(), ErrorText> {
     let (what, suffix) = match engine.only {
         Some(EngineOnly::Checkpoint) => ("checkpoint", "safetensors"),
         None => ("engine", "engine"),
@@ -358,30 +341,31 @@ fn check_files(folder: &Path, engine: &Engine) -> Result<(), IncompleteEngine> {
         match metadata_if_there(&folder.join(&name)) {
             Ok(Some(file)) if file.is_file() && file.len() > 0 => {}
             Ok(_) => missing.push(name),
-            Err(source) => return Err(IncompleteEngine::LookAtFile { what, name, source }),
+            Err(error) => {
+                return Err(ErrorText::new(format_args!("{name} of the {what} cannot be looked at: {error}")));
+            }
         }
     }
-    match missing.as_slice() {
-        [] if ranks > 0 => Ok(()),
-        [] => Err(IncompleteEngine::NoRank { what }),
-        [one] => Err(IncompleteEngine::NoFile { what, name: one.clone() }),
-        [first, .., last] => Err(IncompleteEngine::NoFiles {
-            what,
-            missing: missing.len(),
-            ranks,
-            first: first.clone(),
-            last: last.clone(),
-        }),
-    }
+    Err(ErrorText::new(match missing.as_slice() {
+        [] if ranks > 0 => return Ok(()),
+        [] => format!("the config.json of the {what} names no rank"),
+        [name] => format!("the {what} has no {name}, or it is empty"),
+        [first, .., last] => {
+            format!("the {what} lacks {} of its {ranks} files, {first} to {last}", missing.len())
+        }
+    }))
 }
 
-fn read_config(folder: &Path, what: &'static str) -> Result<Value, IncompleteEngine> {
+fn read_config(folder: &Path, what: &str) -> Result<Value, ErrorText> {
     let path = folder.join("config.json");
-    let text = read_text_up_to(&path, LARGEST_CONFIG).map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => IncompleteEngine::NoConfig { what, source },
-        _ => IncompleteEngine::Config { what, source },
-    })?;
-    serde_json::from_str(&text).map_err(|source| IncompleteEngine::Config { what, source: source.into() })
+    let unreadable = |error: io::Error| {
+        ErrorText::new(match error.kind() {
+            io::ErrorKind::NotFound => format!("the {what} has no config.json: {error}"),
+            _ => format!("the config.json of the {what} cannot be read: {error}"),
+        })
+    };
+    let text = read_text_up_to(&path, LARGEST_CONFIG).map_err(unreadable)?;
+    serde_json::from_str(&text).map_err(|error| unreadable(error.into()))
 }
 
 #[cfg(test)]
