@@ -53,9 +53,9 @@
 //! | `cli` | `app` | arguments → an `Invocation`; exit codes; what a shell completes |
 //! | `app` | `app` | runs each command; `doctor`, `lockfile`; the only room that knows all others |
 //!
-//! Three parts are Cargo features, all on by default: `buckets` (`runner::shared_store`), `parquet` (`interop`,
-//! `mlperf`) and `tokenizers` (`tokenizer`). A file `…_stub.rs` takes the place of a part that the program was
-//! built without, and reports that.
+//! Three parts are Cargo features, all on by default: `buckets` (`runner::shared_store`), `parquet` (`mlperf`) and
+//! `tokenizers` (`tokenizer`). A file `…_stub.rs` takes the place of a part that the program was built without, and
+//! reports that.
 //!
 //! # Glossary
 //!

@@ -23,8 +23,7 @@ const MOST_INPUT: u64 = 64 << 20;
 
 pub(super) fn export(global: &Global, request: &ExportRequest) -> Result<CliExit, CommandError> {
     let result = find(global, &request.result)?;
-    let records = result.records()?;
-    if records.is_empty() {
+    if result.run.result.own().is_none() || result.run.request_traces.is_empty() {
         let name = &request.result;
         return Err(CommandError::hinted(
             format!("{name} has no records of single requests, from which another tool's files could be made"),
@@ -33,7 +32,7 @@ pub(super) fn export(global: &Global, request: &ExportRequest) -> Result<CliExit
     }
     create_folder(&request.out)?;
     for &shape in ExportFormat::ALL.iter().filter(|shape| request.formats.iter().any(|name| name == shape.as_str())) {
-        let exported = interop::export(&result.run, &records, shape).map_err(anyhow::Error::from)?;
+        let exported = interop::export(&result.run, shape);
         for file in &exported.files {
             let path = request.out.join(&file.name);
             write_named(&path, &file.bytes)?;

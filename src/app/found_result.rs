@@ -30,16 +30,9 @@ pub(super) struct FoundResult {
     pub search: Option<SearchReport>,
     /// Its folder or file, without links: the same place is the same measurement.
     pub location: PathBuf,
-    /// The file of Regatta's own records, where it measured.
-    requests: Option<PathBuf>,
 }
 
 impl FoundResult {
-    /// Regatta's own records; none where another tool measured.
-    pub(super) fn records(&self) -> Result<Vec<RequestRecord>, CommandError> {
-        self.requests.as_deref().map_or_else(|| Ok(Vec::new()), lines)
-    }
-
     /// Of [`FoundResult::earlier`].
     pub(super) fn earlier_text(&self) -> Option<String> {
         self.earlier.as_ref().map(|earlier| earlier_text(&self.argument, &earlier.run))
@@ -97,7 +90,7 @@ pub(super) fn read(place: &Place) -> Result<FoundResult, CommandError> {
     match (runs.pop(), runs.len()) {
         (Some(only), 0) => {
             let imported = Imported { name: name.clone(), ..only.run };
-            Ok(found(place, path, imported.into(), None))
+            Ok(found(place, path, imported.into()))
         }
         (_, others) => {
             Err(import_error(ImportError::SeveralRuns { name: path.display().to_string(), count: others + 1 }))
@@ -107,40 +100,32 @@ pub(super) fn read(place: &Place) -> Result<FoundResult, CommandError> {
 
 fn read_regatta_result(place: &Place, folder: &Path, result: MeasuredResult) -> Result<FoundResult, CommandError> {
     let name = place.name.clone();
-    let (seen, requests) = (folder.join(SEEN), folder.join(REQUESTS));
-    if result.imported().is_some() {
-        let request_traces: Vec<RequestTrace> = if seen.is_file() { lines(&seen)? } else { Vec::new() };
-        return Ok(found(place, folder, MeasuredRun { name, result, request_traces }, None));
-    }
-    let requests = Some(requests).filter(|requests| requests.is_file());
     let mut request_traces = Vec::new();
-    if let Some(requests) = &requests {
-        let kept = read_records(requests, |record: RequestRecord| request_traces.push(RequestTrace::from(&record)));
-        kept.map_err(anyhow::Error::from)?;
-    }
-    Ok(found(place, folder, MeasuredRun { name, result, request_traces }, requests))
+    let read = if result.imported().is_some() {
+        let seen = folder.join(SEEN);
+        seen.is_file().then(|| read_records(&seen, |trace: RequestTrace| request_traces.push(trace)))
+    } else {
+        let requests = folder.join(REQUESTS);
+        let add = |record: RequestRecord| request_traces.push(RequestTrace::from(&record));
+        requests.is_file().then(|| read_records(&requests, add))
+    };
+    read.transpose().map_err(anyhow::Error::from)?;
+    Ok(found(place, folder, MeasuredRun { name, result, request_traces }))
 }
 
-fn found(place: &Place, location: &Path, run: MeasuredRun, requests: Option<PathBuf>) -> FoundResult {
+fn found(place: &Place, location: &Path, run: MeasuredRun) -> FoundResult {
     FoundResult {
         run,
         argument: place.argument.clone(),
         earlier: place.earlier.clone(),
         search: search_in(location),
         location: without_links(location),
-        requests,
     }
 }
 
 /// What the search of that output found. A file that this version cannot read is left out.
 pub(super) fn search_in(folder: &Path) -> Option<SearchReport> {
     read_bytes(folder.join("search.json")).ok().and_then(|text| serde_json::from_slice(&text).ok())
-}
-
-fn lines<T: serde::de::DeserializeOwned>(path: &Path) -> Result<Vec<T>, CommandError> {
-    let mut records = Vec::new();
-    read_records(path, |record| records.push(record)).map_err(anyhow::Error::from)?;
-    Ok(records)
 }
 
 /// Where a path leads, without links; of one that leads nowhere, the path itself.

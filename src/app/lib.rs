@@ -131,10 +131,6 @@ fn perform(invocation: Invocation) -> Result<CliExit, CommandError> {
         CliRequest::List(request) => manifest_commands::list(&global, request),
         CliRequest::Schema(args) => Ok(manifest_commands::schema(args.schema)),
         CliRequest::Init(request) => manifest_commands::init(&request),
-        CliRequest::Welcome => {
-            print(&manual::text());
-            Ok(CliExit::Done)
-        }
         CliRequest::Status(request) => past_runs::status(&global, request),
         CliRequest::Runs(request) => past_runs::list(&global, &request),
         CliRequest::History(request) => history::history(&global, &request),

@@ -85,7 +85,6 @@ pub(super) fn schema(which: SchemaRequest) -> CliExit {
         SchemaRequest::Manifest => manifest_schema(),
         SchemaRequest::Result => harness::result_schema(),
         SchemaRequest::Sweep => harness::sweep_schema(),
-        SchemaRequest::Requests => interop::requests_schema(),
     };
     print(&format!("{schema:#}\n"));
     CliExit::Done

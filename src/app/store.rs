@@ -29,8 +29,8 @@ use runner::store::{
     TaskRecord, name_run,
 };
 use runner::{
-    EventEmitter, KeyContext, KeyError, PublicKey, RunOptions, SigningKey, TaskStatus, TrustedKeys, shared_store,
-    task_statuses, usable_secret_values,
+    EventEmitter, KeyContext, PublicKey, RunOptions, SigningKey, TaskStatus, TrustedKeys, shared_store, task_statuses,
+    usable_secret_values,
 };
 use stages::StageExecutor;
 
@@ -421,7 +421,7 @@ pub(super) fn signatures(named: &StoreSelection) -> Result<SignaturePolicy, Comm
         Some(path) => Some(("--trusted-keys", path.clone())),
         None => key_variable(TRUSTED_KEYS)?.map(|path| (TRUSTED_KEYS, path.into())),
     };
-    let trusted = trusted.map(|(source, path)| TrustedKeys::read(&path).map_err(|error| unusable_key(source, &error)));
+    let trusted = trusted.map(|(source, path)| TrustedKeys::read(&path).map_err(|error| unusable_key(source, error)));
     Ok(SignaturePolicy::new(signer, trusted.transpose()?))
 }
 
@@ -434,7 +434,7 @@ pub(super) fn sign_key(named: Option<&Path>) -> Result<Option<SigningKey>, Comma
             None => return Ok(None),
         },
     };
-    key.map(Some).map_err(|error| unusable_key(source, &error))
+    key.map(Some).map_err(|error| unusable_key(source, error))
 }
 
 /// A variable that is set and names nothing is an error: a secret that a CI system did not provide must not turn
@@ -450,12 +450,12 @@ fn key_variable(name: &str) -> Result<Option<String>, CommandError> {
     }
 }
 
-fn unusable_key(source: &str, error: &KeyError) -> CommandError {
-    CommandError::hinted(format!("{source}: {error}"), error.hint())
+fn unusable_key(source: &str, error: ErrorText) -> CommandError {
+    CommandError::usage(ErrorText { message: format!("{source}: {}", error.message), ..error })
 }
 
 /// A path, or the text of a PEM file.
-pub(super) fn sign_key_of(value: &str) -> Result<SigningKey, KeyError> {
+pub(super) fn sign_key_of(value: &str) -> Result<SigningKey, ErrorText> {
     if value.contains("-----BEGIN") {
         SigningKey::from_pem(value, "its value")
     } else {

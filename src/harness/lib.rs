@@ -31,7 +31,6 @@ mod drive {
 
     pub(super) mod dispatcher;
     pub(super) mod driver;
-    pub(super) mod external_driver;
     pub(super) mod in_flight;
     pub(super) mod pacer;
     pub(super) mod request_attempt;
@@ -122,8 +121,7 @@ mod verdict;
 
 pub use self::transport::kserve::grpc_messages::read_grpc_answer;
 pub use self::transport::sent_headers::{api_key_in, give_key};
-pub use drive::driver::{BenchProgress, measure, measure_external, run};
-pub use drive::external_driver::{CallInlet, ExternalObserver};
+pub use drive::driver::{BenchProgress, CallInlet, ExternalObserver, measure, measure_external, run};
 pub use error::{ApiKeyFault, HarnessError, ResultFormatError, UnsupportedRequest};
 pub use identity::{
     EngineIdentity, GpuIdentity, HostIdentity, IdentityDifference, ManifestIdentity, RunIdentity, ServerIdentity,
@@ -173,8 +171,7 @@ pub use spec::transport::{Api, Http, Transport};
 pub use spec::{BenchSpec, SendingSpec, Slo};
 pub use sweep::{
     GatheredResult, GpuCount, KNEE_DEFINITION, Knee, KneeState, LatencySummary, MeasuredNumber, PointRole, SWEEP,
-    SWEEP_POINTS, SweepError, SweepLevel, SweepOrigin, SweepPlan, SweepPoint, SweepReport, SweepStep, gather_sweeps,
-    sweep_schema,
+    SWEEP_POINTS, SweepLevel, SweepOrigin, SweepPlan, SweepPoint, SweepReport, SweepStep, gather_sweeps, sweep_schema,
 };
 pub use tokens::{FinishReason, TokenSource, Usage, Violation};
 pub use transport::http::read_http_answer;

@@ -49,9 +49,8 @@ pub use command_line::{
 };
 pub use docker::compose_script;
 pub use formats::{
-    COLUMNS as REQUEST_COLUMNS, Column, ExportFile, ExportFormat, Exported, ImportError, ImportIdentity, ImportSource,
-    Imported, ImportedSweep, LocatedRun, LocatedRuns, OtherFile, export, import_runs, import_sweep, loadgen_run,
-    locate_runs, requests_schema,
+    ExportFile, ExportFormat, Exported, ImportError, ImportIdentity, ImportSource, Imported, ImportedSweep, LocatedRun,
+    LocatedRuns, OtherFile, export, import_runs, import_sweep, loadgen_run, locate_runs,
 };
 pub use llmb_run::recipe_manifests;
 pub use metrics::{

@@ -61,9 +61,6 @@ pub struct ServerMetricRow {
     /// `model="m",version="1"`, with the part's name first where a family has parts.
     pub labels: String,
     pub value: String,
-    /// Counters, between two looks.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub per_second: Option<f64>,
 }
 
 pub fn status(server: &ServerStatus) -> Document {
@@ -126,10 +123,7 @@ pub fn models(models: &[ModelDetails]) -> Document {
 
 /// Families one after the other; `all` counts all numbers, including those that were not requested.
 pub fn metrics(rows: &[ServerMetricRow], all: usize) -> Document {
-    let row = |metric: &ServerMetricRow| {
-        let rate = metric.per_second.map(|rate| format!("{rate:.1} per second")).unwrap_or_default();
-        [Cell::name(&metric.labels), metric.value.as_str().into(), Cell::new(TextRole::Warning, rate)]
-    };
+    let row = |metric: &ServerMetricRow| [Cell::name(&metric.labels), metric.value.as_str().into()];
     let family = |rows: &[ServerMetricRow]| {
         let about = format!("{}  {}", rows[0].kind, rows[0].help);
         Section { about, ..Section::new(&rows[0].family) }.with([Block::list(rows.iter().map(row))])
@@ -223,19 +217,17 @@ mod tests {
 
     #[test]
     fn numbers_stand_below_their_family() {
-        let row = |family: &str, labels: &str, value: &str, per_second| ServerMetricRow {
+        let row = |family: &str, labels: &str, value: &str| ServerMetricRow {
             family: family.to_owned(),
             help: "What it is".to_owned(),
             kind: "counter".to_owned(),
             labels: labels.to_owned(),
             value: value.to_owned(),
-            per_second,
         };
-        let rows =
-            [row("a", "model=\"m\"", "12", Some(3.0)), row("a", "model=\"long\"", "4", None), row("b", "", "1", None)];
+        let rows = [row("a", "model=\"m\"", "12"), row("a", "model=\"long\"", "4"), row("b", "", "1")];
         insta::assert_snapshot!(metrics(&rows, 7).terminal(Styler::OFF), @r#"
         a  counter  What it is
-          model="m"     12  3.0 per second
+          model="m"     12
           model="long"  4
 
         b  counter  What it is

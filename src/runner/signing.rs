@@ -4,7 +4,7 @@
 //! kept; what names it is the SHA-256 of its public half.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,6 +13,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{PrivatePkcs8KeyDer, SubjectPublicKeyInfoDer};
 use serde::{Deserialize, Serialize};
 
+use base::diag::ErrorText;
 use base::files::Sha256Of;
 
 // The public half of a key, and what exactly a signature is over.
@@ -63,29 +64,10 @@ fn pre_authentication(payload_type: &str, payload: &[u8]) -> Vec<u8> {
 /// Larger files are no keys (bytes).
 const LARGEST: u64 = 1 << 20;
 
-/// Why a key cannot be used. Never with a part of it.
-#[derive(Debug, thiserror::Error)]
-pub enum KeyError {
-    #[error("{} cannot be read: {source}", path.display())]
-    Unreadable { path: PathBuf, source: std::io::Error },
-    #[error("{0} holds no unencrypted private key")]
-    NoPrivateKey(String),
-    #[error("{0} holds no public key")]
-    NoPublicKey(String),
-    #[error("{0} holds a key of another kind")]
-    NotEd25519(String),
-}
-
-impl KeyError {
-    /// What to try.
-    pub const fn hint(&self) -> &'static str {
-        match self {
-            Self::Unreadable { .. } => "name a PEM file that can be read",
-            Self::NoPrivateKey(_) => "`openssl genpkey -algorithm ed25519 -out key.pem` makes one",
-            Self::NoPublicKey(_) => "`openssl pkey -in key.pem -pubout -out key.pub` writes it",
-            Self::NotEd25519(_) => "keys are Ed25519: `openssl genpkey -algorithm ed25519 -out key.pem`",
-        }
-    }
+/// A key of another kind than those that sign. No error about a key has a part of it.
+fn not_ed25519(name: &str) -> ErrorText {
+    ErrorText::new(format_args!("{name} holds a key of another kind"))
+        .hint("keys are Ed25519: `openssl genpkey -algorithm ed25519 -out key.pem`")
 }
 
 /// One signature, with what names its key.
@@ -110,7 +92,7 @@ impl SigningKey {
     ///
     /// # Errors
     /// The file cannot be read, or holds no such key.
-    pub fn read(path: &Path) -> Result<Self, KeyError> {
+    pub fn read(path: &Path) -> Result<Self, ErrorText> {
         Self::from_pem(&read(path)?, &path.display().to_string())
     }
 
@@ -118,12 +100,13 @@ impl SigningKey {
     ///
     /// # Errors
     /// The text holds no such key.
-    pub fn from_pem(pem: &str, name: &str) -> Result<Self, KeyError> {
-        let key =
-            PrivatePkcs8KeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| KeyError::NoPrivateKey(name.to_owned()))?;
-        let pair = Ed25519KeyPair::from_pkcs8_maybe_unchecked(key.secret_pkcs8_der())
-            .map_err(|_| KeyError::NotEd25519(name.to_owned()))?;
-        let raw = pair.public_key().as_ref().try_into().map_err(|_| KeyError::NotEd25519(name.to_owned()))?;
+    pub fn from_pem(pem: &str, name: &str) -> Result<Self, ErrorText> {
+        let key = PrivatePkcs8KeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| {
+            ErrorText::new(format_args!("{name} holds no unencrypted private key"))
+                .hint("`openssl genpkey -algorithm ed25519 -out key.pem` makes one")
+        })?;
+        let pair = Ed25519KeyPair::from_pkcs8_maybe_unchecked(key.secret_pkcs8_der()).map_err(|_| not_ed25519(name))?;
+        let raw = pair.public_key().as_ref().try_into().map_err(|_| not_ed25519(name))?;
         let lines = pem.lines().map(str::trim).filter(|line| !line.is_empty() && !line.contains("-----"));
         Ok(Self { pair, public: PublicKey(raw), lines: lines.map(str::to_owned).collect() })
     }
@@ -141,9 +124,12 @@ impl fmt::Debug for SigningKey {
     }
 }
 
-fn read(path: &Path) -> Result<String, KeyError> {
+fn read(path: &Path) -> Result<String, ErrorText> {
     use std::io::Read as _;
-    let unreadable = |source| KeyError::Unreadable { path: path.to_owned(), source };
+    let unreadable = |error: std::io::Error| {
+        ErrorText::new(format_args!("{} cannot be read: {error}", path.display()))
+            .hint("name a PEM file that can be read")
+    };
     let (file, _) = base::files::open_regular(path).map_err(unreadable)?;
     let mut text = String::new();
     file.take(LARGEST).read_to_string(&mut text).map_err(unreadable)?;
@@ -172,7 +158,7 @@ impl TrustedKeys {
     ///
     /// # Errors
     /// The file cannot be read, or holds something else.
-    pub fn read(path: &Path) -> Result<Self, KeyError> {
+    pub fn read(path: &Path) -> Result<Self, ErrorText> {
         Self::from_pem(&read(path)?, &path.display().to_string())
     }
 
@@ -180,13 +166,16 @@ impl TrustedKeys {
     ///
     /// # Errors
     /// The text holds no key, or one of another kind.
-    pub fn from_pem(pem: &str, name: &str) -> Result<Self, KeyError> {
-        let none = || KeyError::NoPublicKey(name.to_owned());
+    pub fn from_pem(pem: &str, name: &str) -> Result<Self, ErrorText> {
+        let none = || {
+            ErrorText::new(format_args!("{name} holds no public key"))
+                .hint("`openssl pkey -in key.pem -pubout -out key.pub` writes it")
+        };
         let keys = SubjectPublicKeyInfoDer::pem_slice_iter(pem.as_bytes())
             .map(|key| {
                 let key = key.map_err(|_| none())?;
                 let raw = key.strip_prefix(&SPKI).and_then(|raw| raw.try_into().ok());
-                raw.map(PublicKey).ok_or_else(|| KeyError::NotEd25519(name.to_owned()))
+                raw.map(PublicKey).ok_or_else(|| not_ed25519(name))
             })
             .collect::<Result<Vec<_>, _>>()?;
         if keys.is_empty() { Err(none()) } else { Ok(Self(keys)) }

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::Run;
 use crate::task_context::{TaskContext, out_of_memory};
+use base::diag::ErrorText;
 use base::event::{Done, Failure};
 use base::files::{metadata_if_there, read_text_up_to};
 use plan::manifest::model::{
@@ -179,30 +180,12 @@ async fn build(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> 
     Ok(Done::default())
 }
 
-/// Why no command can build an engine.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EngineCommandError {
-    #[error("`{key}` is needed to build an engine with TensorRT-LLM")]
-    Missing { key: &'static str },
-    #[error("the precision `{0}` is not one of fp16, bf16, fp8, fp4, int8_sq, int4_awq, w4a8_awq, int8_wo, int4_wo")]
-    Precision(String),
-    #[error("no converter is known for the architecture `{0}`; use precision fp8 or fp4")]
-    Architecture(String),
-    /// Another key decides the flag.
-    #[error("`{key}.{flag}` may not be given: {by} decides it")]
-    Decided { key: &'static str, flag: &'static str, by: &'static str },
-    #[error("the flag `{0}` must be a plain value")]
-    Flag(String),
-    #[error("the flag `{0}` must be a list of plain values")]
-    FlagList(String),
-}
-
 /// The commands that build an engine, in order. `checkpoint` is where the converted weights go between them, `out`
 /// where the engine goes.
 ///
 /// All but fp16 and bf16 are quantized by `examples/quantization/quantize.py`; fp16 and bf16 are converted by the
 /// `convert_checkpoint.py` of the model's family.
-pub fn engine_commands(engine: &Engine, checkpoint: &Path, out: &Path) -> Result<Vec<Vec<String>>, EngineCommandError> {
+pub fn engine_commands(engine: &Engine, checkpoint: &Path, out: &Path) -> Result<Vec<Vec<String>>, ErrorText> {
     check_conflicts("build_flags", &engine.build_flags, &Engine::BUILD_DECIDED)?;
     let (checkpoint, out) = (checkpoint.display().to_string(), out.display().to_string());
     Ok(match (engine.only, &engine.trtllm_checkpoint) {
@@ -212,8 +195,11 @@ pub fn engine_commands(engine: &Engine, checkpoint: &Path, out: &Path) -> Result
     })
 }
 
-fn checkpoint_command(engine: &Engine, out: &str) -> Result<Vec<String>, EngineCommandError> {
-    let need = |key, value: &Option<String>| value.clone().ok_or(EngineCommandError::Missing { key });
+fn checkpoint_command(engine: &Engine, out: &str) -> Result<Vec<String>, ErrorText> {
+    let need = |key: &str, value: &Option<String>| {
+        let missing = || ErrorText::new(format_args!("`{key}` is needed to build an engine with TensorRT-LLM"));
+        value.clone().ok_or_else(missing)
+    };
     let weights = need("checkpoint", &engine.checkpoint)?;
     let trtllm = need("trtllm", &engine.trtllm)?;
     check_conflicts("checkpoint_flags", &engine.checkpoint_flags, &Engine::CHECKPOINT_DECIDED)?;
@@ -225,7 +211,12 @@ fn checkpoint_command(engine: &Engine, out: &str) -> Result<Vec<String>, EngineC
         }
         "fp16" => (convert(&trtllm, &engine.model.architecture)?, vec![pair("dtype", "float16")]),
         "bf16" => (convert(&trtllm, &engine.model.architecture)?, vec![pair("dtype", "bfloat16")]),
-        other => return Err(EngineCommandError::Precision(other.to_owned())),
+        other => {
+            return Err(ErrorText::new(format_args!(
+                "the precision `{other}` is not one of fp16, bf16, fp8, fp4, int8_sq, int4_awq, w4a8_awq, int8_wo, \
+                 int4_wo"
+            )));
+        }
     };
     let mut argv = vec![engine.python.clone().unwrap_or_else(|| "python3".to_owned()), script];
     argv.extend(pair("model_dir", &weights));
@@ -237,7 +228,7 @@ fn checkpoint_command(engine: &Engine, out: &str) -> Result<Vec<String>, EngineC
     Ok(argv)
 }
 
-fn build_command(engine: &Engine, checkpoint: &str, out: &str) -> Result<Vec<String>, EngineCommandError> {
+fn build_command(engine: &Engine, checkpoint: &str, out: &str) -> Result<Vec<String>, ErrorText> {
     let mut argv = match &engine.python {
         // `trtllm-build` as a Python module. Its installed script contains the path of Python at the time of
         // installation, which may be gone.
@@ -263,7 +254,7 @@ fn quantize(trtllm: &str) -> String {
 }
 
 /// Where a family's converter lies in a TensorRT-LLM checkout since 0.19 (`examples/models/core/…`).
-fn convert(trtllm: &str, architecture: &str) -> Result<String, EngineCommandError> {
+fn convert(trtllm: &str, architecture: &str) -> Result<String, ErrorText> {
     let family = match architecture {
         "LlamaForCausalLM" | "MistralForCausalLM" => "llama",
         "MixtralForCausalLM" => "mixtral",
@@ -272,7 +263,10 @@ fn convert(trtllm: &str, architecture: &str) -> Result<String, EngineCommandErro
         "GPTJForCausalLM" => "gptj",
         "PhiForCausalLM" | "Phi3ForCausalLM" => "phi",
         "Gemma2ForCausalLM" | "GemmaForCausalLM" => "gemma",
-        other => return Err(EngineCommandError::Architecture(other.to_owned())),
+        other => {
+            let text = format!("no converter is known for the architecture `{other}`; use precision fp8 or fp4");
+            return Err(ErrorText::new(text));
+        }
     };
     let folder = if family == "gptj" { "contrib" } else { "core" };
     // Mixtral is converted by the script of its dense sibling.
@@ -284,15 +278,15 @@ fn check_conflicts(
     key: &'static str,
     flags: &IndexMap<String, Value>,
     decided: &[(&'static str, &'static str)],
-) -> Result<(), EngineCommandError> {
+) -> Result<(), ErrorText> {
     match decided.iter().find(|(flag, _)| flags.contains_key(*flag)) {
-        Some((flag, by)) => Err(EngineCommandError::Decided { key, flag, by }),
+        Some((flag, by)) => Err(ErrorText::new(format_args!("`{key}.{flag}` may not be given: {by} decides it"))),
         None => Ok(()),
     }
 }
 
 /// `name: value` → `--name value`; true → `--name`; false and null → nothing; a list → one argument for each element.
-fn flags(flags: &IndexMap<String, Value>) -> Result<Vec<String>, EngineCommandError> {
+fn flags(flags: &IndexMap<String, Value>) -> Result<Vec<String>, ErrorText> {
     let mut words = Vec::new();
     for (name, value) in flags {
         match value {
@@ -300,12 +294,14 @@ fn flags(flags: &IndexMap<String, Value>) -> Result<Vec<String>, EngineCommandEr
             Value::Bool(true) => words.push(format!("--{name}")),
             Value::Array(items) => {
                 words.push(format!("--{name}"));
+                let fault = || ErrorText::new(format_args!("the flag `{name}` must be a list of plain values"));
                 for item in items {
-                    words.push(text(item).ok_or_else(|| EngineCommandError::FlagList(name.clone()))?);
+                    words.push(text(item).ok_or_else(fault)?);
                 }
             }
             value => {
-                let value = text(value).ok_or_else(|| EngineCommandError::Flag(name.clone()))?;
+                let fault = || ErrorText::new(format_args!("the flag `{name}` must be a plain value"));
+                let value = text(value).ok_or_else(fault)?;
                 words.extend(pair(name, &value));
             }
         }
@@ -323,25 +319,8 @@ pub(super) fn text(value: &Value) -> Option<String> {
 
 // Whether a folder holds what TensorRT-LLM's tools leave: `config.json`, and a file for each rank.
 
-/// What is missing from an output. `what` it is: a checkpoint or an engine.
-#[derive(Debug, thiserror::Error)]
-enum IncompleteEngine {
-    #[error("the {what} has no config.json: {source}")]
-    NoConfig { what: &'static str, source: std::io::Error },
-    #[error("the config.json of the {what} cannot be read: {source}")]
-    Config { what: &'static str, source: std::io::Error },
-    #[error("the config.json of the {what} names no rank")]
-    NoRank { what: &'static str },
-    #[error("the {what} has no {name}, or it is empty")]
-    NoFile { what: &'static str, name: String },
-    #[error("{name} of the {what} cannot be looked at: {source}")]
-    LookAtFile { what: &'static str, name: String, source: std::io::Error },
-    #[error("the {what} lacks {missing} of its {ranks} files, {first} to {last}")]
-    NoFiles { what: &'static str, missing: usize, ranks: u64, first: String, last: String },
-}
-
 /// What is missing or cannot be read; the text follows "but".
-fn check_files(folder: &Path, engine: &Engine) -> Result<(), IncompleteEngine> {
+fn check_files(folder: &Path, engine: &Engine) -> Result<(), ErrorText> {
     let (what, suffix) = match engine.only {
         Some(EngineOnly::Checkpoint) => ("checkpoint", "safetensors"),
         None => ("engine", "engine"),
@@ -362,30 +341,31 @@ fn check_files(folder: &Path, engine: &Engine) -> Result<(), IncompleteEngine> {
         match metadata_if_there(&folder.join(&name)) {
             Ok(Some(file)) if file.is_file() && file.len() > 0 => {}
             Ok(_) => missing.push(name),
-            Err(source) => return Err(IncompleteEngine::LookAtFile { what, name, source }),
+            Err(error) => {
+                return Err(ErrorText::new(format_args!("{name} of the {what} cannot be looked at: {error}")));
+            }
         }
     }
-    match missing.as_slice() {
-        [] if ranks > 0 => Ok(()),
-        [] => Err(IncompleteEngine::NoRank { what }),
-        [one] => Err(IncompleteEngine::NoFile { what, name: one.clone() }),
-        [first, .., last] => Err(IncompleteEngine::NoFiles {
-            what,
-            missing: missing.len(),
-            ranks,
-            first: first.clone(),
-            last: last.clone(),
-        }),
-    }
+    Err(ErrorText::new(match missing.as_slice() {
+        [] if ranks > 0 => return Ok(()),
+        [] => format!("the config.json of the {what} names no rank"),
+        [name] => format!("the {what} has no {name}, or it is empty"),
+        [first, .., last] => {
+            format!("the {what} lacks {} of its {ranks} files, {first} to {last}", missing.len())
+        }
+    }))
 }
 
-fn read_config(folder: &Path, what: &'static str) -> Result<Value, IncompleteEngine> {
+fn read_config(folder: &Path, what: &str) -> Result<Value, ErrorText> {
     let path = folder.join("config.json");
-    let text = read_text_up_to(&path, LARGEST_CONFIG).map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => IncompleteEngine::NoConfig { what, source },
-        _ => IncompleteEngine::Config { what, source },
-    })?;
-    serde_json::from_str(&text).map_err(|source| IncompleteEngine::Config { what, source: source.into() })
+    let unreadable = |error: io::Error| {
+        ErrorText::new(match error.kind() {
+            io::ErrorKind::NotFound => format!("the {what} has no config.json: {error}"),
+            _ => format!("the config.json of the {what} cannot be read: {error}"),
+        })
+    };
+    let text = read_text_up_to(&path, LARGEST_CONFIG).map_err(unreadable)?;
+    serde_json::from_str(&text).map_err(|error| unreadable(error.into()))
 }
 
 #[cfg(test)]

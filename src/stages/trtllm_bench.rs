@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::task_context::TaskContext;
 use crate::Run;
+use base::diag::ErrorText;
 use base::event::{Done, Failure, FailureKind};
 use base::files::{read_bytes, read_text};
 use base::units::{three_digits, unquoted};
@@ -53,7 +54,7 @@ impl Run for TrtllmBench {
         let log = read_bytes(&context.lease.log)
             .map_err(|error| Failure::system(format!("its log cannot be read: {error}")))?;
         let printed = log.get(context.log.begin() as usize..).unwrap_or_default();
-        let empty = |error: NoBenchResult| context.failure(FailureKind::Files, error.to_string(), &argv);
+        let empty = |error: ErrorText| context.failure(FailureKind::Files, error.message, &argv);
         let imported = read_numbers(&bench, &report, printed).map_err(empty)?;
         measured_something(&imported.result).map_err(empty)?;
         let text = serde_json::to_string_pretty(&imported.result)
@@ -120,21 +121,8 @@ fn without_nulls(options: &IndexMap<String, Value>) -> IndexMap<String, Value> {
     options.iter().filter_map(|(name, value)| Some((name.clone(), without_nulls_in(value)?))).collect()
 }
 
-/// Why a run that ended well has no result.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-enum NoBenchResult {
-    #[error("trtllm-bench exited with 0, but its output has no PERFORMANCE OVERVIEW")]
-    NoOverview,
-    #[error("trtllm-bench exited with 0, but its report has no answered request")]
-    NoRequest,
-    #[error("trtllm-bench exited with 0, but its report has {0} per second")]
-    Rate(f64),
-    #[error("trtllm-bench succeeded, but its report has no throughput")]
-    NoThroughput,
-}
-
 /// Its numbers: from the report where it wrote one, which has all digits, else from what it printed.
-fn read_numbers(bench: &TrtllmBench, report: &Path, printed: &[u8]) -> Result<Imported, NoBenchResult> {
+fn read_numbers(bench: &TrtllmBench, report: &Path, printed: &[u8]) -> Result<Imported, ErrorText> {
     let source = match read_text(report) {
         Ok(text) => ImportSource { name: format!("{}.json", bench.name), text },
         Err(_) => {
@@ -142,19 +130,22 @@ fn read_numbers(bench: &TrtllmBench, report: &Path, printed: &[u8]) -> Result<Im
         }
     };
     // The last overview is that of the whole run.
-    let mut runs = interop::import_runs(&bench.name, &[source]).map_err(|_| NoBenchResult::NoOverview)?;
-    runs.pop().map(|(_, run)| run).ok_or(NoBenchResult::NoOverview)
+    let run = interop::import_runs(&bench.name, &[source]).ok().and_then(|mut runs| runs.pop());
+    let no_overview = || ErrorText::new("trtllm-bench exited with 0, but its output has no PERFORMANCE OVERVIEW");
+    run.map(|(_, run)| run).ok_or_else(no_overview)
 }
 
 /// A report of no requests or no tokens is not a measurement.
-fn measured_something(result: &ImportedResult) -> Result<(), NoBenchResult> {
+fn measured_something(result: &ImportedResult) -> Result<(), ErrorText> {
     if result.counts.ok.is_some_and(|requests| requests < 1.0) {
-        return Err(NoBenchResult::NoRequest);
+        return Err(ErrorText::new("trtllm-bench exited with 0, but its report has no answered request"));
     }
     match ["output_tokens", "requests_full"].into_iter().find_map(|name| result.rates.get(name).copied()) {
         Some(rate) if rate.is_finite() && rate > 0.0 => Ok(()),
-        Some(rate) => Err(NoBenchResult::Rate(rate)),
-        None => Err(NoBenchResult::NoThroughput),
+        Some(rate) => {
+            Err(ErrorText::new(format_args!("trtllm-bench exited with 0, but its report has {rate} per second")))
+        }
+        None => Err(ErrorText::new("trtllm-bench succeeded, but its report has no throughput")),
     }
 }
 

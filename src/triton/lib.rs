@@ -10,7 +10,6 @@ mod client;
 mod engine;
 mod http;
 pub mod launch;
-pub mod memory;
 mod metrics;
 pub mod pbtxt;
 pub mod proto;
@@ -18,7 +17,7 @@ pub mod repository;
 
 pub use client::{
     AwaitError, ClientError, ClientErrorKind, ConnectCause, DataType, InferRequest, InferStream, StreamResponse,
-    Tensor, TensorData, TensorError, TritonClient, await_ready, field_tensor, strings, tensors_of,
+    Tensor, TensorData, TritonClient, await_ready, field_tensor, strings, tensors_of,
 };
 pub use engine::{
     BuildConfig, EngineConfig, EngineError, LARGEST_CONFIG, Mapping, PluginConfig, PretrainedConfig, Quantization,

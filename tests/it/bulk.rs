@@ -103,11 +103,6 @@ fn a_file_of_llmb_run_becomes_commands() {
     assert_eq!(world.good(&["bulk", "llmb.yaml", "--dry-run"]).stdout, dry.stdout);
     let twin = world.good(&["bulk", "llmb.yaml", "--dry-run", "system=sim-gb200-x1"]);
     twin.shows("regatta run llama3.3-70b dtype=nvfp4 system=sim-gb200-x1").shows("scales have no effect");
-    world.file("old.txt", "inference_llama3.3_70b:\n# twice\n('nvfp4', [1], 2)\n");
-    assert_eq!(
-        world.good(&["bulk", "old.txt", "--dry-run"]).stdout,
-        "regatta run llama3.3-70b system=gb200-x1 dtype=nvfp4\nregatta run llama3.3-70b system=gb200-x1 dtype=nvfp4 --repeat-number 2\n"
-    );
     world.file("wrong.yaml", "inference_llama3.3_70b:\n  tasks: [{ dtypes: fp8, scales: 1 }]\n");
     let ended = world.regatta(&["bulk", "wrong.yaml", "--dry-run"]);
     assert_eq!(ended.code, 2);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use pretty_assertions::assert_eq;
-use regatta::mlperf::dataset::{DatasetError, DatasetFormat, DatasetRequest, read};
+use regatta::mlperf::dataset::{DatasetFormat, DatasetRequest, read};
 use regatta::rules::Round;
 use serde_json::{Value, json};
 
@@ -111,8 +111,9 @@ fn what_the_references_converters_write_is_a_data_set_of_its_benchmark() {
         let round = round(benchmark);
         let wanted = DatasetRequest { round: &round, benchmark, out: folder.path() };
         let mut path = folder.path().join(file);
-        if let Err(DatasetError::Pickle { command, .. }) = read(&wanted, &path) {
-            shell(&command, folder.path());
+        if let Err(error) = read(&wanted, &path) {
+            let command = error.hints[0].strip_prefix("convert it, and name the result: ").expect("a pickle");
+            shell(command, folder.path());
             path = folder.path().join(format!("{file}.parquet"));
         }
         let made = read(&wanted, &path).unwrap_or_else(|error| panic!("{benchmark}: {error}"));

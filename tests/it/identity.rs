@@ -300,7 +300,7 @@ fn result_of(world: &World) -> Value {
     serde_json::from_str(&world.read(format!("{}/result.json", folder_of(world)))).unwrap()
 }
 
-const SHAPES: [&str; 5] = ["genai-perf", "aiperf", "vllm", "perf-analyzer", "parquet"];
+const SHAPES: [&str; 4] = ["genai-perf", "aiperf", "vllm", "perf-analyzer"];
 
 /// Every file of every shape, by name.
 fn exported(world: &World) -> Vec<(String, String)> {

@@ -39,7 +39,6 @@ const LEAVE: &str = "import os, sys; sys.stdout.flush(); os._exit(0)";
 #[ignore = "needs Python, pip and the network"]
 fn the_cell_of_the_chapter_runs() {
     let world = world();
-    world.good(&["export", "measured", "--as", "parquet"]);
     let text = fs::read_to_string(chapter().with_extension("md")).unwrap();
     let cell = text.split("```python\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let shown = printed(&world, &format!("{cell}\n{LEAVE}"));

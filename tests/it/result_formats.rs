@@ -3,12 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use parquet::file::reader::{FileReader as _, SerializedFileReader};
-use parquet::record::Field;
 use pretty_assertions::assert_eq;
 use regatta::event::ReducedSetting;
 use regatta::harness::Stability;
-use regatta::interop;
 use regatta::report::explain;
 use serde_json::{Value, json};
 
@@ -173,50 +170,6 @@ fn what_goes_out_comes_in_again() {
             .expect("a TTFT");
         close(number(ttft, "/b"), number(ttft, "/a"));
     }
-}
-
-#[test]
-fn requests_become_columns_that_any_reader_of_parquet_understands() {
-    let world = World::new();
-    world.good(&["export", &race_word(), "--as", "parquet"]);
-    let open =
-        |name: &str| SerializedFileReader::new(fs::File::open(world.path(name)).expect("written")).expect("parquet");
-    let records: Vec<Value> = fs::read_to_string(race().join("requests.jsonl"))
-        .unwrap()
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    let reader = open("requests.parquet");
-    let rows: Vec<_> = reader.get_row_iter(None).expect("rows").map(|row| row.expect("a row")).collect();
-    assert_eq!(rows.len(), records.len());
-    for (row, record) in rows.iter().zip(&records) {
-        for (name, field) in row.get_column_iter() {
-            match field {
-                Field::Long(value) if name == "final_marker" => assert_eq!(record[name], json!(*value == 1)),
-                Field::Long(value) => assert_eq!(record[name].as_i64(), Some(*value), "{name}"),
-                Field::Str(value) => assert_eq!((name.as_str(), value.as_str()), ("ended", "ok")),
-                Field::Null => assert!(name.starts_with("failure"), "{name}"),
-                other => panic!("{name} is {other:?}"),
-            }
-        }
-    }
-    // The file says what its columns are, and so does the program.
-    let metadata = reader.metadata().file_metadata().key_value_metadata().expect("said");
-    let about = metadata.iter().filter(|entry| entry.key.starts_with("regatta.")).count();
-    assert_eq!(about, interop::REQUEST_COLUMNS.len());
-    // And what was measured.
-    let of_run = |key: &str| metadata.iter().find(|entry| entry.key == key).and_then(|entry| entry.value.as_deref());
-    assert_eq!(of_run("regatta:verdict"), Some("VALID WITH WARNINGS SIMULATED"));
-    assert_eq!((of_run("regatta:simulated"), of_run("regatta:system")), (Some("yes"), Some("sim-h200-x1")));
-    let schema: Value = serde_json::from_str(&world.good(&["schema", "requests"]).stdout).expect("JSON");
-    let named: Vec<&str> =
-        schema["columns"].as_array().unwrap().iter().filter_map(|column| column["name"].as_str()).collect();
-    let written: Vec<String> =
-        reader.metadata().file_metadata().schema().get_fields().iter().map(|field| field.name().to_owned()).collect();
-    assert_eq!(named, written);
-
-    let chunks: u64 = records.iter().map(|record| record["chunks"].as_u64().unwrap()).sum();
-    assert_eq!(open("chunks.parquet").metadata().file_metadata().num_rows() as u64, chunks);
 }
 
 /// Two requests: three tokens after 100 ms each 10 ms, and one token after 50 ms.

@@ -134,14 +134,13 @@ fn exports_have_the_tokens_of_every_answer_whoever_counted_them() {
         let (_folder, mut spec) = with_tokenizer(BenchSpec { output_len: Length::Fixed(8), ..chat(&server, 3) });
         spec.scenario = LoadPattern::Concurrency { users: 1.0.into() };
         let measured = measure(&spec);
-        let records: Vec<_> = measured.requests.iter().collect();
         let run = interop::MeasuredRun {
             name: "text".to_owned(),
             result: interop::MeasuredResult::Regatta(Box::new(measured.result.clone())),
-            request_traces: records.iter().map(interop::RequestTrace::from).collect(),
+            request_traces: measured.requests.iter().map(|record| interop::RequestTrace::from(&record)).collect(),
         };
         let file = |format: ExportFormat, name: &str| -> Value {
-            let exported = interop::export(&run, &records, format).expect("an export");
+            let exported = interop::export(&run, format);
             let file = exported.files.into_iter().find(|file| file.name == name).expect(name);
             serde_json::from_slice(&file.bytes).expect("JSON")
         };

@@ -185,7 +185,7 @@ fn an_address_with_a_password_is_refused_without_it() {
 #[test]
 fn the_password_of_a_model_hub_is_in_no_message_and_no_file() {
     const PASSWORD: &str = "hunter2-4711";
-    let mut world = World::with("stages:\n  a: { weights: { hf: owner/model, with: https } }\n");
+    let mut world = World::with("stages:\n  a: { weights: { hf: owner/model } }\n");
     let home = world.path("home");
     world.env("HF_HOME", &home).env("NO_PROXY", "127.0.0.1");
     // Once no server is there, once it refuses.

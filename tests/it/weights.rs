@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use crate::world::{World, until};
 use hub::{Hub, Trick};
 
-const MANIFEST: &str = "stages:\n  weights:\n    weights: { hf: owner/model, revision: main, with: https }\n";
+const MANIFEST: &str = "stages:\n  weights:\n    weights: { hf: owner/model, revision: main }\n";
 const TOKEN: &str = "hf_verysecrettoken";
 
 fn world(hub: &Hub, manifest: &str) -> World {
@@ -162,53 +162,13 @@ fn what_to_do_without_the_right_to_have_it_is_shown() {
 fn only_what_is_wanted_is_fetched() {
     let hub = Hub::start();
     checkpoint(&hub);
-    let some = "stages:\n  weights:\n    weights: { hf: owner/model, with: https, include: ['*.json'], exclude: ['original/*'] }\n";
+    let some = "stages:\n  weights:\n    weights: { hf: owner/model, include: ['*.json'], exclude: ['original/*'] }\n";
     world(&hub, some).good(&["run", "m"]).shows("2 files");
     assert!(!hub.requests().iter().any(|line| line.contains("safetensors ") || line.contains("original")));
-    let half = "stages:\n  weights:\n    weights: { hf: owner/model, with: https, exclude: [model-2.safetensors] }\n";
+    let half = "stages:\n  weights:\n    weights: { hf: owner/model, exclude: [model-2.safetensors] }\n";
     world(&hub, half).regatta(&["run", "m"]).shows("names model-2.safetensors, which is not there");
-    let none = "stages:\n  weights:\n    weights: { hf: owner/model, with: https, include: ['*.bin'] }\n";
+    let none = "stages:\n  weights:\n    weights: { hf: owner/model, include: ['*.bin'] }\n";
     world(&hub, none).regatta(&["run", "m"]).shows("none of its files is selected").shows("it has config.json");
-}
-
-/// A stand-in for the hf command: says what it was given, copies a folder, and keeps something for itself as hf does.
-const HF: &str = r#"#!/bin/sh
-{ echo "hf $*"; env | grep -E '^(HF_TOKEN|HF_HUB_DISABLE_PROGRESS_BARS)=' | sort; } >>"$RECORD"
-for last; do :; done
-while [ "$1" != --local-dir ]; do shift; done
-cp -r "$SOURCE/." "$2" && mkdir -p "$2/.cache/huggingface" && echo x >"$2/.cache/huggingface/x"
-"#;
-
-#[test]
-fn the_hf_command_fetches_and_its_files_are_checked_in_the_same_way() {
-    let hub = Hub::start();
-    checkpoint(&hub);
-    let manifest = "stages:\n  weights:\n    weights: { hf: owner/model, revision: main, include: ['*'] }\n";
-    let mut world = world(&hub, manifest);
-    world.file("bin/hf", HF);
-    fs::set_permissions(world.path("bin/hf"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    for name in hub.names() {
-        let to = world.path("source").join(&name);
-        fs::create_dir_all(to.parent().unwrap()).unwrap();
-        fs::write(to, hub.bytes(&name)).unwrap();
-    }
-    let path = format!("{}:{}", world.path("bin").display(), std::env::var("PATH").unwrap());
-    let (record, source) = (world.path("record"), world.path("source"));
-    world.env("PATH", path).env("RECORD", record).env("SOURCE", source);
-    world.file("source/model-2.safetensors", "damaged");
-    let ended = world.regatta(&["run", "m"]);
-    assert_eq!(ended.code, 1);
-    ended.shows("model-2.safetensors does not match what the hub reports");
-    fs::write(world.path("source/model-2.safetensors"), hub.bytes("model-2.safetensors")).unwrap();
-    world.good(&["run", "m"]).shows("5 files");
-    assert!(!world.path("latest/weights/.cache").exists());
-    let record = world.read("record");
-    let line = record.lines().next().unwrap();
-    let (before, after) = line.split_once(" --local-dir ").unwrap();
-    assert_eq!(before, format!("hf download owner/model --revision {}", hub::COMMIT));
-    assert!(after.ends_with(" --include *") && after.contains("/.regatta/out/"), "{after}");
-    assert!(record.contains(&format!("HF_TOKEN={TOKEN}\n")) && record.contains("HF_HUB_DISABLE_PROGRESS_BARS=1\n"));
-    assert!(hub.requests().iter().all(|line| line.starts_with("GET index")), "{:?}", hub.requests());
 }
 
 #[test]

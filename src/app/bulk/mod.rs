@@ -75,13 +75,10 @@ fn read(request: &BulkRequest, project: &Project) -> Result<BulkFile, CommandErr
         let lines = found.to_string().replace('\n', "\n  ");
         CommandError::Usage(format!("{} is not a list of runs:\n  {lines}", path.display()))
     };
-    let is_yaml =
-        path.extension().is_some_and(|end| end.eq_ignore_ascii_case("yaml") || end.eq_ignore_ascii_case("yml"));
     // No workload of llmb-run has that name.
     let read = if text.lines().any(|line| line.starts_with("runs:")) {
         regatta_list::read(&text).map(|items| BulkFile { items, notes: Vec::new() }).map_err(wrong)?
     } else {
-        let jobs = if is_yaml { llmb::read(&text) } else { llmb::read_tuples(&text) };
         let cluster = llmb::LlmbCluster {
             gpu_type: match &request.gpu_type {
                 Some(given) => Some(given.clone()),
@@ -90,7 +87,7 @@ fn read(request: &BulkRequest, project: &Project) -> Result<BulkFile, CommandErr
             manifests: project.manifests.names()?.into_iter().map(|(name, ..)| name).collect(),
             has_system: request.settings.iter().any(|setting| setting.key == "system"),
         };
-        cluster.items(jobs.map_err(wrong)?).map_err(wrong)?
+        cluster.items(llmb::read(&text).map_err(wrong)?).map_err(wrong)?
     };
     if read.items.is_empty() {
         return Err(wrong(ErrorText::new("it has none")));

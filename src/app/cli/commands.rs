@@ -166,7 +166,7 @@ pub enum CliRequest {
     /// Query a Triton server: readiness, models, metrics, single requests.
     #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
     Triton(TritonRequest),
-    /// MLPerf submissions: show the state of one, compare two, check one before submitting.
+    /// MLPerf submissions: show the state of one, assemble one, check one before submitting.
     #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
     Mlperf(MlperfRequest),
     /// Triton model repositories: check them, fill their templates, list the templates' parameters.
@@ -188,9 +188,6 @@ pub enum CliRequest {
     Manual(ManualArgs),
     /// Print a completion script for a shell.
     Completions(CompletionsArgs),
-    /// What `regatta` alone prints.
-    #[command(name = "__welcome", hide = true)]
-    Welcome,
     /// Ends a run's processes if the run is killed.
     #[command(name = "__watchdog", hide = true)]
     Watchdog(WatchdogArgs),
@@ -285,9 +282,6 @@ impl std::fmt::Display for CliParseError {
 
 impl std::error::Error for CliParseError {}
 
-/// What the program's name alone means.
-const WELCOME: &str = "__welcome";
-
 /// The table of commands, for what is generated from it: man pages.
 pub fn command() -> clap::Command {
     help::explained(grouped(CliArgs::command()))
@@ -306,8 +300,9 @@ pub fn completion_script(shell: Shell) -> String {
 /// Reads a command line; the first argument is the program's name.
 pub fn parse<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Result<Invocation, CliParseError> {
     let mut words: Vec<OsString> = words.into_iter().map(Into::into).collect();
+    // The program's name alone.
     if words.len() == 1 {
-        words.push(WELCOME.into());
+        words.push("--help".into());
     }
     // `regatta help bench` is `regatta bench --help`.
     if words.get(1).is_some_and(|word| word == "help") {

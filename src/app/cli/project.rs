@@ -113,8 +113,6 @@ pub enum SchemaRequest {
     Result,
     /// The `sweep.json` of a benchmark at several levels.
     Sweep,
-    /// The columns of `requests.parquet`.
-    Requests,
 }
 
 /// A project to begin.

@@ -368,8 +368,7 @@ impl ServeRequest {
 /// A list of runs.
 #[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct BulkRequest {
-    /// `runs:`, each with the name of its manifest as `run`, and its `params`; or a file of llmb-run (YAML or its older
-    /// text form).
+    /// `runs:`, each with the name of its manifest as `run`, and its `params`; or a file of llmb-run.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
     /// Parameters of all its runs; they override the file's.

@@ -47,9 +47,6 @@ pub enum TritonRequest {
         /// Only families and labels with this text.
         #[arg(long, value_name = "TEXT")]
         grep: Option<String>,
-        /// Print again every N seconds, with the counters' increase per second.
-        #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = seconds)]
-        watch: Option<Duration>,
         /// Print JSON.
         #[arg(help_heading = HOW, long)]
         json: bool,

@@ -9,12 +9,13 @@ use crate::before_run::key_variables;
 use crate::doctor::machine::package_version;
 use crate::doctor::programs;
 use crate::store::{SIGN_KEY, TRUSTED_KEYS, sign_key_of};
+use base::diag::ErrorText;
 use plan::manifest::model::{
     Action, Engine, EngineBackend, HostOn, Mlperf, Serve, ShellScript, SshHost, SshMachine, Weights,
 };
 use plan::{ActionError, Plan, PlanReference, Task};
 use report::{DoctorFinding, FindingLevel};
-use runner::{KeyError, PublicKey, TrustedKeys};
+use runner::{PublicKey, TrustedKeys};
 use stages::{image_program, place_of, previews, query_host};
 use triton::SpecProblem;
 use triton::launch::LaunchPreview;
@@ -362,7 +363,7 @@ pub fn sign_key() -> Option<DoctorFinding> {
     let value = env::var(SIGN_KEY).ok()?;
     let key = match sign_key_of(&value) {
         Ok(key) => key.public.short_id(),
-        Err(error) => return Some(unusable(SIGN_KEY, &error)),
+        Err(error) => return Some(unusable(SIGN_KEY, error)),
     };
     // The variable may hold a text instead of a path; that does not name a file.
     let mode = fs::metadata(Path::new(&value)).map_or(0, |file| file.permissions().mode());
@@ -383,13 +384,13 @@ pub fn trusted_keys() -> Option<DoctorFinding> {
             let ids: Vec<String> = trusted.keys().iter().map(PublicKey::short_id).collect();
             DoctorFinding::fact(TRUSTED_KEYS, format!("outputs signed by {} are taken", ids.join(", ")))
         }
-        Err(error) => unusable(TRUSTED_KEYS, &error),
+        Err(error) => unusable(TRUSTED_KEYS, error),
     })
 }
 
-fn unusable(name: &str, error: &KeyError) -> DoctorFinding {
-    let finding = DoctorFinding::fact(name, error.to_string()).needed("an Ed25519 key", &[], FindingLevel::Missing);
-    finding.fix(error.hint())
+fn unusable(name: &str, error: ErrorText) -> DoctorFinding {
+    let finding = DoctorFinding::fact(name, error.message).needed("an Ed25519 key", &[], FindingLevel::Missing);
+    finding.fix(error.hints.join("; "))
 }
 
 /// Lines on each model, and their weights among those that a GPU must hold.

@@ -3,10 +3,8 @@
 mod facts;
 mod infer;
 
-use std::collections::HashMap;
 use std::fmt::Display;
 use std::future::Future;
-use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use serde_json::json;
@@ -18,8 +16,7 @@ use base::diag::{ErrorText, did_you_mean};
 use base::event::Endpoint;
 use report::{ServerMetricRow, Styler, server};
 use triton::{
-    ClientError, ClientErrorKind, Exposition, HttpAddress, HttpClient, ListeningService, MetricKind, TritonClient,
-    pbtxt, probe,
+    ClientError, ClientErrorKind, Exposition, HttpAddress, HttpClient, ListeningService, TritonClient, pbtxt, probe,
 };
 
 pub(super) fn run_command(global: &Global, request: TritonRequest) -> Result<CliExit, CommandError> {
@@ -43,7 +40,7 @@ async fn perform(request: TritonRequest, styler: Styler) -> Result<CliExit, Comm
             Ok(CliExit::Done)
         }
         TritonRequest::Infer(request) => infer::infer(&to, &request).await,
-        TritonRequest::Metrics { grep, watch, json, .. } => metrics(&to, grep.as_deref(), watch, json, styler).await,
+        TritonRequest::Metrics { grep, json, .. } => metrics(&to, grep.as_deref(), json, styler).await,
         TritonRequest::Config { model, .. } => {
             let client = to.grpc().await?;
             let config = to.of_model(&client, &model, client.model_config(&model, "")).await?;
@@ -170,66 +167,36 @@ fn with_hint(message: impl Display, hint: Option<String>) -> CommandError {
     CommandError::Other(ErrorText::new(message).maybe_hint(hint).into())
 }
 
-pub(super) async fn metrics(
+async fn metrics(
     to: &ServerConnection,
     grep: Option<&str>,
-    watch: Option<Duration>,
     json: bool,
-    paint: Styler,
+    styler: Styler,
 ) -> Result<CliExit, CommandError> {
     let mut client = to.http();
-    let mut before: Option<(Instant, HashMap<String, f64>)> = None;
-    loop {
-        let at = Instant::now();
-        let text = match client.text("/metrics").await {
-            Ok(text) => text,
-            Err(error) => return Err(explain_wrong_port(to, to.failed(error).await).await),
-        };
-        let exposition = match Exposition::parse(&text) {
-            Ok(exposition) if !exposition.families.is_empty() => exposition,
-            Ok(_) => return Err(explain_wrong_port(to, CommandError::Other(anyhow!("/metrics is empty"))).await),
-            Err(error) => {
-                return Err(explain_wrong_port(
-                    to,
-                    CommandError::Other(anyhow!("/metrics is not in Prometheus' format: {error}")),
-                )
-                .await);
+    let text = match client.text("/metrics").await {
+        Ok(text) => text,
+        Err(error) => return Err(explain_wrong_port(to, to.failed(error).await).await),
+    };
+    let unusable = match Exposition::parse(&text) {
+        Ok(exposition) if !exposition.families.is_empty() => {
+            let rows = rows(&exposition, grep);
+            let count = exposition.samples().count();
+            if rows.is_empty() {
+                let part = grep.unwrap_or_default();
+                return Err(CommandError::Other(anyhow!("none of {count} numbers has `{part}` in its name or labels")));
             }
-        };
-        let now: HashMap<String, f64> =
-            exposition.samples().map(|(_, sample)| (sample.key(), sample.value.0)).collect();
-        let rows = rows(&exposition, grep, |key, value| {
-            let (then, values) = before.as_ref()?;
-            let time = at.duration_since(*then).as_secs_f64();
-            values.get(key).map(|old| (value - old) / time)
-        });
-        if rows.is_empty() {
-            let part = grep.unwrap_or_default();
-            return Err(CommandError::Other(anyhow!(
-                "none of {} numbers has `{part}` in its name or labels",
-                now.len()
-            )));
+            let as_json = || json!({ "metrics": rows });
+            print_as(styler, json, as_json, |styler| server::metrics(&rows, count).terminal(styler));
+            return Ok(CliExit::Done);
         }
-        print(&if json {
-            // One line for each scrape, so that a reader can take them one by one.
-            if watch.is_some() {
-                format!("{}\n", json!({ "metrics": rows }))
-            } else {
-                format!("{:#}\n", json!({ "metrics": rows }))
-            }
-        } else {
-            server::metrics(&rows, now.len()).terminal(paint)
-        });
-        let Some(pause) = watch else { return Ok(CliExit::Done) };
-        before = Some((at, now));
-        if !json {
-            print("\n");
-        }
-        tokio::time::sleep(pause.saturating_sub(at.elapsed())).await;
-    }
+        Ok(_) => anyhow!("/metrics is empty"),
+        Err(error) => anyhow!("/metrics is not in Prometheus' format: {error}"),
+    };
+    Err(explain_wrong_port(to, CommandError::Other(unusable)).await)
 }
 
-fn rows(exposition: &Exposition, grep: Option<&str>, rate: impl Fn(&str, f64) -> Option<f64>) -> Vec<ServerMetricRow> {
+fn rows(exposition: &Exposition, grep: Option<&str>) -> Vec<ServerMetricRow> {
     let mut rows = Vec::new();
     for (family, sample) in exposition.samples() {
         let key = sample.key();
@@ -238,14 +205,12 @@ fn rows(exposition: &Exposition, grep: Option<&str>, rate: impl Fn(&str, f64) ->
         }
         let part = sample.name.strip_prefix(&family.name).unwrap_or_default().trim_start_matches('_');
         let labels = key.strip_prefix(&sample.name).unwrap_or_default().trim_matches(['{', '}']);
-        let counts = family.kind == MetricKind::Counter || !part.is_empty();
         rows.push(ServerMetricRow {
             family: family.name.clone(),
             help: family.help.clone(),
             kind: format!("{:?}", family.kind).to_lowercase(),
             labels: [part, labels].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" "),
             value: sample.value.to_string(),
-            per_second: if counts { rate(&key, sample.value.0) } else { None },
         });
     }
     rows

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::prompts::LONGEST_LENGTH;
 use super::schema_format::MOST_PARAMETERS;
+use crate::diag::ErrorText;
 
 /// Whose scheduler and KV cache rules a simulated engine follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -170,36 +171,29 @@ pub enum AcceptanceRate {
     PerPosition(Vec<f64>),
 }
 
-/// What is wrong with an acceptance rate.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum AcceptanceRateError {
-    #[error("{0} is not between 0 and 1")]
-    Range(f64),
-    #[error("it has {rates} positions, and {drafts} tokens are drafted")]
-    Positions { rates: usize, drafts: u32 },
-    #[error(
-        "position {position} has {rate}, more than the position before it: a draft is only accepted where all before \
-            it are"
-    )]
-    Rises { position: usize, rate: f64 },
-}
-
 impl AcceptanceRate {
     /// The probability at each of this many positions that the draft is accepted where all before it are.
-    pub fn given_those_before(&self, drafts: u32) -> Result<Vec<f64>, AcceptanceRateError> {
-        let within = |rate: f64| (0.0..=1.0).contains(&rate).then_some(rate).ok_or(AcceptanceRateError::Range(rate));
+    pub fn given_those_before(&self, drafts: u32) -> Result<Vec<f64>, ErrorText> {
+        let outside = |rate| ErrorText::new(format_args!("{rate} is not between 0 and 1"));
+        let within = |rate: f64| (0.0..=1.0).contains(&rate).then_some(rate).ok_or_else(|| outside(rate));
         match self {
             Self::Same(rate) => Ok(vec![within(*rate)?; drafts as usize]),
             Self::PerPosition(rates) => {
                 if rates.len() != drafts as usize {
-                    return Err(AcceptanceRateError::Positions { rates: rates.len(), drafts });
+                    let positions = rates.len();
+                    let text = format!("it has {positions} positions, and {drafts} tokens are drafted");
+                    return Err(ErrorText::new(text));
                 }
                 let mut before = 1.0;
                 let mut conditional = Vec::with_capacity(rates.len());
                 for (at, &rate) in rates.iter().enumerate() {
                     let rate = within(rate)?;
                     if rate > before {
-                        return Err(AcceptanceRateError::Rises { position: at + 1, rate });
+                        return Err(ErrorText::new(format_args!(
+                            "position {} has {rate}, more than the position before it: a draft is only accepted \
+                             where all before it are",
+                            at + 1
+                        )));
                     }
                     conditional.push(if before > 0.0 { rate / before } else { 0.0 });
                     before = rate;
@@ -220,10 +214,11 @@ mod tests {
         assert_eq!(read.given_those_before(3), Ok(vec![0.8, 0.5, 1.0]));
         let same: AcceptanceRate = serde_json::from_str("0.7").unwrap();
         assert_eq!(same.given_those_before(2), Ok(vec![0.7, 0.7]));
-        assert_eq!(read.given_those_before(2), Err(AcceptanceRateError::Positions { rates: 3, drafts: 2 }));
+        let error = |rate: &AcceptanceRate, drafts| rate.given_those_before(drafts).unwrap_err().message;
+        assert_eq!(error(&read, 2), "it has 3 positions, and 2 tokens are drafted");
         let rising = AcceptanceRate::PerPosition(vec![0.5, 0.6]);
-        assert_eq!(rising.given_those_before(2), Err(AcceptanceRateError::Rises { position: 2, rate: 0.6 }));
-        assert_eq!(AcceptanceRate::Same(1.2).given_those_before(1), Err(AcceptanceRateError::Range(1.2)));
+        assert!(error(&rising, 2).starts_with("position 2 has 0.6, more than"));
+        assert_eq!(error(&AcceptanceRate::Same(1.2), 1), "1.2 is not between 0 and 1");
         assert_eq!(AcceptanceRate::PerPosition(vec![0.0, 0.0]).given_those_before(2), Ok(vec![0.0, 0.0]));
     }
 }

@@ -13,5 +13,5 @@ pub use gather::{GatheredResult, gather as gather_sweeps};
 pub use plan::{PointRole, SweepLevel, SweepPlan, SweepStep};
 pub use point::{LatencySummary, MeasuredNumber, SweepPoint};
 pub use report::{
-    GpuCount, KNEE_DEFINITION, Knee, KneeState, SWEEP, SWEEP_POINTS, SweepError, SweepOrigin, SweepReport, sweep_schema,
+    GpuCount, KNEE_DEFINITION, Knee, KneeState, SWEEP, SWEEP_POINTS, SweepOrigin, SweepReport, sweep_schema,
 };

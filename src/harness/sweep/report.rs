@@ -19,6 +19,7 @@ use crate::measure::result_files::schema_of;
 use crate::sweep::plan::{PointRole, SweepLevel};
 use crate::sweep::point::{SweepPoint, mark_front};
 use crate::{FurtherLimits, RunIdentity, RunResult, Slo};
+use base::diag::ErrorText;
 use base::event::Verdict;
 use base::files::read_text;
 use base::units::counted;
@@ -81,17 +82,6 @@ pub struct GpuCount {
     pub count: u64,
     /// Where the number comes from.
     pub source: String,
-}
-
-/// Why a `sweep.json` cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum SweepError {
-    #[error("cannot read {path}: {source}")]
-    Unreadable { path: String, source: std::io::Error },
-    #[error("{path} is not a sweep: {source}")]
-    Format { path: String, source: serde_json::Error },
-    #[error("{path} is a sweep of format {found}; this version reads {SCHEMA}")]
-    Schema { path: String, found: u32 },
 }
 
 impl SweepReport {
@@ -159,13 +149,15 @@ impl SweepReport {
 
     /// # Errors
     /// The file cannot be read, or is not a sweep that this version can read.
-    pub fn read(path: &Path) -> Result<Self, SweepError> {
-        let shown = || path.display().to_string();
-        let text = read_text(path).map_err(|source| SweepError::Unreadable { path: shown(), source })?;
-        let mut report: Self =
-            serde_json::from_str(&text).map_err(|source| SweepError::Format { path: shown(), source })?;
+    pub fn read(path: &Path) -> Result<Self, ErrorText> {
+        let path_text = path.display();
+        let text = read_text(path).map_err(|error| ErrorText::new(format_args!("cannot read {path_text}: {error}")))?;
+        let mut report: Self = serde_json::from_str(&text)
+            .map_err(|error| ErrorText::new(format_args!("{path_text} is not a sweep: {error}")))?;
         if report.schema != SCHEMA {
-            return Err(SweepError::Schema { path: shown(), found: report.schema });
+            let format = report.schema;
+            let text = format!("{path_text} is a sweep of format {format}; this version reads {SCHEMA}");
+            return Err(ErrorText::new(text));
         }
         for point in &mut report.points {
             point.verdict = point.verdict.map(|verdict| verdict_of_file(verdict, &point.reasons));

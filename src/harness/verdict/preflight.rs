@@ -12,6 +12,7 @@ use crate::{
     BenchSpec, LateRequests, LoadPattern, Measured, PromptSource, Reason, ReasonSeverity, RequestEnd, RequestSchedule,
     SendingSpec, Slo, Transport, VerdictCheck,
 };
+use base::diag::ErrorText;
 use base::event::Endpoint;
 use base::spec::{Arrivals, Length, Limits, Request, StopAfter};
 
@@ -58,15 +59,6 @@ pub fn expected(spec: &BenchSpec) -> Option<Duration> {
         // All at once: as fast as the server accepts. A trace: as its file defines. LoadGen: as its rules define.
         LoadPattern::Offline | LoadPattern::Trace { .. } | LoadPattern::External(_) => None,
     }
-}
-
-/// Why a trial has no result.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoPreflightResult {
-    #[error("a request to the null server failed: {why}")]
-    Failed { why: String },
-    #[error("no request was answered by the null server")]
-    NoAnswer,
 }
 
 impl PreflightTrial {
@@ -127,16 +119,16 @@ impl PreflightTrial {
     }
 
     /// Evaluates the trial, or returns why it has no result.
-    pub fn evaluate(&self, measured: &Measured) -> Result<PreflightResult, NoPreflightResult> {
+    pub fn evaluate(&self, measured: &Measured) -> Result<PreflightResult, ErrorText> {
         let result = &measured.result;
         if let Some(why) = measured.requests.iter().find_map(|record| match record.ended {
             RequestEnd::Failed { why, .. } => Some(why),
             _ => None,
         }) {
-            return Err(NoPreflightResult::Failed { why });
+            return Err(ErrorText::new(format_args!("a request to the null server failed: {why}")));
         }
         if result.counts.ok == 0 {
-            return Err(NoPreflightResult::NoAnswer);
+            return Err(ErrorText::new("no request was answered by the null server"));
         }
         let preflight_result = self.measured_values(measured);
         let outcome = match preflight_result.reasons().iter().map(|reason| reason.severity).min() {

@@ -9,16 +9,15 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{export_genai_perf, export_parquet};
+use super::export_genai_perf;
 use crate::command_line::number;
 use crate::metrics::{
     ChunkFilter, DeviationRule, MeasuredRun, MetricConcept, MissingMetric, PercentileRule, RequestTrace, SortedValues,
     Tool,
 };
-use base::diag::ErrorText;
 use base::spec::Arrivals;
 use base::units::csv_cell;
-use harness::{LoadLevel, LoadPattern, RequestRecord, RunIdentity, RunResult};
+use harness::{LoadLevel, LoadPattern, RunIdentity, RunResult};
 
 base::named! {
     /// The file format to write.
@@ -28,8 +27,6 @@ base::named! {
         AiPerf = "aiperf",
         Vllm = "vllm",
         PerfAnalyzer = "perf-analyzer",
-        /// Regatta's own requests as columns.
-        Parquet = "parquet",
     }
 }
 
@@ -66,8 +63,8 @@ impl Exported {
     }
 }
 
-/// `records` are the source of `run`.
-pub fn export(run: &MeasuredRun, records: &[RequestRecord], format: ExportFormat) -> Result<Exported, ErrorText> {
+/// The files of a run in this format.
+pub fn export(run: &MeasuredRun, format: ExportFormat) -> Exported {
     let mut out = Exported::default();
     let runs = run.result.runs();
     if runs > 1 {
@@ -81,9 +78,8 @@ pub fn export(run: &MeasuredRun, records: &[RequestRecord], format: ExportFormat
         ExportFormat::AiPerf => export_genai_perf::write_aiperf(run, &mut out),
         ExportFormat::Vllm => write(run, &mut out),
         ExportFormat::PerfAnalyzer => export_genai_perf::write_perf_analyzer(run, &mut out),
-        ExportFormat::Parquet => export_parquet::write(run, records, &mut out)?,
     }
-    Ok(out)
+    out
 }
 
 /// The model that was requested; where none was, the server's only one was measured.

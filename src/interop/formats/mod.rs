@@ -7,13 +7,11 @@
 //!
 //! ```text
 //!  files ─ located_runs ─→ printed · JSON ─ file_format (formats.toml) · records ─ read ─→ Imported ─ a sweep
-//!  MeasuredRun ─ export ─→ export_genai_perf · export_vllm · export_parquet ─→ files
+//!  MeasuredRun ─ export ─→ export_genai_perf ─→ files
 //! ```
 
 mod export;
 mod export_genai_perf;
-#[cfg(feature = "parquet")]
-mod export_parquet;
 mod file_format;
 mod import_identity;
 mod imported_sweep;
@@ -22,7 +20,6 @@ mod other_files;
 mod printed;
 mod read;
 mod records;
-mod request_columns;
 
 pub use export::{ExportFile, ExportFormat, Exported, export};
 pub use import_identity::ImportIdentity;
@@ -30,17 +27,3 @@ pub use imported_sweep::{ImportedSweep, import_sweep};
 pub use located_runs::{LocatedRun, LocatedRuns, loadgen_run, locate_runs};
 pub use other_files::OtherFile;
 pub use read::{ImportError, ImportSource, Imported, import_runs};
-pub use request_columns::{COLUMNS, Column, schema as requests_schema};
-
-/// A program without the feature `parquet` writes no Parquet files.
-#[cfg(not(feature = "parquet"))]
-mod export_parquet {
-    use super::export::Exported;
-    use crate::metrics::MeasuredRun;
-    use base::diag::{ErrorText, FeatureLeftOut};
-    use harness::RequestRecord;
-
-    pub(super) fn write(_: &MeasuredRun, _: &[RequestRecord], _: &mut Exported) -> Result<(), ErrorText> {
-        Err(ErrorText::new(FeatureLeftOut("parquet")))
-    }
-}

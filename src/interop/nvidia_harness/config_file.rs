@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::command_line::TranslationBuilder;
 use crate::command_line::python::{Expr, PythonItem, Statement, StatementKind, parse};
+use base::diag::ErrorText;
 
 /// The largest value that is read; no config has a larger one.
 const LARGEST: usize = 20_000;
@@ -250,28 +251,6 @@ pub(super) enum ConfigValue {
     Call(String, Vec<Self>),
 }
 
-/// Why only running the file would give a value.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub(super) enum ValueError {
-    #[error("a number without an end")]
-    NotFinite,
-    #[error("{class}.{field} is not set in this file")]
-    NotSet { class: String, field: String },
-    #[error("`.{0}` of a value")]
-    FieldOfValue(String),
-    #[error("a part of a value that is not there")]
-    NoPart,
-    #[error("a minus before what is not a number")]
-    Minus,
-    /// The spread value, as JSON.
-    #[error("`**{0}`, which is not in this file")]
-    Spread(Value),
-    #[error("a call of a value")]
-    CallOfValue,
-    #[error("`{0}` of what is not in this file")]
-    Operands(String),
-}
-
 /// Names of the file, and attributes of its classes.
 #[derive(Debug, Default)]
 pub(super) struct ConfigNames {
@@ -324,16 +303,16 @@ impl ConfigValue {
 }
 
 /// A number as a person would have written it: no trace of binary fractions.
-fn number(value: f64, is_whole: bool) -> Result<ConfigValue, ValueError> {
+fn number(value: f64, is_whole: bool) -> Result<ConfigValue, ErrorText> {
     let short: Option<f64> = format!("{value:.12e}").parse().ok().filter(|_| value.is_finite());
-    let short = short.ok_or(ValueError::NotFinite)?;
+    let short = short.ok_or_else(|| ErrorText::new("a number without an end"))?;
     let is_whole = is_whole && value.fract() == 0.0 && value.abs() < 9e15;
     Ok(ConfigValue::Plain(if is_whole { json!(value as i64) } else { json!(short) }))
 }
 
 impl ConfigNames {
     /// The value, or why only running the file would give it.
-    pub fn value(&self, expr: &Expr, own: &BTreeMap<String, ConfigValue>) -> Result<ConfigValue, ValueError> {
+    pub fn value(&self, expr: &Expr, own: &BTreeMap<String, ConfigValue>) -> Result<ConfigValue, ErrorText> {
         let plain = |value| Ok(ConfigValue::Plain(value));
         match expr {
             Expr::Number(value, is_whole) => number(*value, *is_whole),
@@ -351,14 +330,14 @@ impl ConfigNames {
             Expr::Field(base, field) => match self.value(base, own)? {
                 ConfigValue::Symbol(name) => match self.classes.get(&name) {
                     Some(class) => {
-                        let unset = || ValueError::NotSet { class: name.clone(), field: field.clone() };
+                        let unset = || ErrorText::new(format_args!("{name}.{field} is not set in this file"));
                         class.get(field).cloned().ok_or_else(unset)
                     }
                     None => Ok(ConfigValue::Symbol(format!("{name}.{field}"))),
                 },
                 // Of a module that is imported by its name.
                 ConfigValue::Call(..) => Ok(ConfigValue::Symbol(field.clone())),
-                _ => Err(ValueError::FieldOfValue(field.clone())),
+                _ => Err(ErrorText::new(format_args!("`.{field}` of a value"))),
             },
             Expr::Index(base, key) => {
                 let (base, key) = (self.value(base, own)?, self.value(key, own)?);
@@ -368,18 +347,18 @@ impl ConfigNames {
                     }
                     _ => None,
                 }
-                .ok_or(ValueError::NoPart)
+                .ok_or_else(|| ErrorText::new("a part of a value that is not there"))
             }
             Expr::Call(function, args) => self.call(function, args, own),
             Expr::Minus(inner) => match self.value(inner, own)? {
                 ConfigValue::Plain(Value::Number(n)) => number(-n.as_f64().unwrap_or_default(), n.is_i64()),
-                _ => Err(ValueError::Minus),
+                _ => Err(ErrorText::new("a minus before what is not a number")),
             },
             Expr::Binary(sign, left, right) => binary(sign, &self.value(left, own)?, &self.value(right, own)?),
         }
     }
 
-    fn dict(&self, items: &[PythonItem], own: &BTreeMap<String, ConfigValue>) -> Result<ConfigValue, ValueError> {
+    fn dict(&self, items: &[PythonItem], own: &BTreeMap<String, ConfigValue>) -> Result<ConfigValue, ErrorText> {
         let mut dict = ConfigValue::Dict(Vec::new());
         for item in items {
             let more = match item {
@@ -388,7 +367,9 @@ impl ConfigNames {
                 }
                 PythonItem::Spread(other) => match self.value(other, own)? {
                     dict @ ConfigValue::Dict(_) => dict,
-                    other => return Err(ValueError::Spread(other.json())),
+                    other => {
+                        return Err(ErrorText::new(format_args!("`**{}`, which is not in this file", other.json())));
+                    }
                 },
             };
             dict.update(&more);
@@ -401,7 +382,7 @@ impl ConfigNames {
         function: &Expr,
         args: &[Expr],
         own: &BTreeMap<String, ConfigValue>,
-    ) -> Result<ConfigValue, ValueError> {
+    ) -> Result<ConfigValue, ErrorText> {
         // `base.copy()`
         if let Expr::Field(base, name) = function
             && name == "copy"
@@ -410,7 +391,9 @@ impl ConfigNames {
             return self.value(base, own);
         }
         let args: Vec<ConfigValue> = args.iter().map(|arg| self.value(arg, own)).collect::<Result<_, _>>()?;
-        let ConfigValue::Symbol(name) = self.value(function, own)? else { return Err(ValueError::CallOfValue) };
+        let ConfigValue::Symbol(name) = self.value(function, own)? else {
+            return Err(ErrorText::new("a call of a value"));
+        };
         match (name.as_str(), args.as_slice()) {
             ("copy.deepcopy" | "deepcopy" | "copy.copy" | "dict" | "float" | "str", [plain]) => Ok(plain.clone()),
             ("int", [ConfigValue::Plain(Value::Number(n))]) => number(n.as_f64().unwrap_or_default().trunc(), true),
@@ -419,7 +402,7 @@ impl ConfigNames {
     }
 }
 
-fn binary(sign: &str, left: &ConfigValue, right: &ConfigValue) -> Result<ConfigValue, ValueError> {
+fn binary(sign: &str, left: &ConfigValue, right: &ConfigValue) -> Result<ConfigValue, ErrorText> {
     let text = |value: &ConfigValue| match value {
         ConfigValue::Plain(Value::String(text)) => Some(text.clone()),
         ConfigValue::Symbol(name) => Some(name.rsplit('.').next().unwrap_or_default().to_owned()),
@@ -442,6 +425,6 @@ fn binary(sign: &str, left: &ConfigValue, right: &ConfigValue) -> Result<ConfigV
         // A path.
         ("/", Some(left), Some(right)) => Ok(ConfigValue::Plain(json!(format!("{left}/{right}")))),
         ("+", Some(left), Some(right)) => Ok(ConfigValue::Plain(json!(format!("{left}{right}")))),
-        _ => Err(ValueError::Operands(sign.to_owned())),
+        _ => Err(ErrorText::new(format_args!("`{sign}` of what is not in this file"))),
     }
 }

@@ -29,21 +29,6 @@ pub struct AuditVerification {
     pub headline: String,
 }
 
-/// Why nothing could be verified.
-#[derive(Debug, thiserror::Error)]
-pub enum VerifyError {
-    /// The run's record or its logs.
-    #[error("{0}")]
-    Read(#[from] ErrorText),
-    #[error("`{}` is a {is} run, not an audit test", folder.display())]
-    NoTest { folder: PathBuf, is: &'static str },
-    #[error("TEST07 needs the exact match of the run's answers")]
-    NoScore,
-    /// The data is not made up, so the score is the verdict.
-    #[error("the score of TEST07's answers has no `exact_match`")]
-    NotScored,
-}
-
 /// The score of TEST07's answers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Test07Score {
@@ -60,7 +45,7 @@ pub fn verify(
     benchmark: &str,
     end_ids: &[i32],
     exact_match: Option<Test07Score>,
-) -> Result<AuditVerification, VerifyError> {
+) -> Result<AuditVerification, ErrorText> {
     let test_record = TestRecord::in_folder(folder)?
         .ok_or_else(|| at(folder, format_args!("has no {TEST_FILE}, which describes the run")))?;
     let mut wrong = Vec::new();
@@ -81,7 +66,8 @@ pub fn verify(
     let run = AuditedRun { log: folder.join(ACCURACY_FILE), record: &test_record, resolved: found, samples, wrong };
     match test_record.mode {
         TestMode::Performance | TestMode::Accuracy => {
-            Err(VerifyError::NoTest { folder: folder.to_owned(), is: test_record.mode.as_str() })
+            let error = at(folder, format_args!("is a {} run, not an audit test", test_record.mode.as_str()));
+            Err(error.hint("`audit` is the output of a `bench` with `loadgen: { mode: test06 }` or another test"))
         }
         TestMode::Test06 => run.test06(end_ids),
         TestMode::Test07 => run.test07(exact_match),
@@ -101,19 +87,19 @@ struct AuditedRun<'a> {
 }
 
 impl AuditedRun<'_> {
-    fn answers(&self) -> Result<AnswerLog<BufReader<File>>, VerifyError> {
-        Ok(AnswerLog::open(&self.log).map_err(|error| at(&self.log, format_args!("cannot be read: {error}")))?)
+    fn answers(&self) -> Result<AnswerLog<BufReader<File>>, ErrorText> {
+        AnswerLog::open(&self.log).map_err(|error| at(&self.log, format_args!("cannot be read: {error}")))
     }
 
-    fn unreadable(&self, error: &LogError) -> VerifyError {
-        ErrorText::new(format_args!("`{}`: {error}", self.log.display())).into()
+    fn unreadable(&self, error: &LogError) -> ErrorText {
+        ErrorText::new(format_args!("`{}`: {error}", self.log.display()))
     }
 
-    fn lengths(&self) -> Result<AnswerLengths, VerifyError> {
+    fn lengths(&self) -> Result<AnswerLengths, ErrorText> {
         AnswerLengths::measure(self.answers()?).map_err(|error| self.unreadable(&error))
     }
 
-    fn test06(mut self, end_ids: &[i32]) -> Result<AuditVerification, VerifyError> {
+    fn test06(mut self, end_ids: &[i32]) -> Result<AuditVerification, ErrorText> {
         let outputs = AuditOutputs::collect(self.answers()?, self.record.scenario, end_ids)
             .map_err(|error| self.unreadable(&error))?;
         self.wrong.extend(outputs.first_offences.iter().cloned());
@@ -129,12 +115,23 @@ impl AuditedRun<'_> {
         })
     }
 
-    fn test07(mut self, exact_match: Option<Test07Score>) -> Result<AuditVerification, VerifyError> {
+    fn test07(mut self, exact_match: Option<Test07Score>) -> Result<AuditVerification, ErrorText> {
         let is_synthetic = self.record.dataset.synthetic;
-        let score = match exact_match.ok_or(VerifyError::NoScore)? {
+        let no_score = || {
+            ErrorText::new("TEST07 needs the exact match of the run's answers")
+                .hint("add `score: \"{{ stages.NAME.out }}\"` of an `mlperf: { score: … }` stage over the run")
+        };
+        let score = match exact_match.ok_or_else(no_score)? {
             Test07Score::ExactMatch(score) => Some(score),
             Test07Score::Unscored if is_synthetic => None,
-            Test07Score::Unscored => return Err(VerifyError::NotScored),
+            // The data is not made up, so the score is the verdict.
+            Test07Score::Unscored => {
+                let error = ErrorText::new("the score of TEST07's answers has no `exact_match`");
+                return Err(error.hint(
+                    "run the reference's evaluator over the run's mlperf_log_accuracy.json and name what it prints: \
+                     `score: { official: FILE }`",
+                ));
+            }
         };
         let lengths = self.lengths()?;
         self.wrong.extend(too_few(lengths.count, self.samples));
@@ -166,7 +163,7 @@ impl AuditedRun<'_> {
         Ok(AuditVerification { test, file, text, wrong, not_judged, headline })
     }
 
-    fn test09(mut self) -> Result<AuditVerification, VerifyError> {
+    fn test09(mut self) -> Result<AuditVerification, ErrorText> {
         let is_synthetic = self.record.dataset.synthetic;
         let lengths = self.lengths()?;
         let audit = self.resolved.benchmark.audits.get(&TestMode::Test09);
@@ -211,10 +208,10 @@ fn at(path: &Path, problem: impl Display) -> ErrorText {
     ErrorText::new(format_args!("`{}` {problem}", path.display()))
 }
 
-fn detail(folder: &Path) -> Result<Detail, VerifyError> {
+fn detail(folder: &Path) -> Result<Detail, ErrorText> {
     let path = folder.join(DETAIL_FILE);
     let unreadable = |error| ErrorText::new(format_args!("`{}`: {error}", path.display()));
-    Ok(Detail::read_folder(folder).map_err(unreadable)?)
+    Detail::read_folder(folder).map_err(unreadable)
 }
 
 /// Whether LoadGen worked with the test's audit.config.

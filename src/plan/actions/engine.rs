@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::StageChecker;
+use base::diag::ErrorText;
 use base::spec::{
     AcceptanceRate, LARGEST_SHAPE, LONGEST_LENGTH, LoraConfig, MOST_PARAMETERS, MOST_PARTS, SimCalibration,
     SimScheduler,
@@ -234,21 +235,9 @@ pub enum DraftSource<'a> {
     Model(&'a ModelShape),
 }
 
-/// What is wrong with a `speculative_config`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SpeculativeConfigError {
-    #[error("it needs `decoding_type` and `max_draft_len`, or `method` and `num_speculative_tokens`")]
-    Names,
-    #[error("a drafting model has a shape: `draft_model`")]
-    NoModel,
-    #[error("`draft_model` is for `Draft_Target` and `draft_model` only")]
-    UnusedModel,
-}
-
 impl SpeculativeConfig {
     /// What drafts, and how many tokens.
-    pub fn source(&self) -> Result<(DraftSource<'_>, u32), SpeculativeConfigError> {
-        use SpeculativeConfigError::{Names, NoModel, UnusedModel};
+    pub fn source(&self) -> Result<(DraftSource<'_>, u32), ErrorText> {
         let (has_model, is_ngram, drafts) =
             match (self.decoding_type, self.max_draft_len, self.method, self.num_speculative_tokens) {
                 (Some(kind), Some(drafts), None, None) => {
@@ -257,12 +246,17 @@ impl SpeculativeConfig {
                 (None, None, Some(method), Some(drafts)) => {
                     (method == SpeculativeMethod::DraftModel, method == SpeculativeMethod::Ngram, drafts)
                 }
-                _ => return Err(Names),
+                _ => {
+                    let text = "it needs `decoding_type` and `max_draft_len`, or `method` and `num_speculative_tokens`";
+                    return Err(ErrorText::new(text));
+                }
             };
         let source = match (&self.draft_model, has_model) {
             (Some(model), true) => DraftSource::Model(model),
-            (None, true) => return Err(NoModel),
-            (Some(_), false) => return Err(UnusedModel),
+            (None, true) => return Err(ErrorText::new("a drafting model has a shape: `draft_model`")),
+            (Some(_), false) => {
+                return Err(ErrorText::new("`draft_model` is for `Draft_Target` and `draft_model` only"));
+            }
             (None, false) if is_ngram => DraftSource::NGram,
             (None, false) => DraftSource::Layer,
         };

@@ -26,25 +26,9 @@ pub struct Weights {
     pub exclude: Vec<String>,
     /// A folder that exists already; the output folder links to its files.
     pub path: Option<String>,
-    /// The downloader. The files are checked in the same way.
-    #[serde(default)]
-    pub with: Fetcher,
     /// The variable with the hub's token; if unset, the file of `hf auth login`. Never shown, logged or hashed.
     #[serde(default = "super::hf_token")]
     pub token_env: String,
-}
-
-/// The downloader of files from a hub.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Fetcher {
-    /// The `hf` command where it is in PATH, else Regatta.
-    #[default]
-    Auto,
-    /// The `hf` command.
-    Hf,
-    /// Regatta, over HTTPS.
-    Https,
 }
 
 impl Check for Weights {
@@ -66,11 +50,10 @@ impl Check for Weights {
                 checker.fault(&["weights", "path"], "cannot be combined with `hf`", "two sources").hint("keep one");
             }
             (None, Some(_)) => {
-                let is_set = self.revision != "main" || self.with != Fetcher::Auto;
-                if is_set {
+                if self.revision != "main" {
                     checker
-                        .fault(&["weights", "path"], "is fetched from nowhere", "so they would have no effect")
-                        .hint("`revision` and `with` are for `hf`");
+                        .fault(&["weights", "path"], "is fetched from nowhere", "so it would have no effect")
+                        .hint("`revision` is for `hf`");
                 }
             }
             (Some(hf), None) => checker.repository(hf),

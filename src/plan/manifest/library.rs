@@ -13,6 +13,7 @@ use std::path::{Component, Path, PathBuf};
 use include_dir::{Dir, DirEntry, include_dir};
 
 use super::read::{Node, NodeValue};
+use base::diag::ErrorText;
 use base::files::{is_absence, metadata_if_there, open_regular};
 
 /// The most bytes that one manifest file may have.
@@ -216,21 +217,6 @@ fn exists(file: &FileId) -> bool {
         || shipped_file(&file.rel).is_some()
 }
 
-/// Why a file of a manifest is not read.
-#[derive(Debug, thiserror::Error)]
-pub enum ManifestFileError {
-    #[error("no such file")]
-    Absent,
-    #[error("{0}")]
-    Read(#[from] io::Error),
-    #[error("it is a link that leaves the project folder")]
-    LeavesProject,
-    #[error("it is larger than {} MiB", MAX_BYTES >> 20)]
-    TooLarge,
-    #[error("it is not UTF-8 text")]
-    NotText,
-}
-
 impl FileId {
     /// A path as written in this file; `None` if it is absolute or leaves the tree.
     pub fn sibling(&self, path: &str) -> Option<Self> {
@@ -239,24 +225,24 @@ impl FileId {
     }
 
     /// The file's content. The error is a fragment that describes what is wrong with it.
-    pub fn read(&self) -> Result<ReadSource, ManifestFileError> {
+    pub fn read(&self) -> Result<ReadSource, ErrorText> {
         let path = self.root.join(&self.rel);
-        let metadata = metadata_if_there(&path)?;
+        let metadata = metadata_if_there(&path).map_err(ErrorText::new)?;
         if metadata.as_ref().is_none_or(fs::Metadata::is_dir)
             && let Some(bytes) = shipped_file(&self.rel)
         {
             return Ok(ReadSource { name: format!("shipped:{}", self.rel), bytes: bytes.to_vec() });
         }
-        metadata.ok_or(ManifestFileError::Absent)?;
-        let real = fs::canonicalize(&path)?;
+        metadata.ok_or_else(|| ErrorText::new("no such file"))?;
+        let real = fs::canonicalize(&path).map_err(ErrorText::new)?;
         if !real.starts_with(&self.root) {
-            return Err(ManifestFileError::LeavesProject);
+            return Err(ErrorText::new("it is a link that leaves the project folder"));
         }
         let mut bytes = Vec::new();
-        let (file, _) = open_regular(&path)?;
-        file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+        let (file, _) = open_regular(&path).map_err(ErrorText::new)?;
+        file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(ErrorText::new)?;
         if bytes.len() as u64 > MAX_BYTES {
-            return Err(ManifestFileError::TooLarge);
+            return Err(ErrorText::new(format_args!("it is larger than {} MiB", MAX_BYTES >> 20)));
         }
         Ok(ReadSource { name: format!("{}{}", self.way, self.rel), bytes })
     }

@@ -18,11 +18,11 @@ use indexmap::IndexMap;
 
 use super::error_origin::ErrorOrigins;
 use super::expression_source::{ExpressionPath, PathStep, paths_in_node};
-use super::library::{ManifestFileError, ManifestLibrary};
+use super::library::ManifestLibrary;
 use super::param::ResolvedParam;
 use super::read::{Map, Node, NodeValue};
 use super::{load, read};
-use base::diag::{Diagnostic, Diagnostics, SourceText, Span, nearest};
+use base::diag::{Diagnostic, Diagnostics, ErrorText, SourceText, Span, nearest};
 use base::files::{Digest, text_of};
 use base::units::unquoted;
 
@@ -129,7 +129,8 @@ pub fn list_manifests(library: &ManifestLibrary) -> std::io::Result<Vec<ListedMa
     let listed = names
         .map(|(name, file, shipped)| {
             let location = if shipped { "shipped".to_owned() } else { file.rel.clone() };
-            let text = file.read().and_then(|read| text_of(read.bytes).map_err(|_| ManifestFileError::NotText));
+            let text =
+                file.read().and_then(|read| text_of(read.bytes).map_err(|_| ErrorText::new("it is not UTF-8 text")));
             let (about, broken) = match text {
                 Err(error) => (None, Some(error.to_string())),
                 Ok(text) => {

@@ -38,60 +38,37 @@ impl BucketKind {
 
 const FORMS: &str = "write a path, file:///mnt/share, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix";
 
-/// Why a text is not the address of a store; with what to write instead.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AddressError {
-    #[error("{}", ErrorText::new("the shared store has an empty name").hint(FORMS))]
-    Empty,
-    /// The text may hold a secret and is not repeated.
-    #[error(
-        "{}",
-        ErrorText::new("the address of the shared store has more than a location")
-            .hint(
-                "credentials belong in the environment \
-                 (AWS_ACCESS_KEY_ID, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_KEY, …)"
-            )
-            .hint(FORMS)
-    )]
-    Credentials,
-    #[error(
-        "{}",
-        ErrorText::new(format_args!("`{}` names a host", .0)).hint("a file address has three slashes: \
-            file:///mnt/share")
-    )]
-    FileOnHost(String),
-    #[error("{}", ErrorText::new(format_args!("`{}://` is not a supported store", .0)).hint(FORMS))]
-    Scheme(String),
-    #[error("{}", ErrorText::new(format_args!("`{}` names no bucket", .0)).hint(FORMS))]
-    NoBucket(String),
-}
-
 impl StoreAddress {
     /// Reads what was typed; the text is not repeated in a message where it may hold a secret.
-    pub fn parse(text: &str) -> Result<Self, AddressError> {
+    pub fn parse(text: &str) -> Result<Self, ErrorText> {
         let text = text.trim();
         if text.is_empty() {
-            return Err(AddressError::Empty);
+            return Err(ErrorText::new("the shared store has an empty name").hint(FORMS));
         }
         let Some((scheme, rest)) = text.split_once("://") else { return Ok(Self::Folder(text.into())) };
         if rest.split('/').next().is_some_and(|host| host.contains('@')) || rest.contains(['?', '#']) {
-            return Err(AddressError::Credentials);
+            let error = ErrorText::new("the address of the shared store has more than a location").hint(
+                "credentials belong in the environment (AWS_ACCESS_KEY_ID, GOOGLE_APPLICATION_CREDENTIALS, \
+                 AZURE_STORAGE_ACCOUNT_KEY, …)",
+            );
+            return Err(error.hint(FORMS));
         }
         let kind = match scheme {
             "file" => {
                 return match rest.strip_prefix("localhost").unwrap_or(rest) {
                     path if path.starts_with('/') => Ok(Self::Folder(path.into())),
-                    _ => Err(AddressError::FileOnHost(text.to_owned())),
+                    _ => Err(ErrorText::new(format_args!("`{text}` names a host"))
+                        .hint("a file address has three slashes: file:///mnt/share")),
                 };
             }
             "s3" | "s3a" => BucketKind::S3,
             "gs" => BucketKind::Google,
             "az" | "azure" => BucketKind::Azure,
-            other => return Err(AddressError::Scheme(other.to_owned())),
+            other => return Err(ErrorText::new(format_args!("`{other}://` is not a supported store")).hint(FORMS)),
         };
         let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         if name.is_empty() {
-            return Err(AddressError::NoBucket(text.to_owned()));
+            return Err(ErrorText::new(format_args!("`{text}` names no bucket")).hint(FORMS));
         }
         Ok(Self::Bucket { kind, name: name.to_owned(), prefix: prefix.trim_matches('/').to_owned() })
     }

@@ -13,7 +13,6 @@ use crate::engine::{self, EngineServing};
 use crate::timing::GpuMemory;
 use base::diag::ErrorText;
 use base::files::read_text;
-use triton::memory::Fit;
 use triton::proto::inference::model_config::SchedulingChoice;
 use triton::proto::inference::{DataType, ModelConfig, ModelOutput};
 use triton::{EngineConfig, pbtxt};
@@ -250,16 +249,16 @@ fn check_memory(
     max_num_tokens: u32,
     fraction: f64,
 ) -> Result<(), ErrorText> {
-    let fit = Fit {
-        max_batch_size: Some(f64::from(max_batch_size)),
-        max_num_tokens: Some(f64::from(max_num_tokens)),
-        ..Fit::new(engine)
-    };
+    let model = &engine.pretrained_config;
+    let beams = f64::from(engine.build_config.max_beam_width.max(1));
+    // Logits in 32 bits, and a copy of them.
+    let buffers = f64::from(max_batch_size) * beams * f64::from(model.vocab_size.unwrap_or_default()) * 8.0;
+    let shard = f64::from(model.intermediate_size.unwrap_or_default()) / f64::from(model.mapping.tp_size.max(1));
+    let activations = f64::from(max_num_tokens) * 2.0 * (4.0 * f64::from(model.hidden_size) + 3.0 * shard);
     let cache = blocks as f64 * f64::from(engine.tokens_per_block()) * memory.kv_bytes_per_token;
     let left = memory.gpu_bytes - memory.weight_bytes - memory.workspace_bytes - cache;
     // Activations are in the workspace, as far as it goes.
-    let activations = (fit.activations().unwrap_or(0.0) - memory.workspace_bytes).max(0.0);
-    let needed = fit.buffers().unwrap_or(0.0) + activations;
+    let needed = buffers + (activations - memory.workspace_bytes).max(0.0);
     if left >= needed {
         return Ok(());
     }

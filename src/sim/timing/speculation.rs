@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Coefficients, DecoderModel, GpuMemory, GpuTiming, Precision, StepWork};
 use crate::random::mix;
-use base::spec::{AcceptanceRate, AcceptanceRateError, SimCalibration};
+use base::diag::ErrorText;
+use base::spec::{AcceptanceRate, SimCalibration};
 
 /// What drafts the tokens.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,7 +44,7 @@ const SEED: u64 = 0x6472_6166_7473;
 
 impl Drafting {
     /// With the cost of a drafter's pass.
-    pub(crate) fn resolve(&self, drafter: Option<Coefficients>) -> Result<Speculation, AcceptanceRateError> {
+    pub(crate) fn resolve(&self, drafter: Option<Coefficients>) -> Result<Speculation, ErrorText> {
         let acceptance = self.acceptance.given_those_before(self.draft_len)?;
         Ok(Speculation { draft_len: u64::from(self.draft_len), acceptance, drafter })
     }

@@ -9,11 +9,12 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use crate::task_context::TaskContext;
+use base::diag::ErrorText;
 use base::event::{Endpoint, Event};
 use base::files::{read_bytes, read_text};
 use exec::process::{ExitKind, FollowedLog, Running, SpawnError};
-use harness::preflight::{NoPreflightResult, PreflightResult, PreflightTrial, WORTH_IT, expected};
-use harness::{BenchSpec, HarnessError};
+use harness::BenchSpec;
+use harness::preflight::{PreflightResult, PreflightTrial, WORTH_IT, expected};
 use plan::manifest::model::Preflight as Wanted;
 
 /// For the server to open its port, and for the trial to end.
@@ -47,40 +48,15 @@ pub async fn preflight(
     }
 }
 
-/// Why there was no trial.
-#[derive(Debug, thiserror::Error)]
-enum NoPreflight {
-    #[error("offline sends everything at once, so there is no schedule that a client could be late for")]
-    Offline,
-    #[error("the regatta program cannot be found: {0}")]
-    Program(#[source] std::io::Error),
-    #[error(transparent)]
-    Spawn(#[from] SpawnError),
-    #[error("the null server did not open its port within {0:?}")]
-    NoPort(Duration),
-    /// With what it printed.
-    #[error("the null server ended at once ({how:?}): {written}")]
-    Ended { how: ExitKind, written: String },
-    #[error("it did not finish within {0:?}")]
-    Unfinished(Duration),
-    #[error(transparent)]
-    Harness(#[from] HarnessError),
-    #[error(transparent)]
-    Result(#[from] NoPreflightResult),
-    #[error("cannot read the output of the null server: {0}")]
-    Output(#[source] std::io::Error),
-    #[error("stopped")]
-    Stopped,
-}
-
 async fn attempt(
     context: &TaskContext,
     spec: &BenchSpec,
     is_asked: bool,
     program: Option<&Path>,
-) -> Result<Option<PreflightResult>, NoPreflight> {
+) -> Result<Option<PreflightResult>, ErrorText> {
     let Some(trial) = trial(spec, is_asked).await else {
-        return if is_asked { Err(NoPreflight::Offline) } else { Ok(None) };
+        let offline = "offline sends everything at once, so there is no schedule that a client could be late for";
+        return if is_asked { Err(ErrorText::new(offline)) } else { Ok(None) };
     };
     context.lease.report_progress("trying the load against a server that does no work", 0, None);
     let mut server = start(context, &trial, program)?;
@@ -116,30 +92,28 @@ async fn trial(spec: &BenchSpec, is_asked: bool) -> Option<PreflightTrial> {
     planned.await.ok().flatten()
 }
 
-async fn run(
-    context: &TaskContext,
-    trial: &PreflightTrial,
-    endpoint: &Endpoint,
-) -> Result<PreflightResult, NoPreflight> {
+async fn run(context: &TaskContext, trial: &PreflightTrial, endpoint: &Endpoint) -> Result<PreflightResult, ErrorText> {
     let spec = trial.at(endpoint.clone());
     let stop = context.lease.stop.child();
     let measured = timeout(TRIAL_TIMEOUT, Box::pin(harness::run(&spec, &stop, |_| {})));
-    let measured = measured.await.map_err(|_| NoPreflight::Unfinished(TRIAL_TIMEOUT))?;
-    Ok(trial.evaluate(&measured?)?)
+    let late = |_| ErrorText::new(format_args!("it did not finish within {TRIAL_TIMEOUT:?}"));
+    let measured = measured.await.map_err(late)?.map_err(ErrorText::new)?;
+    trial.evaluate(&measured).map_err(ErrorText::new)
 }
 
 /// The server, as a process of its own.
-fn start(context: &TaskContext, trial: &PreflightTrial, program: Option<&Path>) -> Result<Sidecar, NoPreflight> {
+fn start(context: &TaskContext, trial: &PreflightTrial, program: Option<&Path>) -> Result<Sidecar, ErrorText> {
     let program = program.map_or_else(std::env::current_exe, |program| Ok(program.to_owned()));
-    let program = program.map_err(NoPreflight::Program)?;
+    let not_found = |error| ErrorText::new(format_args!("the regatta program cannot be found: {error}"));
+    let program = program.map_err(not_found)?;
     let pair = |(low, high): (f64, f64)| format!("{low},{high}");
     let argv =
         vec![program.display().to_string(), "__null-server".to_owned(), pair(trial.first_ms), pair(trial.gap_ms)];
-    Ok(Sidecar::start(context, argv, &[], "null")?)
+    Sidecar::start(context, argv, &[], "null").map_err(ErrorText::new)
 }
 
 /// The server's endpoint, once it reports it.
-async fn endpoint(context: &TaskContext, server: &mut Sidecar) -> Result<Endpoint, NoPreflight> {
+async fn endpoint(context: &TaskContext, server: &mut Sidecar) -> Result<Endpoint, ErrorText> {
     let file = server.file().to_owned();
     let read_endpoint = async {
         loop {
@@ -154,11 +128,15 @@ async fn endpoint(context: &TaskContext, server: &mut Sidecar) -> Result<Endpoin
     let how = tokio::select! {
         endpoint = read_endpoint => return Ok(endpoint),
         how = server.ended() => how,
-        () = sleep(TRIAL_TIMEOUT) => return Err(NoPreflight::NoPort(TRIAL_TIMEOUT)),
-        () = context.lease.stop.requested() => return Err(NoPreflight::Stopped),
+        () = sleep(TRIAL_TIMEOUT) => {
+            let text = format!("the null server did not open its port within {TRIAL_TIMEOUT:?}");
+            return Err(ErrorText::new(text));
+        }
+        () = context.lease.stop.requested() => return Err(ErrorText::new("stopped")),
     };
-    let written = server.written().map_err(NoPreflight::Output)?;
-    Err(NoPreflight::Ended { how, written: written.trim().to_owned() })
+    let unreadable = |error| ErrorText::new(format_args!("cannot read the output of the null server: {error}"));
+    let written = server.written().map_err(unreadable)?;
+    Err(ErrorText::new(format_args!("the null server ended at once ({how:?}): {}", written.trim())))
 }
 
 /// A process beside a task. Its start and end are reported to whatever cleans up after a killed run.

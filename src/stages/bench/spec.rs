@@ -9,16 +9,17 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
 use crate::task_context::TaskContext;
+use base::diag::ErrorText;
 use base::event::{Endpoint, Failure, FailureKind};
 use base::spec::{Scenario, TimeSpan};
 use harness::{BenchSpec, CallSource, DataKind, LoadLevel, LoadPattern, Pause, PromptSource, SendingSpec};
-use plan::manifest::model::{Bench, Data, LevelSetting, Load, LoadFault};
-use plan::manifest::{TargetError, Targets, targets};
+use plan::manifest::model::{Bench, Data, LevelSetting, Load};
+use plan::manifest::{Targets, targets};
 
-pub(super) fn spec(bench: &Bench, project: &Path) -> Result<BenchSpec, BenchSettingError> {
+pub(super) fn spec(bench: &Bench, project: &Path) -> Result<BenchSpec, ErrorText> {
     // Each point of a sweep sets its own level.
     let bench = &*bench.at_first_level();
-    let targets = targets(&bench.target)?;
+    let targets = targets(&bench.target).map_err(ErrorText::new)?;
     let protocol = protocol(bench, &targets, project)?;
     let mut request = (*bench.request).clone();
     request.streaming = request.streaming.or(targets.streams);
@@ -47,12 +48,12 @@ pub(super) fn spec(bench: &Bench, project: &Path) -> Result<BenchSpec, BenchSett
     })
 }
 
-fn scenario(bench: &Bench) -> Result<LoadPattern, BenchSettingError> {
+fn scenario(bench: &Bench) -> Result<LoadPattern, ErrorText> {
     let level = |level: LevelSetting<'_>| match level {
         LevelSetting::Fixed(level) => LoadLevel::Fixed(level),
         LevelSetting::Ramp(ramp) => LoadLevel::from(ramp),
     };
-    let load = Load::parse(bench).map_err(|faults| BenchSettingError::Load(faults[0]))?;
+    let load = Load::parse(bench).map_err(|faults| ErrorText::new(faults[0]))?;
     Ok(match load {
         Load::Server(rate) => LoadPattern::Server { rate: level(rate) },
         // Each probe of a search sets its own.
@@ -109,16 +110,19 @@ fn data(given: &Data, project: &Path) -> Option<harness::PromptFile> {
 }
 
 /// The manifest's value, else the one from the target's URL.
-pub fn protocol(bench: &Bench, targets: &Targets, project: &Path) -> Result<harness::Transport, BenchSettingError> {
+pub fn protocol(bench: &Bench, targets: &Targets, project: &Path) -> Result<harness::Transport, ErrorText> {
     let api = match bench.protocol.or(targets.protocol) {
         None | Some(base::spec::Protocol::Kserve) => {
             // `endpoint`, `extra` and `api_key_env` are not sent: they are there for another protocol, else the plan
             // refuses them.
             if let Some(path) = targets.path.as_ref().or(targets.prefix.as_ref()) {
-                return Err(BenchSettingError::PathOverGrpc(path.clone()));
+                let needed = "a `protocol` over HTTP: generate, openai-chat, openai-completions";
+                return Err(ErrorText::new(format_args!("the path {path} needs {needed}")));
             }
             if bench.tls.is_some() || targets.is_secure {
-                return Err(BenchSettingError::TlsOverGrpc);
+                let protocols = "generate, openai-chat, openai-completions";
+                let text = format!("`tls` is for protocols over HTTP: set `protocol` to one of {protocols}");
+                return Err(ErrorText::new(text));
             }
             return Ok(harness::Transport::Kserve);
         }
@@ -147,19 +151,6 @@ pub(super) fn fill_in_known_ports(endpoints: &mut [Endpoint], known: &[Endpoint]
             endpoint.clone_from(known);
         }
     }
-}
-
-/// The settings contradict each other, or one is missing.
-#[derive(Debug, thiserror::Error)]
-pub enum BenchSettingError {
-    #[error(transparent)]
-    Target(#[from] TargetError),
-    #[error("the path {0} needs a `protocol` over HTTP: generate, openai-chat, openai-completions")]
-    PathOverGrpc(String),
-    #[error("`tls` is for protocols over HTTP: set `protocol` to one of generate, openai-chat, openai-completions")]
-    TlsOverGrpc,
-    #[error(transparent)]
-    Load(LoadFault),
 }
 
 /// Variables that other HTTP clients take a proxy from.

@@ -15,6 +15,7 @@ use super::identity;
 use super::measurement::failure;
 use super::preflight::Sidecar;
 use crate::task_context::{TaskContext, ended};
+use base::diag::ErrorText;
 use base::event::{Endpoint, Failure, GpuId};
 use exec::process::{ExitKind, SpawnError};
 use harness::gpu::{self, GpuDevice, GpuTrace, GpusUsage, NvidiaSmi, SmiError};
@@ -235,23 +236,7 @@ async fn start(
     }
 }
 
-/// Why nothing is sampled.
-#[derive(Debug, thiserror::Error)]
-enum NoTelemetry {
-    #[error(transparent)]
-    Spawn(#[from] SpawnError),
-    /// Its own message.
-    #[error("nvidia-smi printed: {0}")]
-    Refused(String),
-    #[error("nvidia-smi did not answer within {0:?}")]
-    Late(Duration),
-    #[error("cannot read the output of nvidia-smi: {0}")]
-    Output(#[source] std::io::Error),
-    #[error("stopped")]
-    Stopped,
-}
-
-async fn watch(context: &TaskContext, leased: &[GpuId]) -> Result<TelemetrySampler, NoTelemetry> {
+async fn watch(context: &TaskContext, leased: &[GpuId]) -> Result<TelemetrySampler, ErrorText> {
     let mut smi = NvidiaSmi::default();
     let gpus = loop {
         let (how, text) = run_probe(context, smi.probe(leased)).await?;
@@ -260,7 +245,7 @@ async fn watch(context: &TaskContext, leased: &[GpuId]) -> Result<TelemetrySampl
             break gpus;
         }
         if let SmiError::Message(message) = smi.refusal(&text) {
-            return Err(NoTelemetry::Refused(message));
+            return Err(ErrorText::new(format_args!("nvidia-smi printed: {message}")));
         }
     };
     let population = if leased.is_empty() { gpu::HOST_GPUS } else { gpu::LEASED_GPUS }.to_owned();
@@ -270,22 +255,23 @@ async fn watch(context: &TaskContext, leased: &[GpuId]) -> Result<TelemetrySampl
         _ => None,
     };
     let anchor = (Instant::now(), Timestamp::now());
-    let sampler = launch(context, smi.sampler(leased, EVERY.as_millis() as u64))?;
+    let sampler = launch(context, smi.sampler(leased, EVERY.as_millis() as u64)).map_err(ErrorText::new)?;
     let mut telemetry = TelemetrySampler { sampler, smi, gpus, population, anchor, cuda, notes: Vec::new() };
     telemetry.lines(context, 1, FIRST).await;
     Ok(telemetry)
 }
 
 /// Runs it to its end, with all that it wrote.
-async fn run_probe(context: &TaskContext, argv: Vec<String>) -> Result<(ExitKind, String), NoTelemetry> {
-    let mut probe = launch(context, argv)?;
+async fn run_probe(context: &TaskContext, argv: Vec<String>) -> Result<(ExitKind, String), ErrorText> {
+    let mut probe = launch(context, argv).map_err(ErrorText::new)?;
     let how = tokio::select! {
         ended = timeout(QUERY_TIMEOUT, probe.ended()) => {
-            ended.map_err(|_| NoTelemetry::Late(QUERY_TIMEOUT))?
+            ended.map_err(|_| ErrorText::new(format_args!("nvidia-smi did not answer within {QUERY_TIMEOUT:?}")))?
         }
-        () = context.lease.stop.requested() => return Err(NoTelemetry::Stopped),
+        () = context.lease.stop.requested() => return Err(ErrorText::new("stopped")),
     };
-    Ok((how, probe.written().map_err(NoTelemetry::Output)?))
+    let unreadable = |error| ErrorText::new(format_args!("cannot read the output of nvidia-smi: {error}"));
+    Ok((how, probe.written().map_err(unreadable)?))
 }
 
 fn launch(context: &TaskContext, argv: Vec<String>) -> Result<Sidecar, SpawnError> {

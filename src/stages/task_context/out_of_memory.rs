@@ -9,18 +9,12 @@ use super::TaskContext;
 use base::event::{Failure, MemoryKind, OutOfMemory, ReducedSetting};
 use exec::process::{self, ExitKind};
 use plan::manifest::model::{Engine, EngineBackend};
-use triton::memory::{Fit, ModelSplit, advise, bytes_of};
 
 /// How many of the last lines are searched for a cause: a server prints the cause, and then a page of tables.
 pub const LINES_SEARCHED: usize = 400;
 /// signal(7), and what a shell or a container makes of it.
 const SIGKILL: i32 = 9;
 const KILLED: i32 = 137;
-
-/// Logs use GiB, data sheets GB.
-pub fn bytes(gib: f64) -> f64 {
-    gib * 1024.0 * 1024.0 * 1024.0
-}
 
 pub const fn is_killed(how: ExitKind) -> bool {
     matches!(how, ExitKind::Signal(SIGKILL) | ExitKind::Code(KILLED))
@@ -33,8 +27,7 @@ pub fn ran_out(context: &TaskContext, how: ExitKind, value: Option<f64>) -> Opti
         return None;
     }
     let far = context.log.tail(LINES_SEARCHED);
-    let shortage = process::shortage(&far, is_killed(how))?;
-    Some(OutOfMemory { of: shortage.of, value })
+    Some(OutOfMemory { of: process::shortage(&far, is_killed(how))?, value })
 }
 
 /// What trtllm-build takes without a flag.
@@ -69,10 +62,9 @@ pub fn explain(mut failure: Failure, context: &TaskContext, engine: &Engine, qua
     let Some(memory) = &mut failure.out_of_memory else { return failure };
     let rule = context.lease.task.retry.as_ref().and_then(|rule| rule.lower.as_ref());
     memory.value = rule.and_then(|rule| flag(engine, &rule.setting));
-    if memory.of == MemoryKind::Host || engine.backend != EngineBackend::TensorrtLlm {
-        return failure;
+    if quantized && memory.of == MemoryKind::Gpu && engine.backend == EngineBackend::TensorrtLlm {
+        failure.hint = Some(loading(engine, context.lease.gpus.len()));
     }
-    failure.hint = Some(if quantized { loading(engine, context.lease.gpus.len()) } else { building(engine, context) });
     failure
 }
 
@@ -88,36 +80,6 @@ fn loading(engine: &Engine, gpus: usize) -> String {
          a smaller `calib_batch_size` takes less memory in addition to the weights",
         engine.model.parameters
     )
-}
-
-fn building(engine: &Engine, context: &TaskContext) -> String {
-    let (model, tp) = (&engine.model, f64::from(engine.tensor_parallelism.max(1)));
-    let pp = f64::from(engine.pipeline_parallelism.max(1));
-    let weight = bytes_of(&engine.precision).unwrap_or(2.0);
-    let kv = engine.checkpoint_flags.get("kv_cache_dtype").and_then(Value::as_str).and_then(bytes_of);
-    let fit = Fit {
-        shape: Some(ModelSplit {
-            layers: f64::from(model.num_hidden_layers),
-            hidden: f64::from(model.hidden_size),
-            intermediate: Some(f64::from(model.intermediate_size)),
-            heads: f64::from(model.num_attention_heads.max(1)),
-            kv_heads: f64::from(model.num_key_value_heads.max(1)),
-            vocabulary: Some(f64::from(model.vocab_size)),
-            kv_bytes: kv.unwrap_or(2.0),
-            tp,
-            pp,
-        }),
-        memory: Some(engine.system.memory_gb * 1e9),
-        weights: Some((model.parameters as f64 * weight / tp / pp, "parameters × bytes / (tp × pp)")),
-        max_batch_size: flag(engine, "max_batch_size"),
-        max_num_tokens: flag(engine, "max_num_tokens"),
-        max_seq_len: flag(engine, "max_seq_len"),
-        max_beam_width: 1.0,
-        ..Fit::default()
-    };
-    let far = context.log.tail(LINES_SEARCHED);
-    let missing = process::shortage(&far, false).and_then(|found| found.missing()).map(bytes);
-    advise(&fit, missing).text()
 }
 
 /// Where an option's number is: in the option's own argument after the `=`, or in the next argument.

@@ -14,62 +14,56 @@ use serde_json::Value;
 use sha1::{Digest as _, Sha1};
 
 use super::WeightsFile;
+use base::diag::ErrorText;
 use base::files::{Sha256Of, metadata_if_there, open_regular, read_text};
 
 /// The index of a checkpoint in several files.
 const SHARDS: &str = "model.safetensors.index.json";
 
-/// Why a checkpoint is not whole, or not known to be.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum IncompleteCheckpoint {
-    #[error("{SHARDS} cannot be read: {0}")]
-    Index(#[source] io::Error),
-    #[error("{SHARDS} names {}, which {} not there", .0.join(", "), if .0.len() == 1 { "is" } else { "are" })]
-    NoShards(Vec<String>),
-    #[error("{name} is not a safetensors file: {source}")]
-    Read { name: String, source: io::Error },
-    #[error("{name} is not a safetensors file: it has {size} bytes")]
-    NoHeader { name: String, size: u64 },
-    #[error("{name} is not a safetensors file: its header claims {length} bytes, but the file has {size}")]
-    LongHeader { name: String, length: u64, size: u64 },
-    #[error("{name} is not a safetensors file: its header: {source}")]
-    Header { name: String, source: serde_json::Error },
-    #[error("{name} has {size} bytes, and {expected} by its header: it is truncated, or data was appended")]
-    Size { name: String, size: u64, expected: u64 },
-}
-
 /// Holds the shards against the index, where both are there. A choice of files without any weights is whole.
-pub(super) fn check(folder: &Path, files: &[WeightsFile]) -> Result<(), IncompleteCheckpoint> {
+pub(super) fn check(folder: &Path, files: &[WeightsFile]) -> Result<(), ErrorText> {
     let there: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
     if !there.contains(SHARDS) {
         return Ok(());
     }
-    let named = shards(&folder.join(SHARDS)).map_err(IncompleteCheckpoint::Index)?;
+    let named = shards(&folder.join(SHARDS)).map_err(unreadable_index)?;
     let missing: Vec<String> = named.iter().filter(|name| !there.contains(name.as_str())).cloned().collect();
-    if missing.len() == named.len() { Ok(()) } else { none_missing(missing) }
+    if missing.len() == named.len() { Ok(()) } else { none_missing(&missing) }
 }
 
 /// Like `check`, for a folder that was filled elsewhere: here all of them must be there.
-pub(super) fn check_strictly(folder: &Path) -> Result<(), IncompleteCheckpoint> {
+pub(super) fn check_strictly(folder: &Path) -> Result<(), ErrorText> {
     let is_there = |path: &Path| metadata_if_there(path).map(|found| found.is_some_and(|found| found.is_file()));
     let index = folder.join(SHARDS);
-    if !is_there(&index).map_err(IncompleteCheckpoint::Index)? {
+    if !is_there(&index).map_err(unreadable_index)? {
         return Ok(());
     }
-    let named = shards(&index).map_err(IncompleteCheckpoint::Index)?;
+    let named = shards(&index).map_err(unreadable_index)?;
     let mut missing = Vec::new();
     for name in named {
         match is_there(&folder.join(&name)) {
             Ok(true) => {}
             Ok(false) => missing.push(name),
-            Err(source) => return Err(IncompleteCheckpoint::Read { name, source }),
+            Err(error) => return Err(not_safetensors(&name, error)),
         }
     }
-    none_missing(missing)
+    none_missing(&missing)
 }
 
-fn none_missing(missing: Vec<String>) -> Result<(), IncompleteCheckpoint> {
-    if missing.is_empty() { Ok(()) } else { Err(IncompleteCheckpoint::NoShards(missing)) }
+fn none_missing(missing: &[String]) -> Result<(), ErrorText> {
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let (names, verb) = (missing.join(", "), if missing.len() == 1 { "is" } else { "are" });
+    Err(ErrorText::new(format_args!("{SHARDS} names {names}, which {verb} not there")))
+}
+
+fn unreadable_index(error: impl fmt::Display) -> ErrorText {
+    ErrorText::new(format_args!("{SHARDS} cannot be read: {error}"))
+}
+
+fn not_safetensors(name: &str, problem: impl fmt::Display) -> ErrorText {
+    ErrorText::new(format_args!("{name} is not a safetensors file: {problem}"))
 }
 
 fn shards(index: &Path) -> io::Result<BTreeSet<String>> {
@@ -80,30 +74,32 @@ fn shards(index: &Path) -> io::Result<BTreeSet<String>> {
 }
 
 /// Whether a safetensors file has as many bytes as its header states. It reads the header only.
-pub(super) fn is_cut_off(path: &Path) -> Result<(), IncompleteCheckpoint> {
+pub(super) fn is_cut_off(path: &Path) -> Result<(), ErrorText> {
     /// A header is some KB for each thousand tensors.
     const LARGEST: u64 = 256 << 20;
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let unreadable = |source| IncompleteCheckpoint::Read { name: name.clone(), source };
+    let unreadable = |error: io::Error| not_safetensors(&name, error);
     let (mut file, metadata) = open_regular(path).map_err(unreadable)?;
     let size = metadata.len();
     let mut length = [0; 8];
-    file.read_exact(&mut length).map_err(|_| IncompleteCheckpoint::NoHeader { name: name.clone(), size })?;
+    file.read_exact(&mut length).map_err(|_| not_safetensors(&name, format_args!("it has {size} bytes")))?;
     let length = u64::from_le_bytes(length);
     if length > LARGEST || 8 + length > size {
-        return Err(IncompleteCheckpoint::LongHeader { name, length, size });
+        let problem = format!("its header claims {length} bytes, but the file has {size}");
+        return Err(not_safetensors(&name, problem));
     }
     let mut header = vec![0; length as usize];
     file.read_exact(&mut header).map_err(unreadable)?;
-    let header: Value = serde_json::from_slice(&header)
-        .map_err(|source| IncompleteCheckpoint::Header { name: name.clone(), source })?;
+    let header: Value =
+        serde_json::from_slice(&header).map_err(|error| not_safetensors(&name, format_args!("its header: {error}")))?;
     let ends =
         header.as_object().into_iter().flatten().filter_map(|(_, tensor)| tensor.pointer("/data_offsets/1")?.as_u64());
     let expected = (8 + length).saturating_add(ends.max().unwrap_or(0));
     if expected == size {
         return Ok(());
     }
-    Err(IncompleteCheckpoint::Size { name, size, expected })
+    let reason = "it is truncated, or data was appended";
+    Err(ErrorText::new(format_args!("{name} has {size} bytes, and {expected} by its header: {reason}")))
 }
 
 /// In the output folder, until all is done.

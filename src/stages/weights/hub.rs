@@ -70,10 +70,6 @@ impl Hub {
         Ok(Self { client, endpoint, name: name.to_owned(), token })
     }
 
-    pub(super) fn token(&self) -> Option<&str> {
-        self.token.as_deref()
-    }
-
     /// What no message and no log may show.
     pub(super) fn secrets(&self) -> impl Iterator<Item = String> {
         let userinfo = userinfo(&self.endpoint).filter(|_| credentials(&self.endpoint).is_some()).map(str::to_owned);

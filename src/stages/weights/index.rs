@@ -9,26 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use super::LIST;
 use super::completeness::{FILE, HubDigest};
+use base::diag::ErrorText;
 use base::event::Failure;
 use base::units::{MOST_FILES_BYTES, first_beyond_limit};
 
 /// Files of one repository. The public hub recommends fewer than this many; those of models have some hundred.
 const MOST_FILES: usize = 100_000;
-
-/// What is missing from the hub's answer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum HubAnswerError {
-    #[error("it names no commit (`sha`)")]
-    NoCommit,
-    #[error("it lists no files (`siblings`)")]
-    NoFiles,
-    #[error("a file has no name (`rfilename`)")]
-    NoName,
-    #[error("{path} has no {what}, so it could not be checked")]
-    Lacks { path: String, what: &'static str },
-    #[error("with {path} ({size} bytes) its files have more than {MOST_FILES_BYTES} bytes, the limit")]
-    TooLarge { path: String, size: u64 },
-}
 
 /// A repository at a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,23 +92,25 @@ fn siblings<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Vec<Sibling>>, 
 
 impl HubIndex {
     /// What the answer lists.
-    pub(super) fn read(answer: HubAnswer) -> Result<Self, HubAnswerError> {
-        let commit = answer.sha.ok_or(HubAnswerError::NoCommit)?;
-        let siblings = answer.siblings.ok_or(HubAnswerError::NoFiles)?;
+    pub(super) fn read(answer: HubAnswer) -> Result<Self, ErrorText> {
+        let commit = answer.sha.ok_or_else(|| ErrorText::new("it names no commit (`sha`)"))?;
+        let siblings = answer.siblings.ok_or_else(|| ErrorText::new("it lists no files (`siblings`)"))?;
         let mut files = siblings.into_iter().map(WeightsFile::read).collect::<Result<Vec<_>, _>>()?;
         files.sort_by(|a, b| a.path.cmp(&b.path));
         if let Some(WeightsFile { path, size, .. }) = first_beyond_limit(&files, |file| file.size) {
-            return Err(HubAnswerError::TooLarge { path: path.clone(), size: *size });
+            return Err(ErrorText::new(format_args!(
+                "with {path} ({size} bytes) its files have more than {MOST_FILES_BYTES} bytes, the limit"
+            )));
         }
         Ok(Self { commit, files })
     }
 }
 
 impl WeightsFile {
-    fn read(sibling: Sibling) -> Result<Self, HubAnswerError> {
+    fn read(sibling: Sibling) -> Result<Self, ErrorText> {
         let Sibling { rfilename, size, blob_id, lfs } = sibling;
-        let path = rfilename.ok_or(HubAnswerError::NoName)?;
-        let lacks = |what| HubAnswerError::Lacks { path: path.clone(), what };
+        let path = rfilename.ok_or_else(|| ErrorText::new("a file has no name (`rfilename`)"))?;
+        let lacks = |what: &str| ErrorText::new(format_args!("{path} has no {what}, so it could not be checked"));
         let size = lfs.as_ref().and_then(|lfs| lfs.size).or(size).ok_or_else(|| lacks("size"));
         let sum = match lfs {
             Some(LargeFile { sha256, oid, .. }) => {
@@ -194,8 +182,9 @@ mod tests {
             error(serde_json::json!({"rfilename": "a", "size": u64::MAX, "blobId": "x"})),
             "with a (18446744073709551615 bytes) its files have more than 1152921504606846976 bytes, the limit"
         );
-        assert_eq!(read(serde_json::json!({"sha": null})).unwrap_err(), HubAnswerError::NoCommit);
-        assert_eq!(read(serde_json::json!({"sha": "c", "siblings": null})).unwrap_err(), HubAnswerError::NoFiles);
+        assert_eq!(read(serde_json::json!({"sha": null})).unwrap_err().message, "it names no commit (`sha`)");
+        let no_files = read(serde_json::json!({"sha": "c", "siblings": null})).unwrap_err();
+        assert_eq!(no_files.message, "it lists no files (`siblings`)");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! `weights:` — a checkpoint in the output folder, every file checked against its size and digest.
 //!
 //! ```text
-//!  hf:    index of the repository ─→ fetch (hf, or Regatta) ─→ check each file ─→ weights.json
-//!  path:  read the folder         ─→ whole?                 ─→ links           ─→ weights.json
+//!  hf:    index of the repository ─→ fetch and check each file ─→ weights.json
+//!  path:  read the folder         ─→ whole? ─→ links           ─→ weights.json
 //! ```
 //!
 //! A download that was cut off goes on with the bytes that are there; what has been checked is not read again. A
@@ -15,7 +15,6 @@ mod hub;
 mod index;
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -32,8 +31,8 @@ use completeness::{CheckedFiles, HubDigest};
 use fetch::{hub_token, stopped};
 pub use fetch::{listed_size, weights_size};
 use hub::{Hub, chosen, globs};
-use index::{HubIndex, WeightsFile, differs};
-use plan::manifest::model::{Fetcher, Weights};
+use index::WeightsFile;
+use plan::manifest::model::Weights;
 use runner::store::{PathError, WithPath as _};
 
 impl Run for Weights {
@@ -69,76 +68,11 @@ async fn from_hub(mut context: TaskContext, weights: &Weights, name: &str) -> Re
     let wanted = chosen(&index, weights)?;
     let out = context.lease.out.clone();
     let mut memory = CheckedFiles::open(&out).at("open", &out)?;
-    if by_command(&context, weights.with)? {
-        with_hf(&context, weights, &index, name, hub.token()).await?;
-        check_all(&context, &wanted, &mut memory).await?;
-    } else {
-        fetch::all(&context, &hub, &index, &wanted, &mut memory).await?;
-    }
+    fetch::all(&context, &hub, &index, &wanted, &mut memory).await?;
     completeness::check(&out, &wanted)
         .map_err(|error| Failure::refused(error.to_string()).hint("was it left out by `include` or `exclude`?"))?;
     memory.remove_record();
-    // What the hf command keeps for itself.
-    let _ = fs::remove_dir_all(out.join(".cache"));
     Ok(Done { source, ..write_list(&out, Some((name, &index.commit)), &wanted)? })
-}
-
-/// Whether the hf command is to fetch.
-fn by_command(context: &TaskContext, with: Fetcher) -> Result<bool, Failure> {
-    let is_there = context.command(vec!["hf".into()]).is_found();
-    match with {
-        Fetcher::Https => Ok(false),
-        Fetcher::Auto => Ok(is_there),
-        Fetcher::Hf if is_there => Ok(true),
-        Fetcher::Hf => Err(Failure::refused("the command `hf` is not in PATH")
-            .hint("`pip install -U huggingface_hub`, or `with: https`, which needs no command")),
-    }
-}
-
-/// `hf download` into the output folder. It goes on where it was cut off by itself.
-async fn with_hf(
-    context: &TaskContext,
-    weights: &Weights,
-    index: &HubIndex,
-    name: &str,
-    token: Option<&str>,
-) -> Result<(), Failure> {
-    let mut argv: Vec<OsString> = ["hf", "download", name, "--revision", &index.commit].map(OsString::from).to_vec();
-    argv.extend(["--local-dir".into(), context.lease.out.clone().into_os_string()]);
-    for (option, patterns) in [("--include", &weights.include), ("--exclude", &weights.exclude)] {
-        for pattern in patterns {
-            argv.extend([option.into(), pattern.into()]);
-        }
-    }
-    let mut command = context.command(argv).set("HF_HUB_DISABLE_PROGRESS_BARS", "1");
-    if let Some(token) = token {
-        command = command.set("HF_TOKEN", token);
-    }
-    context.lease.report_progress("hf download", 0, None);
-    context.run(command).await.map(drop)
-}
-
-/// Checks files that were fetched elsewhere against the index.
-async fn check_all(context: &TaskContext, wanted: &[WeightsFile], memory: &mut CheckedFiles) -> Result<(), Failure> {
-    let total = wanted.iter().map(|file| file.size).sum();
-    let mut done = 0;
-    for one in wanted {
-        context.lease.report_progress("bytes checked", done, Some(total));
-        let path = context.lease.out.join(&one.path);
-        if !memory.is_unchanged(&one.path, &path) {
-            let (kind, file) = (one.sum.clone(), path.clone());
-            let digest = read_unless_stopped(context, move || kind.of_file(&file)).await?.map_err(|error| {
-                Failure::refused(format!("the hf command left no {} that can be read: {error}", one.path))
-            })?;
-            if digest != one.sum {
-                let _ = fs::remove_file(&path);
-                return Err(differs(one, &digest));
-            }
-            memory.add(&one.path, &path);
-        }
-        done += one.size;
-    }
-    Ok(())
 }
 
 /// What is read on a thread, which may take long.

@@ -36,7 +36,7 @@ use base::event::{Endpoint, host_port};
 
 pub use error::{ClientError, ClientErrorKind, ConnectCause};
 pub use stream::{InferStream, StreamResponse};
-pub use tensor::{DataType, InferRequest, Tensor, TensorData, TensorError, strings, tensors_of};
+pub use tensor::{DataType, InferRequest, Tensor, TensorData, strings, tensors_of};
 
 /// Triton's own limit for one message.
 const MESSAGE_LIMIT: usize = i32::MAX as usize;

@@ -11,6 +11,7 @@ use strum::{Display, EnumDiscriminants, EnumString, IntoStaticStr, VariantArray}
 use crate::proto::inference::infer_parameter::ParameterChoice;
 use crate::proto::inference::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use crate::proto::inference::{InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse};
+use base::diag::ErrorText;
 
 impl DataType {
     pub const ALL: &'static [Self] = <Self as VariantArray>::VARIANTS;
@@ -36,21 +37,6 @@ impl DataType {
             Self::Bytes => None,
         }
     }
-}
-
-/// Why values are no tensor.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TensorError {
-    #[error("`{name}`: shape {shape:?} has {wanted} elements, and {given} are given")]
-    Count { name: String, shape: Vec<i64>, wanted: usize, given: usize },
-    #[error("`{name}`: {value} is not of type {datatype}")]
-    Value { name: String, datatype: DataType, value: String },
-    #[error("`{name}`: its lists are not all of the same length")]
-    Ragged { name: String },
-    #[error("`{name}`: {bytes} bytes are not a whole number of {datatype} elements")]
-    Bytes { name: String, datatype: DataType, bytes: usize },
-    #[error("`{name}` has the data type `{datatype}`, which is not known")]
-    Type { name: String, datatype: String },
 }
 
 /// Typed elements, row major. 16-bit floats are their bits.
@@ -144,7 +130,7 @@ impl TensorData {
         out.freeze()
     }
 
-    fn read(name: &str, datatype: DataType, raw: &Bytes) -> Result<Self, TensorError> {
+    fn read(name: &str, datatype: DataType, raw: &Bytes) -> Result<Self, ErrorText> {
         fn each<const N: usize, T>(raw: &[u8], make: fn([u8; N]) -> T) -> Option<Vec<T>> {
             let (words, rest) = raw.as_chunks::<N>();
             rest.is_empty().then(|| words.iter().map(|word| make(*word)).collect())
@@ -165,7 +151,10 @@ impl TensorData {
             DataType::Fp64 => each(raw, f64::from_le_bytes).map(Self::Fp64),
             DataType::Bytes => strings(raw).map(Self::Bytes),
         };
-        read.ok_or_else(|| TensorError::Bytes { name: name.to_owned(), datatype, bytes: raw.len() })
+        read.ok_or_else(|| {
+            let bytes = raw.len();
+            ErrorText::new(format_args!("`{name}`: {bytes} bytes are not a whole number of {datatype} elements"))
+        })
     }
 }
 
@@ -190,22 +179,25 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    pub fn new(name: impl Into<String>, shape: impl Into<Vec<i64>>, data: TensorData) -> Result<Self, TensorError> {
+    pub fn new(name: impl Into<String>, shape: impl Into<Vec<i64>>, data: TensorData) -> Result<Self, ErrorText> {
         let (name, shape) = (name.into(), shape.into());
         let sizes = shape.iter().map(|dim| usize::try_from(*dim).unwrap_or(0));
         // More elements than can be counted are more than can be given.
         let wanted = sizes.fold(1_usize, usize::saturating_mul);
         if wanted != data.len() {
-            return Err(TensorError::Count { name, shape, wanted, given: data.len() });
+            let given = data.len();
+            let text = format!("`{name}`: shape {shape:?} has {wanted} elements, and {given} are given");
+            return Err(ErrorText::new(text));
         }
         Ok(Self { name, shape, data })
     }
 
     /// Nested lists give values and shape; a single value is a list of one.
-    pub fn from_json(name: &str, datatype: DataType, value: &Value) -> Result<Self, TensorError> {
+    pub fn from_json(name: &str, datatype: DataType, value: &Value) -> Result<Self, ErrorText> {
         let (mut shape, mut flat) = (Vec::new(), Vec::new());
         let list = if value.is_array() { value.clone() } else { json!([value]) };
-        flatten(&list, 0, &mut shape, &mut flat).ok_or_else(|| TensorError::Ragged { name: name.to_owned() })?;
+        let ragged = || ErrorText::new(format_args!("`{name}`: its lists are not all of the same length"));
+        flatten(&list, 0, &mut shape, &mut flat).ok_or_else(ragged)?;
         Self::new(name, shape, parse(name, datatype, &flat)?)
     }
 
@@ -239,7 +231,7 @@ fn flatten<'a>(value: &'a Value, depth: usize, shape: &mut Vec<i64>, flat: &mut 
     items.iter().try_for_each(|item| flatten(item, depth + 1, shape, flat))
 }
 
-fn parse(name: &str, datatype: DataType, values: &[&Value]) -> Result<TensorData, TensorError> {
+fn parse(name: &str, datatype: DataType, values: &[&Value]) -> Result<TensorData, ErrorText> {
     fn all<'a, T>(values: &[&'a Value], of: impl Fn(&Value) -> Option<T>) -> Result<Vec<T>, &'a Value> {
         values.iter().map(|value| of(value).ok_or(*value)).collect()
     }
@@ -266,7 +258,7 @@ fn parse(name: &str, datatype: DataType, values: &[&Value]) -> Result<TensorData
         DataType::Bytes => all(values, |value| value.as_str().map(|text| Bytes::copy_from_slice(text.as_bytes())))
             .map(TensorData::Bytes),
     };
-    data.map_err(|value| TensorError::Value { name: name.to_owned(), datatype, value: value.to_string() })
+    data.map_err(|value| ErrorText::new(format_args!("`{name}`: {value} is not of type {datatype}")))
 }
 
 /// A request being made.
@@ -311,11 +303,12 @@ impl InferRequest {
 }
 
 /// The outputs of an answer, from raw or typed contents.
-pub fn tensors_of(response: &ModelInferResponse) -> Result<Vec<Tensor>, TensorError> {
+pub fn tensors_of(response: &ModelInferResponse) -> Result<Vec<Tensor>, ErrorText> {
     let outputs = response.outputs.iter().enumerate().map(|(index, output)| {
         let name = &output.name;
-        let datatype = DataType::parse(&output.datatype)
-            .ok_or_else(|| TensorError::Type { name: name.clone(), datatype: output.datatype.clone() })?;
+        let unknown =
+            || ErrorText::new(format_args!("`{name}` has the data type `{}`, which is not known", output.datatype));
+        let datatype = DataType::parse(&output.datatype).ok_or_else(unknown)?;
         let data = match (response.raw_output_contents.get(index), &output.contents) {
             (Some(raw), _) => TensorData::read(name, datatype, raw)?,
             (None, Some(contents)) => TensorData::from_contents(datatype, contents),

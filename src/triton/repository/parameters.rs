@@ -11,6 +11,8 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use serde_json::Value;
 
+use base::diag::ErrorText;
+
 /// One parameter by its template name.
 pub struct Parameter {
     pub name: &'static str,
@@ -52,16 +54,6 @@ pub enum ParameterKind {
     Word(&'static [&'static str]),
     /// Any text that is not empty.
     Text,
-}
-
-/// A value that its parameter may not have.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ParameterError {
-    /// `found` is the kind of JSON value.
-    #[error("{found} is not {kind}")]
-    Kind { found: &'static str, kind: ParameterKind },
-    #[error("`{value}` is not {kind}")]
-    Value { value: String, kind: ParameterKind },
 }
 
 /// Every parameter, in the order of the templates: the rows of `parameters.toml`.
@@ -161,12 +153,12 @@ impl ParameterKind {
     }
 
     /// The value as the file spells it, or what it should have been.
-    pub(super) fn spell(self, value: &Value) -> Result<String, ParameterError> {
+    pub(super) fn spell(self, value: &Value) -> Result<String, ErrorText> {
         let text = match value {
             Value::Bool(b) => b.to_string(),
             Value::Number(n) => n.to_string(),
             Value::String(s) => s.clone(),
-            other => return Err(ParameterError::Kind { found: kind_of(other), kind: self }),
+            other => return Err(ErrorText::new(format_args!("{} is not {self}", kind_of(other)))),
         };
         let fits = match self {
             Self::Count(least) => text.parse::<u64>().is_ok_and(|n| n >= least),
@@ -177,7 +169,7 @@ impl ParameterKind {
             Self::Word(words) => words.contains(&text.as_str()),
             Self::Text => !text.is_empty(),
         };
-        if fits { Ok(text) } else { Err(ParameterError::Value { value: text, kind: self }) }
+        if fits { Ok(text) } else { Err(ErrorText::new(format_args!("`{text}` is not {self}"))) }
     }
 }
 

@@ -13,7 +13,6 @@ use regatta::runner::{Lease, ResolvedTask, TaskExecutor as _};
 use regatta::sim::{EngineSpec, load_engine, write_engine};
 use regatta::stages::{StageExecutor, engine_spec, listed_size};
 use regatta::tokenizer::Tokenizer;
-use regatta::triton::memory::{Fit, KvFractionBase, advise};
 use regatta::triton::{EngineConfig, repository};
 use serde_json::json;
 
@@ -88,13 +87,6 @@ pub fn engine_config(data: &[u8]) {
     if let Ok(config) = EngineConfig::load(&folder) {
         let again = config.to_text();
         assert!(again.ends_with('\n'));
-        for share in [KvFractionBase::FreeMemory, KvFractionBase::TotalMemory] {
-            let known = Fit { memory: Some(8e10), weights: Some((1e9, "here")), share, ..Fit::new(&config) };
-            for (fit, missing) in [(Fit::new(&config), None), (known, Some(1e9))] {
-                let advice = advise(&fit, missing);
-                let _ = (advice.text(), fit.least_fraction(), fit.buffers(), fit.beside_workspace());
-            }
-        }
     }
     let _ = load_engine(&folder);
     let repository = super::folder().join("repository");

@@ -23,7 +23,7 @@ fn logs(text: &str) {
     }
     let _ = diagnose_server(&lines);
     for killed in [false, true] {
-        let _ = shortage(&lines, killed).map(|shortage| shortage.missing());
+        let _ = shortage(&lines, killed);
     }
     let _ = first_to_fail(&lines);
     for line in &lines {

@@ -35,7 +35,7 @@ fn result(text: &str, records: &[RequestRecord]) {
     let request_traces = records.iter().map(RequestTrace::from).collect();
     let run = MeasuredRun { name: "a".to_owned(), result, request_traces };
     for &format in ExportFormat::ALL {
-        let _ = export(&run, records, format);
+        let _ = export(&run, format);
     }
     let named = |name: &str| MeasuredRun { name: name.to_owned(), ..run.clone() };
     let sets = vec![RunSet::single(ComparedResult::new(&run)), RunSet::single(ComparedResult::new(&named("b")))];

@@ -74,10 +74,6 @@ impl Hub {
         self.state().files[name].0.clone()
     }
 
-    pub fn names(&self) -> Vec<String> {
-        self.state().files.keys().cloned().collect()
-    }
-
     pub fn play(&self, name: &str, trick: Trick) {
         self.state().tricks.insert(name.to_owned(), trick);
     }

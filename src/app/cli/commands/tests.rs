@@ -24,6 +24,13 @@ fn usage_error_text(line: &str) -> String {
 }
 
 #[test]
+fn the_name_alone_prints_the_help() {
+    let help = parse_line("").expect_err("help");
+    assert_eq!(help.exit(), CliExit::Done);
+    assert!(help.to_string().contains("\nMeasure:\n"), "{help}");
+}
+
+#[test]
 fn a_parameter_can_be_given_to_check() {
     let CliRequest::Check(request) = parse_line("check a b.yaml system=h200").expect("understood").request else {
         panic!("not a check")

@@ -4,7 +4,6 @@
 use super::shortage::Shortage;
 use super::{Diagnosis, Log, after, gib, leading_token, number};
 use crate::process::listener;
-use base::event::MemoryKind;
 
 /// `failed to start GRPC service: Unavailable - Socket '0.0.0.0:8001' already in use`
 pub fn port(_: &Log<'_>, line: &str) -> Diagnosis {
@@ -120,7 +119,7 @@ pub fn is_vllm(log: &Log<'_>) -> bool {
 pub fn vllm_memory(log: &Log<'_>, line: &str) -> Diagnosis {
     /// vLLM's own value.
     const UTILIZATION: f64 = 0.92;
-    let Shortage { needed, free, total, .. } = Shortage::read(log, line, MemoryKind::Gpu);
+    let Shortage { needed, free, total, .. } = Shortage::read(log, line);
     let mut cause = "the GPU has too little memory for this".to_owned();
     if let Some((needed, free)) = needed.zip(free) {
         cause = format!("{cause}: it requested {needed:.1} GiB, and {free:.1} GiB are free");

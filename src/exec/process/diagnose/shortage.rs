@@ -42,12 +42,9 @@ pub const KILLED: &[&str] = &[
 /// Messages of a program that could not get host memory. Lower case.
 pub const HOST: &[&str] = &["std::bad_alloc", "cannot allocate memory", "memoryerror", "can't allocate memory:"];
 
-/// What a log shows of memory that ran out. Sizes in GiB, as logs have them.
+/// The numbers that a log has of a GPU's memory that ran out, in GiB.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Shortage {
-    pub of: MemoryKind,
-    /// The line with the message.
-    pub line: String,
+pub(super) struct Shortage {
     /// The requested size, and the free size.
     pub needed: Option<f64>,
     pub free: Option<f64>,
@@ -63,11 +60,11 @@ pub struct Shortage {
 
 impl Shortage {
     /// What is missing, where both numbers are there.
-    pub fn missing(&self) -> Option<f64> {
+    fn missing(&self) -> Option<f64> {
         self.needed.zip(self.free).map(|(needed, free)| needed - free).filter(|missing| *missing > 0.0)
     }
 
-    pub(super) fn read(log: &Log<'_>, line: &str, of: MemoryKind) -> Self {
+    pub(super) fn read(log: &Log<'_>, line: &str) -> Self {
         let needed = after(line, "Tried to allocate ").or_else(|| after(line, "GPU memory (")).and_then(gib);
         let free = after(line, "of which ").or_else(|| before_free(line)).and_then(gib);
         // `Memory usage when calculating max tokens in paged kv cache: total: 79.10 GiB, available: 68.00 GiB`
@@ -82,7 +79,7 @@ impl Shortage {
         let cache =
             log.after("[MemUsageChange] Allocated ").filter(|text| text.contains("paged KV cache")).and_then(gib);
         let weights = log.after("Loaded engine size: ").and_then(gib);
-        Self { of, line: line.to_owned(), needed, free, total, available, cache, weights }
+        Self { needed, free, total, available, cache, weights }
     }
 }
 
@@ -92,19 +89,15 @@ fn before_free(line: &str) -> Option<&str> {
     Some(text.rsplit_once("; ")?.1)
 }
 
-/// Whether memory ran out, from the last lines of a log and from how it ended (`killed`: by signal 9, or exit code
-/// 137).
-pub fn shortage(lines: &[String], killed: bool) -> Option<Shortage> {
+/// Which memory ran out, from the last lines of a log and from how it ended (`killed`: by signal 9, or exit code 137).
+pub fn shortage(lines: &[String], killed: bool) -> Option<MemoryKind> {
     let log = Log::new(lines);
-    let find = |signs| log.find_line(signs);
-    if let Some(line) = find(GPU) {
-        return Some(Shortage::read(&log, line, MemoryKind::Gpu));
-    }
-    if let Some(line) = find(KILLED).or_else(|| find(HOST)) {
-        return Some(Shortage::read(&log, line, MemoryKind::Host));
+    if log.find_line(GPU).is_some() {
+        return Some(MemoryKind::Gpu);
     }
     // As far as a log shows, only the kernel kills without a message.
-    killed.then(|| Shortage::read(&log, "", MemoryKind::Host))
+    let is_of_host = killed || log.find_line(KILLED).or_else(|| log.find_line(HOST)).is_some();
+    is_of_host.then_some(MemoryKind::Host)
 }
 
 // Too little memory on a GPU: what is needed, what there is, and how far to lower which setting. All numbers are the
@@ -118,8 +111,11 @@ pub fn gpu(log: &Log<'_>, line: &str) -> Diagnosis {
     if server::is_vllm(log) {
         return server::vllm_memory(log, line);
     }
-    let Shortage { needed, free, available, cache, weights, .. } = Shortage::read(log, line, MemoryKind::Gpu);
-    let free = free.or(if cache.is_none() { available } else { None });
+    let mut shortage = Shortage::read(log, line);
+    if shortage.cache.is_none() {
+        shortage.free = shortage.free.or(shortage.available);
+    }
+    let Shortage { needed, free, available, cache, weights, .. } = shortage;
 
     let mut cause = "the GPU has too little memory for this".to_owned();
     match (needed, free) {
@@ -132,8 +128,7 @@ pub fn gpu(log: &Log<'_>, line: &str) -> Diagnosis {
     if let Some(engine) = weights {
         cause = format!("{cause} (the engine's weights take {engine:.1} GiB)");
     }
-    let missing = needed.zip(free).map(|(needed, free)| needed - free).filter(|missing| *missing > 0.0);
-    let hint = match (cache, available, missing) {
+    let hint = match (cache, available, shortage.missing()) {
         (Some(cache), Some(available), missing) if available > 0.0 => {
             let now = cache / available;
             // Without a number, a twentieth of what there was: room for activations.
@@ -226,7 +221,7 @@ mod tests {
 
     fn kind_in(lines: &[&str]) -> Option<MemoryKind> {
         let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
-        shortage(&lines, false).map(|shortage| shortage.of)
+        shortage(&lines, false)
     }
 
     #[test]
@@ -272,7 +267,7 @@ mod tests {
             kind_in(&["W1121 09:11:05.739310 51 pinned_memory_manager.cc:273] \"CUDA error: out of memory\""]),
             None
         );
-        assert_eq!(shortage(&[], true).map(|shortage| shortage.of), Some(MemoryKind::Host));
+        assert_eq!(shortage(&[], true), Some(MemoryKind::Host));
     }
 
     #[test]
@@ -286,7 +281,7 @@ mod tests {
                 139.81 GiB of which 1.10 GiB is free.",
         ]
         .map(str::to_owned);
-        let shortage_found = shortage(&lines, false).unwrap();
+        let shortage_found = Shortage::read(&Log::new(&lines), &lines[3]);
         assert_eq!(
             (shortage_found.needed, shortage_found.free, shortage_found.total),
             (Some(2.0), Some(1.1), Some(139.81))

@@ -13,8 +13,8 @@ pub use crate::actions::Action;
 pub use crate::actions::bench::{Bench, Data, Preflight, RateSearch, RepeatRole, Telemetry, USUAL_END_ID, WhenBusy};
 pub use crate::actions::compare::{CompareResults, PublishedRow};
 pub use crate::actions::engine::{
-    DecodingType, DraftSource, Engine, EngineBackend, EngineOnly, ModelShape, SpeculativeConfig,
-    SpeculativeConfigError, SpeculativeMethod, SystemShape,
+    DecodingType, DraftSource, Engine, EngineBackend, EngineOnly, ModelShape, SpeculativeConfig, SpeculativeMethod,
+    SystemShape,
 };
 pub use crate::actions::git::{CherryPick, Git};
 pub use crate::actions::host::{Host, HostOn, HostWord, Slurm, SlurmContainer, SshHost, SshMachine};
@@ -33,7 +33,7 @@ pub use crate::actions::shell::ShellScript;
 pub use crate::actions::stage::{OneOrMany, Retry, RetryAfter, Stage, input_variable};
 pub use crate::actions::template::Template;
 pub use crate::actions::trtllm_bench::{TrtllmBench, TrtllmBenchBackend};
-pub use crate::actions::weights::{Fetcher, Weights};
+pub use crate::actions::weights::Weights;
 pub use base::spec::{Container, ModelControl, RateLimit, ReadyWhen, Trace, TraceLevel, TraceMode, TritonServer};
 
 /// A Regatta manifest: a pipeline that ends with a benchmark report.

@@ -8,12 +8,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::commands::{
-    CancelError, Environment, JobsToEnd, QueueEntry, QueueView, at_clusters, cancel, clusters_of, environment,
-};
+use super::commands::{Environment, JobsToEnd, QueueEntry, QueueView, at_clusters, cancel, clusters_of, environment};
 use super::job_files::{JobEnd, JobSpec};
 use super::run_attempt::JobAttempt;
 use super::submission::{SUBMISSION_DELAY, SlurmContext};
+use base::diag::ErrorText;
 use base::units::shell_word;
 use runner::store::JobFolder;
 
@@ -48,7 +47,7 @@ pub async fn wait_for_drain(attempt: &JobAttempt<'_>) -> Option<JobEnd> {
 }
 
 /// Cancels it: by its name, or an element of an array by the number that the queue shows. `hard`: KILL at once.
-pub async fn ask_to_end(attempt: &JobAttempt<'_>, hard: bool) -> Result<Vec<String>, CancelError> {
+pub async fn ask_to_end(attempt: &JobAttempt<'_>, hard: bool) -> Result<Vec<String>, ErrorText> {
     let name = &attempt.spec.name;
     if attempt.spec.element.is_none() {
         return cancel(JobsToEnd::Name(name), hard, &attempt.env).await.map(|()| Vec::new());
@@ -59,7 +58,7 @@ pub async fn ask_to_end(attempt: &JobAttempt<'_>, hard: bool) -> Result<Vec<Stri
 
 /// Cancels, and waits until the queue shows no unfinished job of it: twice, where a submission may just be on its way
 /// there. The error is the reason why that is not certain.
-pub async fn for_certain(attempt: &mut JobAttempt<'_>, enqueued: Enqueued) -> Result<(), CancelError> {
+pub async fn for_certain(attempt: &mut JobAttempt<'_>, enqueued: Enqueued) -> Result<(), ErrorText> {
     until_absent(attempt).await?;
     match enqueued {
         Enqueued::InQueue | Enqueued::Stopped => Ok(()),
@@ -67,12 +66,12 @@ pub async fn for_certain(attempt: &mut JobAttempt<'_>, enqueued: Enqueued) -> Re
             sleep(SUBMISSION_DELAY).await;
             until_absent(attempt).await
         }
-        Enqueued::UnderWay => Err(CancelError::UnderWay),
+        Enqueued::UnderWay => Err(ErrorText::new("`sbatch` has not answered yet")),
     }
 }
 
 /// Cancels, and waits until a view of the queue shows no unfinished job of it.
-async fn until_absent(attempt: &mut JobAttempt<'_>) -> Result<(), CancelError> {
+async fn until_absent(attempt: &mut JobAttempt<'_>) -> Result<(), ErrorText> {
     let job = attempt.spec.job();
     let stop = attempt.lease.stop.clone();
     let deadline = Instant::now() + GONE;
@@ -100,9 +99,9 @@ async fn until_absent(attempt: &mut JobAttempt<'_>) -> Result<(), CancelError> {
                     seen = attempt.view.wait_for(news) => match seen {
                         Ok(view) if unfinished_numbers(view.entries(&job)).is_empty() => return Ok(()),
                         Ok(_) => continue,
-                        Err(closed) => return Err(closed.into()),
+                        Err(closed) => return Err(ErrorText::new(closed)),
                     },
-                    () = sleep(left) => return Err(CancelError::StillQueued),
+                    () = sleep(left) => return Err(ErrorText::new("the queue still shows it")),
                     () = stop.hard_requested(), if !hard => { hard = true; continue }
                     () = hurry => continue,
                 }
@@ -216,13 +215,13 @@ async fn end_elements(
     elements: &[(JobFolder, JobSpec)],
     cluster: &SlurmContext,
     env: &Environment,
-) -> Result<Vec<AbandonedEnd>, CancelError> {
+) -> Result<Vec<AbandonedEnd>, ErrorText> {
     let instant = Instant::now();
     let mut view = cluster.queue.subscribe(env, LONGEST);
     cluster.queue.poll_soon();
     let seen = timeout(GONE, view.wait_for(|view| view.at.is_some_and(|at| at >= instant))).await;
     let Ok(Ok(seen)) = seen.map(|seen| seen.map(|view| view.clone())) else {
-        return Err(CancelError::NoQueue);
+        return Err(ErrorText::new("the queue could not be queried"));
     };
     let left: Vec<Vec<String>> =
         elements.iter().map(|(_, spec)| unfinished_numbers(seen.entries(&spec.job()))).collect();
@@ -232,7 +231,7 @@ async fn end_elements(
 }
 
 /// `None`: another part of the run has seen its end, and reports it.
-fn end_message(folder: &JobFolder, spec: &JobSpec, ended: Result<AbandonedEnd, CancelError>) -> Option<String> {
+fn end_message(folder: &JobFolder, spec: &JobSpec, ended: Result<AbandonedEnd, ErrorText>) -> Option<String> {
     let (job, task) = (spec.job(), &spec.work.task.id);
     let end = match ended {
         Ok(end) => end,
@@ -256,7 +255,7 @@ pub struct CancelBatcher {
     /// By the clusters that they are on.
     wanted: Mutex<BTreeMap<Option<OsString>, CancelRequest>>,
     /// The result of the last query, by the same.
-    turn: tokio::sync::Mutex<BTreeMap<Option<OsString>, CancelError>>,
+    turn: tokio::sync::Mutex<BTreeMap<Option<OsString>, ErrorText>>,
 }
 
 #[derive(Debug, Default)]
@@ -267,7 +266,7 @@ struct CancelRequest {
 
 impl CancelBatcher {
     /// `Ok` when the controller has received it. `hard`: KILL at once.
-    pub async fn cancel(&self, numbers: &[String], hard: bool, env: &Environment) -> Result<(), CancelError> {
+    pub async fn cancel(&self, numbers: &[String], hard: bool, env: &Environment) -> Result<(), ErrorText> {
         if numbers.is_empty() {
             return Ok(());
         }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use super::queue::{Environment, error_text, run_query};
+use base::diag::ErrorText;
 use exec::process::{ProbeOutput, ProbeResult};
 
 /// What all names of our jobs begin with: other jobs of the queue are not looked at.
@@ -72,26 +73,9 @@ pub enum JobsToEnd<'a> {
     Numbers(&'a [String]),
 }
 
-/// Why it is not certain that jobs end.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum CancelError {
-    /// What `scancel` reported.
-    #[error("{0}")]
-    Scancel(String),
-    #[error("the queue could not be queried")]
-    NoQueue,
-    /// The queue is not queried any more.
-    #[error(transparent)]
-    QueueClosed(#[from] tokio::sync::watch::error::RecvError),
-    #[error("the queue still shows it")]
-    StillQueued,
-    #[error("`sbatch` has not answered yet")]
-    UnderWay,
-}
-
 /// Requests it: TERM, and KILL after the cluster's `KillWait`, or KILL at once (`hard`). `Ok` when the controller has
 /// received it, also if there was nothing to end. The error is the reason why it has not.
-pub async fn cancel(jobs: JobsToEnd<'_>, hard: bool, env: &Environment) -> Result<(), CancelError> {
+pub async fn cancel(jobs: JobsToEnd<'_>, hard: bool, env: &Environment) -> Result<(), ErrorText> {
     let user = format!("--user={}", rustix::process::getuid().as_raw());
     let (named, numbers) = match jobs {
         JobsToEnd::Name(name) => (vec![user, format!("--name={name}")], Vec::new()),
@@ -101,7 +85,7 @@ pub async fn cancel(jobs: JobsToEnd<'_>, hard: bool, env: &Environment) -> Resul
     let words = named.into_iter().chain(at_once.iter().map(|word| (*word).to_owned())).chain(numbers);
     match run_query("scancel", words.map(OsString::from).collect(), env.clone(), COMMAND_TIMEOUT).await {
         ProbeResult::Answered(ProbeOutput { code: 0, .. }) => Ok(()),
-        failed => Err(CancelError::Scancel(error_text("scancel", &failed))),
+        failed => Err(ErrorText::new(error_text("scancel", &failed))),
     }
 }
 

@@ -8,7 +8,7 @@ mod job;
 mod queue;
 mod sbatch;
 
-pub use job::{CancelError, JobsToEnd, PREFIX, SlurmJob, addresses, cancel, max_array_size, ranges};
+pub use job::{JobsToEnd, PREFIX, SlurmJob, addresses, cancel, max_array_size, ranges};
 pub use queue::{Environment, JobQueue, JobState, PendingReason, QueueEntry, QueueView};
 pub use sbatch::{
     Submission, SubmitOutcome, at_clusters, clusters_of, environment, folder_problem, has_many_clusters, submit,
