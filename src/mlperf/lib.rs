@@ -12,6 +12,7 @@ mod archive;
 mod assemble;
 pub mod audit;
 pub mod dataset;
+mod diff;
 mod explain;
 mod layout;
 pub mod loadgen;
@@ -24,6 +25,7 @@ mod truncate_accuracy_log;
 
 pub use archive::{WrittenUpload, require_archive_name, write_upload};
 pub use assemble::{AssembleRequest, ForeignResult, assemble};
+pub use diff::{DiffSelection, DiffedRun, ResultDifference, ValueChange, compare};
 pub use explain::{Explanation, RuleViolation, explain};
 pub use layout::{
     NOT_SUPPORTED, OWN_CHECKER, REHEARSAL_FILE, REPORT_FOLDER, SubmissionLayout, endpoints_result, is_endpoints_result,

@@ -1,4 +1,4 @@
-//! Submissions: the findings of the submission check, and the state of one.
+//! Submissions: the findings of the submission check, the state of one, and two compared.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use crate::styler::{TextRole, clean, cut};
 use base::units::{counted, csv_cell};
 use harness::marked_verdict;
 use mlperf::{
-    ExaminedResult, FindingGrade, FindingWeight, JudgedRun, SubmissionCheck, SubmissionFinding, SubmissionReport,
+    ExaminedResult, FindingGrade, FindingWeight, JudgedRun, ResultDifference, SubmissionCheck, SubmissionFinding,
+    SubmissionReport,
 };
 
 /// One result of a submission, as far as it is.
@@ -297,4 +298,32 @@ pub fn status(standing: &[ResultProgress]) -> Document {
         Section::new("forward:").with([Block::list(commands)])
     });
     Document::of_sections([Section::default().with([Block::table(table)])].into_iter().chain(forward))
+}
+
+/// Values side by side, then the settings that differ.
+pub fn diff(names: &[String; 2], found: &[ResultDifference]) -> Document {
+    let dash = || "–".to_owned();
+    let row = |one: &ResultDifference| {
+        let side = |run: &mlperf::DiffedRun| format!("{} {}", value(&run.judged), validity(&run.judged));
+        let [a, b] = [&one.a, &one.b].map(|run| Cell::from(run.as_ref().map_or_else(dash, side)));
+        let ratio = one.ratio.map_or_else(dash, |ratio| format!("{ratio:.3}"));
+        [Cell::name(&one.name), a, b, Cell::new(TextRole::Strong, ratio)]
+    };
+    let changes = |one: &ResultDifference| {
+        let rows = one.changes.iter().map(|change| {
+            let [a, b] = [&change.a, &change.b].map(|side| side.as_ref().map_or_else(dash, |value| cut(value, 60)));
+            [Cell::name(&change.what), a.into(), b.into()]
+        });
+        Section::new(&one.name).with([Block::list(rows)])
+    };
+    let table = Table::list(["", "A", "B", "B/A"], found.iter().filter(|one| !is_system(one)).map(row));
+    let [a, b] = [("A", &names[0]), ("B", &names[1])].map(|(side, name)| Block::plain(format!("{side}  {name}")));
+    let changed = found.iter().filter(|one| !one.changes.is_empty()).map(changes);
+    let values = Section::default().with([a, b, Block::plain(""), Block::table(table)]);
+    Document::of_sections([values].into_iter().chain(changed))
+}
+
+/// A system's own row has settings and no value.
+fn is_system(one: &ResultDifference) -> bool {
+    one.name == "system" || one.name.starts_with("system ")
 }

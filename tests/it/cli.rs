@@ -7,7 +7,7 @@ use std::path::Path;
 use pretty_assertions::assert_eq;
 use regatta::cli;
 
-const COMMANDS: [&str; 48] = [
+const COMMANDS: [&str; 49] = [
     "",
     "run",
     "serve",
@@ -49,6 +49,7 @@ const COMMANDS: [&str; 48] = [
     "triton load",
     "triton unload",
     "mlperf status",
+    "mlperf diff",
     "mlperf check",
     "repository check",
     "repository fill",

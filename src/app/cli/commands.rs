@@ -166,7 +166,7 @@ pub enum CliRequest {
     /// Query a Triton server: readiness, models, metrics, single requests.
     #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
     Triton(TritonRequest),
-    /// MLPerf submissions: show the state of one, assemble one, check one before submitting.
+    /// MLPerf submissions: show the state of one, compare two, check one before submitting.
     #[command(subcommand, subcommand_required = true, arg_required_else_help = true)]
     Mlperf(MlperfRequest),
     /// Triton model repositories: check them, fill their templates, list the templates' parameters.

@@ -23,6 +23,25 @@ pub enum MlperfRequest {
         #[arg(help_heading = HOW, long)]
         json: bool,
     },
+    /// Compare two submissions or two runs: values, and settings that differ.
+    Diff {
+        /// A submission folder (with closed/ or open/ in it), or the output of a run with LoadGen.
+        #[arg(value_name = "A", value_hint = ValueHint::DirPath)]
+        a: PathBuf,
+        /// The submission or run to compare with.
+        #[arg(value_name = "B", value_hint = ValueHint::DirPath)]
+        b: PathBuf,
+        /// Compare results of this submitter only.
+        #[arg(long, value_name = "NAME")]
+        submitter: Option<String>,
+        /// Compare system A of the first submission with system B of the second [default: by name, then by
+        /// accelerators]. Can be given several times.
+        #[arg(long, value_name = "A=B", value_parser = systems)]
+        system: Vec<(String, String)>,
+        /// Print JSON.
+        #[arg(help_heading = HOW, long)]
+        json: bool,
+    },
     /// Check a submission folder: whether MLCommons would accept it, and what a reviewer may object to. Exit code 1
     /// when it would not be accepted.
     Check {
@@ -107,4 +126,10 @@ fn foreign_logs(text: &str) -> Result<ForeignResult, ErrorText> {
         scenario: scenario.to_owned(),
         folder: folder.into(),
     })
+}
+
+/// `A=B`, the names of two systems, which are names of folders.
+fn systems(text: &str) -> Result<(String, String), ErrorText> {
+    let pair = text.split_once('=').filter(|(a, b)| !a.is_empty() && !b.is_empty());
+    pair.map(|(a, b)| (a.to_owned(), b.to_owned())).ok_or_else(|| ErrorText::new("it is A=B, the names of two systems"))
 }

@@ -1,4 +1,4 @@
-//! `regatta mlperf`: the state of a submission, and whether it is ready to submit.
+//! `regatta mlperf`: the state of a submission, what differs from the last one, and whether it is ready to submit.
 
 mod status;
 
@@ -14,6 +14,7 @@ use mlperf::{AssembleRequest, SubmissionReport, require_archive_name, write_uplo
 use report::Styler;
 use rules::Round;
 use runner::store::write_named;
+use serde_json::json;
 
 pub(super) fn perform(global: &Global, request: MlperfRequest) -> Result<CliExit, CommandError> {
     let styler = global.styler();
@@ -24,6 +25,20 @@ pub(super) fn perform(global: &Global, request: MlperfRequest) -> Result<CliExit
             verdict(&examined, &shown, styler)
         }
         MlperfRequest::Assemble(options) => assemble(options, styler),
+        MlperfRequest::Diff { a, b, submitter, system: systems, json } => {
+            for folder in [&a, &b] {
+                require_folder(folder)?;
+                if mlperf::is_endpoints_result(folder) {
+                    return Err(no_endpoints(folder));
+                }
+            }
+            let differences =
+                mlperf::compare(&a, &b, &mlperf::DiffSelection { submitter, systems }).map_err(CommandError::usage)?;
+            let names = [a.display().to_string(), b.display().to_string()];
+            let as_json = || json!({ "a": names[0], "b": names[1], "results": differences });
+            print_as(styler, json, as_json, |styler| report::mlperf::diff(&names, &differences).terminal(styler));
+            Ok(CliExit::Done)
+        }
     }
 }
 

@@ -49,10 +49,13 @@ fn two_systems_become_one_submission_that_the_gate_passes() {
     if let Some(printed) = official::check(&world.path("whole"), "v6.1") {
         assert!(regatta::mlperf::Official::parse(&printed).passed, "{printed}");
     }
-    // It is not written over.
+    // It is not written over, and its systems are told apart by what they are.
     let again = world.regatta(&arguments);
     assert_eq!(again.code, 2);
     again.shows("whole: it is not empty").shows("`--out` names a new folder");
+    let renamed = other(&world.path("c"), "shed_b200x8");
+    renamed.field(&renamed.at("systems/shed_b200x8.json"), "accelerator_model_name", Some("B200-SXM-180GB".into()));
+    world.good(&["mlperf", "diff", "whole", "c"]).shows(&format!("crate_b200x8 ↔ shed_b200x8 {BENCHMARK} Server"));
 }
 
 /// The upload is what tar and sha1sum read, has the divisions alone, and is the same each time.

@@ -253,6 +253,8 @@ fn a_rehearsal_is_packed_and_refused() {
     );
     let status = world.good(&["mlperf", "status", "m"]);
     status.shows("11940 tok/s VALID SIMULATED REHEARSAL").shows("11287 tok/s VALID REHEARSAL");
+    let both = world.good(&["mlperf", "diff", "latest/package", "latest/package"]);
+    both.shows("Server       11940 tok/s VALID SIMULATED REHEARSAL");
 
     world.file("manifests/m.yaml", &format!("regatta: 1\nname: m\nstages:\n{}", manifest(false)));
     let refused = world.regatta(&["run", "m"]);
@@ -325,7 +327,7 @@ fn a_submission_with_other_benchmarks_is_not_called_accepted() {
 }
 
 #[test]
-fn a_folder_is_checked() {
+fn a_folder_is_checked_and_held_against_another() {
     let world = World::new();
     good(&world.path("a"));
     let b = good(&world.path("b"));
@@ -341,6 +343,22 @@ fn a_folder_is_checked() {
     b.set("Server/performance/run_1", "result_completed_tokens_per_second", &serde_json::json!(13_134.2));
     let refused = world.regatta(&["mlperf", "check", "b"]);
     assert_eq!(refused.code, 1, "{}", refused.stderr);
+    let ended = world.good(&["mlperf", "diff", "a", "b"]);
+    insta::assert_snapshot!(ended.stdout, @r#"
+    A  a
+    B  b
+
+                                 A                  B                  B/A
+    llama2-70b-99.9 Interactive  11852 tok/s VALID  11852 tok/s VALID  1.000
+    llama2-70b-99.9 Offline      11287 tok/s VALID  11287 tok/s VALID  1.000
+    llama2-70b-99.9 Server       11940 tok/s VALID  13134 tok/s VALID  1.100
+
+    llama2-70b-99.9 Server
+      user.conf llama2-70b.Server.target_qps  40.5  44.5
+
+    system
+      framework  TensorRT-LLM 0.20, CUDA 12.9  TensorRT-LLM 1.0
+    "#);
     world.good(&["mlperf", "check", "a", "--round", "6.1"]).shows("3 results for v6.1");
     for inside in ["a/closed", "a/closed/Example"] {
         let none = world.regatta(&["mlperf", "check", inside]);
