@@ -77,7 +77,8 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
     if let [file] = request.paths.as_slice()
         && let Some(text) = short_yaml(file)
     {
-        if let Some(script) = interop::compose_script(&text) {
+        let env = read_text(file.with_file_name(".env")).unwrap_or_default();
+        if let Some(script) = interop::compose_script(&text, &env) {
             return translate::scripts(global, &[(file.display().to_string(), script)]);
         }
         if let Some(OtherFile { line, .. }) = OtherFile::detect(&text).filter(|file| !file.line.is_empty()) {

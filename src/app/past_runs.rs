@@ -301,10 +301,16 @@ pub(super) fn report(global: &Global, request: &cli::ReportRequest) -> Result<Cl
         Some(name) => named_run(&home, name)?.unwrap_or_else(|| RunId::new(name.as_str())),
         None => last_run(&home)?.ok_or_else(|| no_run_error(&home))?,
     };
-    let page = home.run(&run).join("report.html");
+    // A run from the cache alone has no folder: it makes `latest` lead to the page of the run that it repeats.
+    let shown = home.latest().join("report.html");
+    let changed = |path: &Path| path.symlink_metadata().and_then(|metadata| metadata.modified()).ok();
+    let is_newer = request.run.is_none() && changed(&shown) > changed(&home.run(&run));
+    let repeated = shown.canonicalize().ok().filter(|_| is_newer);
+    let page = repeated.unwrap_or_else(|| home.run(&run).join("report.html"));
     if !is_there(&page)? {
         let run_names: Vec<String> = readable_runs(&home)?.0.iter().map(ToString::to_string).collect();
-        return Err(CommandError::Usage(format!("run {run} has no report\n  runs: {}", run_names.join(", "))));
+        let there = if run_names.is_empty() { "none".to_owned() } else { run_names.join(", ") };
+        return Err(CommandError::hinted(format!("run {run} has no report"), format!("runs of this folder: {there}")));
     }
     print(&format!("{}\n", page.display()));
     Ok(CliExit::Done)

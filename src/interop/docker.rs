@@ -113,8 +113,10 @@ pub(crate) fn translate(
     // Clients do not run in a container here.
     if let TranslationKind::Bench(bench) = &mut translation.kind {
         for (host, inside) in mounts(&container) {
-            for word in &mut bench.args {
-                *word = on_host(word, &inside, &host);
+            // A model is called as its server is told to call it.
+            let is_name = |at: usize, args: &[String]| at > 0 && args[at - 1] == "--model";
+            for at in (0..bench.args.len()).filter(|at| !is_name(*at, &bench.args)).collect::<Vec<_>>() {
+                bench.args[at] = on_host(&bench.args[at], &inside, &host);
             }
         }
     }
@@ -307,11 +309,15 @@ const NO_OPTIONS: &str = "image command entrypoint deploy gpus build container_n
     tty stdin_open logging profiles networks links expose labels pull_policy stop_grace_period";
 
 /// The script that starts the services of a compose file in their order; each is in the line that it has there. `None`
-/// where the text is another file.
-pub fn compose_script(text: &str) -> Option<String> {
+/// where the text is another file. `env`: the file `.env` beside it, whose secrets stay there.
+pub fn compose_script(text: &str, env: &str) -> Option<String> {
     let file: Map<String, Value> = base::files::parse_yaml(text).ok()?;
     let services = file.get("services").and_then(Value::as_object).filter(|_| !file.contains_key("regatta"))?;
+    let values = env.lines().filter_map(variable).filter(|(name, _)| !is_secret(name));
     let mut script = String::new();
+    for (name, value) in values {
+        script.extend([name, "=", &shell_word(value), "; "]);
+    }
     for (name, service) in services {
         let is_begin = |line: &str| line.trim_end().strip_suffix(':').is_some_and(|key| key.trim() == name);
         let line = text.lines().position(is_begin).unwrap_or(0);
@@ -325,6 +331,17 @@ pub fn compose_script(text: &str) -> Option<String> {
         script.push('\n');
     }
     Some(script)
+}
+
+/// A line of `.env`: `NAME=VALUE`, `export NAME="VALUE"`, `NAME=VALUE # remark`.
+fn variable(line: &str) -> Option<(&str, &str)> {
+    let line = line.trim_start_matches('\u{feff}').trim();
+    let (name, value) = line.strip_prefix("export ").unwrap_or(line).split_once('=')?;
+    let value = value.trim();
+    let inside = |quote: char| value.strip_prefix(quote)?.split(quote).next();
+    let unquoted = || value.split(" #").next().unwrap_or_default().trim_end();
+    let value = inside('"').or_else(|| inside('\'')).unwrap_or_else(unquoted);
+    (!name.starts_with('#')).then_some((name.trim_end(), value))
 }
 
 fn service_line(name: &str, service: &Map<String, Value>) -> String {
@@ -439,11 +456,11 @@ mod tests {
             deploy: { resources: { reservations: { devices: [{ driver: nvidia, count: 2 }] } } }\n";
         let load = "  load:\n    image: b\n    entrypoint: [a, x]\n    \
             command: [\"b c\", \"http://api:8000\"]\n";
-        let script = compose_script(&format!("services:\n{api}{load}")).expect("a compose file");
+        let script = compose_script(&format!("services:\n{api}{load}"), "").expect("a compose file");
         let lines: Vec<(usize, &str)> = script.lines().enumerate().filter(|(_, line)| !line.is_empty()).collect();
         let api = "docker run --name api --publish 9000:8000 --env \"HF_TOKEN=${HF_TOKEN}\" --gpus 2 a:v1 \
             --model m --port 8000";
         assert_eq!(lines, [(1, api), (7, "docker run --name load --entrypoint a b x 'b c' http://localhost:8000")]);
-        assert_eq!(compose_script("regatta: 1\nstages: {}\n"), None);
+        assert_eq!(compose_script("regatta: 1\nstages: {}\n", ""), None);
     }
 }

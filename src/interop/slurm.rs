@@ -215,7 +215,7 @@ pub(crate) fn sbatch(name: &str, words: &[String], inner: TranslateInner<'_>) ->
 /// As `--slurm` takes them, with those that only the job of a whole run has.
 fn settings(line: &ParsedLine, is_job: bool) -> String {
     let rows = TABLE.options.iter().filter_map(|option| Some((option.names[0], TABLE.row(option.names[0])?)));
-    let given = rows.filter(|(name, row)| line.has(name) && (is_job || row.reason.is_none()));
+    let given = rows.filter(|(name, row)| line.has(name) && (is_job || row.reason.is_none()) && !is_of_job(line, name));
     let options = given.filter_map(|(name, row)| {
         let value = line.value(name).filter(|value| !value.is_empty()).unwrap_or("true");
         Some(format!(" --slurm {}={value}", row.sets.as_ref()?))
@@ -223,9 +223,18 @@ fn settings(line: &ParsedLine, is_job: bool) -> String {
     options.collect()
 }
 
+/// Whether an option names nodes that the job has only when it runs: `-w ${NODES[0]}`.
+fn is_of_job(line: &ParsedLine, name: &str) -> bool {
+    ["--nodelist", "--exclude"].contains(&name) && line.value(name).is_some_and(|nodes| nodes.contains(['$', '`', '{']))
+}
+
 /// `is_step`: the options of a step are written in the manifest.
 fn left(line: &ParsedLine, is_step: bool, builder: &mut TranslationBuilder) {
     for given in line.given.iter().filter(|given| !is_step || !is_of_step(given.name)) {
+        if is_of_job(line, given.name) {
+            let reason = "the job's nodes are known when it runs: a stage runs on its first node, or as `host` says";
+            builder.push_untranslated(given.as_written(), reason);
+        }
         TABLE.push_untranslated(given, builder);
     }
 }

@@ -286,7 +286,7 @@ fn key_or_flag(
 }
 
 /// The settings in a file of YAML; none where a shell would still change them.
-fn options(content: &str) -> Option<Map<String, Value>> {
+pub(crate) fn options(content: &str) -> Option<Map<String, Value>> {
     let is_changed = content.contains(['$', '`']) || content.contains("{{");
     base::files::parse_yaml(content).ok().filter(|_| !is_changed)
 }

@@ -291,6 +291,7 @@ fn notes(report: &SweepReport) -> Vec<Block> {
             report.runs()
         )
     }));
+    notes.extend(report.warnings_line());
     let gpus = report.gpus.as_ref();
     notes.extend(gpus.map(|gpus| format!("tok/s/GPU: over {} ({})", counted(gpus.count as usize, "GPU"), gpus.source)));
     notes.extend(report.knee.as_ref().map(|knee| {

@@ -64,6 +64,7 @@ mod pipelines;
 mod ports;
 mod preflight;
 mod processes;
+mod public_reports;
 mod python_packages;
 mod querying;
 mod rate_search;

@@ -260,17 +260,19 @@ fn metrics_are_read_without_a_start_time_behind_a_redirect_and_as_openmetrics() 
 
 #[test]
 fn a_result_says_why_metrics_are_not_read() {
-    for (answer, why) in [
-        (status(404, ""), "HTTP status 404"),
-        (status(200, "# TYPE a gauge\na 1\n"), "it has no metrics of vLLM, SGLang or Triton"),
+    for (owner, answer, why) in [
+        ("vllm", status(404, ""), "HTTP status 404"),
+        ("vllm", status(200, "# TYPE a gauge\na 1\n"), "it has no metrics of vLLM, SGLang or Triton"),
+        ("tensorrt_llm", status(200, "[{\"iter\": 1}]"), "it is JSON, as trtllm-serve has it"),
         (
+            "vllm",
             "HTTP/1.1 307 X\r\nLocation: http://127.0.0.1:9/metrics\r\nContent-Length: 0\r\n\r\n".to_owned(),
             "a redirect to http://127.0.0.1:9/metrics",
         ),
     ] {
         let server = Gateway::start(move |request| match path(request) {
             "/metrics" => Some(answer.clone()),
-            _ => described(request, "vllm"),
+            _ => described(request, owner),
         });
         let world = World::new();
         let ended = server.bench(&world, &[]);

@@ -112,7 +112,11 @@ async fn query_all(
 
 async fn read_metrics(metrics: &IdentityClient) -> Result<Exposition, ErrorText> {
     let reply = metrics.query("/metrics").await.map_err(ErrorText::new)?;
-    Exposition::parse(std::str::from_utf8(&reply.body).map_err(|_| ErrorText::new("it is not text"))?)
+    let text = std::str::from_utf8(&reply.body).map_err(|_| ErrorText::new("it is not text"))?;
+    if text.trim_start().starts_with(['[', '{']) {
+        return Err(ErrorText::new("it is JSON, as trtllm-serve has it, and not in the format of Prometheus"));
+    }
+    Exposition::parse(text)
 }
 
 /// When its process started, as the client libraries of Prometheus report it.
@@ -134,22 +138,9 @@ const OWNERS: [(&str, &str); 6] = [
 
 /// Of SGLang's `/server_info`, which lists all arguments of the server, its API keys among them: what decides
 /// performance.
-const SGLANG_SETTINGS: [&str; 14] = [
-    "attention_backend",
-    "chunked_prefill_size",
-    "context_length",
-    "disable_cuda_graph",
-    "disable_radix_cache",
-    "dp_size",
-    "dtype",
-    "kv_cache_dtype",
-    "max_running_requests",
-    "mem_fraction_static",
-    "pp_size",
-    "quantization",
-    "speculative_algorithm",
-    "tp_size",
-];
+const SGLANG_SETTINGS: &str = "attention_backend chunked_prefill_size context_length disable_cuda_graph \
+    disable_radix_cache dp_size dtype kv_cache_dtype max_running_requests mem_fraction_static pp_size quantization \
+    speculative_algorithm tp_size";
 
 /// Members of `/v1/models` that differ from answer to answer.
 const VOLATILE: [&str; 2] = ["created", "permission"];
@@ -226,7 +217,7 @@ async fn sglang(asker: &IdentityClient, identity: &mut ServerIdentity) -> Option
     if let Some(source) = info["model_path"].as_str().and_then(bounded) {
         identity.model_source = Some(source);
     }
-    let settings = SGLANG_SETTINGS.iter().filter_map(|name| Some(((*name).to_owned(), bounded_value(&info[*name])?)));
+    let settings = SGLANG_SETTINGS.split(' ').filter_map(|name| Some((name.to_owned(), bounded_value(&info[name])?)));
     identity.settings.extend(settings);
     Some(())
 }

@@ -277,7 +277,7 @@ pub struct TokenCounts {
     /// without those that a freeze held up.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub one_read_share: Option<f64>,
-    /// Successful answers over HTTP that came in one piece, and not as a stream of events.
+    /// Successful answers that came in one piece: over HTTP without a stream of events, or in one chunk of it.
     #[serde(default, skip_serializing_if = "is_usual")]
     pub whole_answers: u64,
     /// Successful streams without a final marker.

@@ -204,7 +204,7 @@ fn tokens(all: &Collector<RequestRecords>, count: TokenCounting, freeze: Option<
     let mut tokens =
         TokenCounts { source: count.source(), input_source: input_source.to_owned(), ..TokenCounts::default() };
     let (mut requests, mut chunks, mut first, mut is_known) = (0u64, 0u64, 0u64, true);
-    let mut prompts = Some(0_u64);
+    let (mut prompts, mut whole) = (Some(0_u64), 0_u64);
     let mut answers = BTreeMap::<TokenSource, u64>::new();
     for record in all.records.ok() {
         requests += 1;
@@ -221,6 +221,8 @@ fn tokens(all: &Collector<RequestRecords>, count: TokenCounting, freeze: Option<
         if let Some(reasoning) = record.usage.as_ref().and_then(|usage| usage.reasoning) {
             tokens.output_reasoning = Some(tokens.output_reasoning.unwrap_or(0).saturating_add(reasoning));
         }
+        // Of a server that reports usage, one chunk of several tokens is no stream.
+        whole += u64::from(matches!(count, TokenCounting::Usage) && record.chunks == 1 && record.tokens > 1);
         prompts = prompts.zip(prompt).map(|(sum, more)| sum.saturating_add(more));
         *answers.entry(record.token_source).or_default() += 1;
         if record.chunks > 1 && record.chunk_tokens_unknown {
@@ -232,7 +234,7 @@ fn tokens(all: &Collector<RequestRecords>, count: TokenCounting, freeze: Option<
         }
     }
     tokens.source = source(count, &answers);
-    tokens.whole_answers = all.whole_answers;
+    tokens.whole_answers = all.whole_answers.max(whole);
     tokens.input_server = prompts.filter(|_| requests > 0);
     tokens.input_cached = CachedInput::from_records(&all.records);
     tokens.mean_first_chunk = (requests > 0 && is_known).then(|| first as f64 / requests as f64);

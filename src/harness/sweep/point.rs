@@ -227,11 +227,15 @@ impl SweepPoint {
         self.reasons.iter().find(|reason| matches!(reason.check, VerdictCheck::Overload | VerdictCheck::Filling))
     }
 
-    /// `VALID`, `VALID WITH WARNINGS, filling`.
+    /// `VALID`, `VALID WITH WARNINGS, filling`; of another tool's run `not judged, 150 of 200 answered`.
     pub fn verdict_line(&self) -> String {
         let filling = self.overload().filter(|reason| reason.severity == ReasonSeverity::Warning);
-        let filling = filling.map_or_else(String::new, |reason| format!(", {}", reason.check));
-        format!("{}{filling}", self.verdict_text())
+        let remark = match (filling, self.verdict) {
+            (Some(reason), _) => format!(", {}", reason.check),
+            (None, None) if self.ok < self.scheduled => format!(", {} of {} answered", self.ok, self.scheduled),
+            _ => String::new(),
+        };
+        format!("{}{remark}", self.verdict_text())
     }
 
     /// `VALID`, `not judged`.

@@ -158,8 +158,8 @@ pub(super) fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictR
         found.warn(VerdictCheck::Unary, WHOLE_ANSWERS.to_owned());
     } else if !is_by_whole_answers && tokens.whole_answers > 0 {
         let text = format!(
-            "{} of {} answers did not stream, although streams were requested, so their TTFT is the time of the whole \
-             answer",
+            "{} of {} answers came in one piece, although streams were requested, so their TTFT is the time of the \
+             whole answer",
             tokens.whole_answers, result.counts.ok
         );
         found.warn(VerdictCheck::Unary, text);
@@ -236,46 +236,23 @@ pub(super) fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictR
 }
 
 /// What such a refusal says, in small letters. A value that is too large is not refused like this.
-const REFUSALS: [&str; 10] = [
-    "additional propert",
-    "extra_forbidden",
-    "instead",
-    "not allowed",
-    "not permitted",
-    "not supported",
-    "unexpected",
-    "unknown",
-    "unrecognized",
-    "unsupported",
-];
-
-/// Parts of the reason of a failure, and what to do.
-const CURES: [(&str, &str); 11] = [
-    ("HTTP status 401", NAME_THE_KEY),
-    ("HTTP status 403", NAME_THE_KEY),
-    ("HTTP status 404 of", NAME_THE_PATH),
-    ("HTTP status 405", NAME_THE_PATH),
-    ("which is not followed", "name the server that it leads to, or its path with `endpoint`"),
-    ("Connection refused", "the server accepts no more connections: read its log"),
-    ("context length", LOWER_LENGTHS),
-    ("context size", LOWER_LENGTHS),
-    ("max_tokens is too large", "lower `output_tokens`"),
-    ("treaming is not supported", "`request.streaming: false` asks for whole answers, whose TTFT is not measured"),
-    ("the answer has no token", "if the model ends it at once, set `extra: { ignore_eos: true }`"),
-];
-const LOWER_LENGTHS: &str = "lower `input_tokens` or `output_tokens`, or raise the server's limit";
-const NAME_THE_PATH: &str =
-    "if the server has no such path, name another with `endpoint`, or another interface with `protocol`";
+const REFUSALS: &str = "additional propert|extra_forbidden|instead|not allowed|not permitted|not supported|unexpected|\
+    unknown|unrecognized|unsupported";
 
 /// What to do against failures for this reason. Of fields that the server refuses: what leaves them out.
 pub fn failure_cure(why: &str) -> Option<String> {
-    let cure = CURES.iter().find(|(part, _)| why.contains(part)).map(|(_, cure)| (*cure).to_owned());
-    cure.or_else(|| refused_field(why))
+    if ["HTTP status 401", "HTTP status 403"].iter().any(|part| why.contains(part)) {
+        return Some(NAME_THE_KEY.to_owned());
+    }
+    // Parts of the reason, and what to do.
+    let mut rows = include_str!("failure-cures.txt").lines().filter_map(|line| line.split_once(" → "));
+    let cure = rows.find(|(parts, _)| parts.split(" | ").any(|part| why.contains(part)));
+    cure.map(|(_, cure)| cure.to_owned()).or_else(|| refused_field(why))
 }
 
 fn refused_field(why: &str) -> Option<String> {
     let lower = why.to_lowercase();
-    if !REFUSALS.iter().any(|refusal| lower.contains(refusal)) {
+    if !REFUSALS.split('|').any(|refusal| lower.contains(refusal)) {
         return None;
     }
     let names = |field: &str| lower.contains(field);
@@ -331,6 +308,9 @@ mod tests {
             ("HTTP status 422: min_tokens: Extra inputs are not permitted", &["`request.min_length`"]),
             ("HTTP status 401: No credentials", &["`api_key_env`", "`request.headers`"]),
             ("HTTP status 404 of POST /v1/chat/completions: Not Found", &["`endpoint`"]),
+            ("HTTP status 404 of POST /v1/chat/completions: The model `m` does not exist.", &["`model`"]),
+            ("HTTP status 404 of POST /v1/chat/completions: model 'm' not found, try pulling it first", &["`model`"]),
+            ("HTTP status 400: you must provide a chat template", &["`protocol: openai-completions`"]),
             ("HTTP status 308, a redirect to /v1/, which is not followed", &["`endpoint`"]),
             ("Connection refused (os error 111)", &["read its log"]),
             ("HTTP status 400: This model's maximum context length is 4096 tokens", &["`input_tokens`"]),

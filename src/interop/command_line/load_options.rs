@@ -65,7 +65,10 @@ impl TranslatedLoad {
     pub fn extra(&mut self, word: &str, is_http: bool) {
         if let Ok(Value::Object(fields)) = serde_json::from_str::<Value>(word) {
             for (name, value) in fields {
-                self.extra_field(&name, &unquoted(&value), is_http);
+                let text = unquoted(&value);
+                // A text that would be read as a number or a list keeps its quotes.
+                let is_ambiguous = value.is_string() && serde_json::from_str::<Value>(&text).is_ok();
+                self.extra_field(&name, &if is_ambiguous { value.to_string() } else { text }, is_http);
             }
             return;
         }

@@ -83,6 +83,8 @@ pub(crate) fn on_the_host(translation: &mut Translation) {
         else {
             continue;
         };
+        let model = |stage: &Map<String, Value>| stage.get("serve")?.pointer("/vllm/model").cloned();
+        let in_container = model(stage);
         for (key, value) in stage.iter_mut() {
             // The mounts themselves, and variables that programs in the container read.
             if key != "container" && key != "env" {
@@ -90,6 +92,12 @@ pub(crate) fn on_the_host(translation: &mut Translation) {
                     replace_path(value, inside, host);
                 }
             }
+        }
+        // Clients call the model by its path in the container.
+        if in_container != model(stage)
+            && let Some(Value::Object(server)) = stage.get_mut("serve").and_then(|serve| serve.pointer_mut("/vllm"))
+        {
+            server.entry("served_model_name").or_insert_with(|| in_container.unwrap_or_default());
         }
         let inputs = stage.get("inputs").and_then(Value::as_object).into_iter().flatten();
         let inputs: Vec<String> = inputs.map(|(name, _)| format!("inputs/{name}")).collect();

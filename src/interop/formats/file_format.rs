@@ -110,19 +110,9 @@ struct LatencyRow {
     name: String,
     /// How many values, where that is not with the metric.
     n: Option<String>,
+    /// Of times whose unit the file does not state: `s`, `ns`; else `ms`.
     #[serde(default)]
-    unit: TimeUnit,
-}
-
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum TimeUnit {
-    #[default]
-    Ms,
-    S,
-    Ns,
-    /// The one that `_time_unit` of the file names.
-    Stated,
+    unit: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -265,12 +255,14 @@ impl LatencyRows {
     fn read(&self, run_values: &RunValues<'_>) -> Vec<(MetricConcept, Metric)> {
         let row = |row: &LatencyRow| {
             let get = |place: &String| run_values.number_at(&place.replace('@', &row.name));
+            let stated = run_values.at(&format!("/{}/unit", row.name)).or_else(|| run_values.at("/_time_unit"));
+            let unit = stated.and_then(Value::as_str).unwrap_or(&row.unit);
             let ms = |place: &String| {
-                get(place).map(|time| match row.unit {
-                    TimeUnit::Ms => time,
-                    TimeUnit::Stated if run_values.at("/_time_unit").is_some_and(|unit| unit == "ms") => time,
-                    TimeUnit::S | TimeUnit::Stated => time * 1e3,
-                    TimeUnit::Ns => time / 1e6,
+                get(place).map(|time| match unit {
+                    "s" | "sec" | "seconds" => time * 1e3,
+                    "us" | "µs" => time / 1e3,
+                    "ns" => time / 1e6,
+                    _ => time,
                 })
             };
             let StatisticPlaces { n, mean, p50, percentile, min, max } = &self.places;

@@ -5,6 +5,8 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use super::import_identity::{ImportIdentity, RunDifference, differences};
 use super::located_runs::LocatedRun;
 use super::read::{ImportError, Imported};
@@ -249,9 +251,11 @@ fn point(level: SweepLevel, role: Option<PointRole>, folder: PathBuf, tool: Tool
         results.iter().filter_map(|result| count(result)).sum::<f64>() as u64
     };
     let (ok, failed) = (sum(|result| result.counts.ok), sum(|result| result.counts.failed));
+    // Earlier versions of vLLM's client do not count failures. In other tools the number is a limit.
+    let sent = sum(|result| result.requested.get("requests").and_then(Value::as_f64));
     let once = SweepPoint {
         folder,
-        scheduled: ok + failed,
+        scheduled: (ok + failed).max(if tool == Tool::Vllm { sent } else { 0 }),
         ok,
         failed,
         window_s: first.rates.get("window_s").copied().unwrap_or_default(),

@@ -383,11 +383,10 @@ fn computed(requests: ImportedRequests) -> ImportedNumbers {
 fn result(numbers: ImportedNumbers, from: Vec<String>) -> ImportedResult {
     let tool = numbers.tool;
     let counted = numbers.counted.unwrap_or(tool.counted());
-    // Where no request succeeded, tools write latencies of 0.
-    let is_measured = numbers.ok != Some(0.0);
     let metric = |(concept, numbers): (MetricConcept, Metric)| {
-        let is_there = is_measured && numbers.mean.or(numbers.p50).is_some();
-        let meaning = MetricMeaning::new(tool, concept).filter(|_| is_there)?;
+        // Tools write 0 ms for what they did not measure: no request succeeded, or answers did not stream.
+        let is_measured = numbers.mean.or(numbers.p50).is_some_and(|ms| ms != 0.0);
+        let meaning = MetricMeaning::new(tool, concept).filter(|_| is_measured)?;
         Some((concept.as_str().to_owned(), meaning.state(numbers, counted)))
     };
     let rates = [
@@ -459,19 +458,32 @@ mod tests {
     }
 
     #[test]
-    fn latencies_of_no_request_are_none() {
-        let file = |completed: u32| {
+    fn latencies_of_0_are_none() {
+        let latencies = |completed: u32, ttft: f64| {
             let text = serde_json::json!({
                 "model_id": "m", "completed": completed, "failed": 9, "duration": 2.0,
-                "request_throughput": completed, "mean_ttft_ms": 0.0, "median_ttft_ms": 0.0, "p99_ttft_ms": 0.0,
+                "request_throughput": completed, "mean_ttft_ms": ttft, "median_ttft_ms": ttft, "p99_ttft_ms": ttft,
             });
-            ImportSource { name: "result.json".to_owned(), text: text.to_string() }
+            let file = ImportSource { name: "result.json".to_owned(), text: text.to_string() };
+            let result = import_runs("it", &[file]).expect("a result").remove(0).1.result;
+            (result.latency.len(), result.counts.ok)
         };
-        let latencies = |completed| {
-            let runs = import_runs("it", &[file(completed)]).expect("a result");
-            (runs[0].1.result.latency.len(), runs[0].1.result.counts.ok)
+        // No request succeeded; the server did not stream; it did.
+        assert_eq!([latencies(0, 0.0), latencies(3, 0.0), latencies(3, 1.5)].map(|(count, _)| count), [0, 0, 1]);
+        assert_eq!(latencies(3, 0.0).1, Some(3.0));
+    }
+
+    #[test]
+    fn a_time_has_the_unit_that_the_file_gives_it() {
+        let read = |unit: &str, mean: f64| {
+            let text = serde_json::json!({
+                "request_throughput": {"unit": "requests/sec", "avg": 2.0},
+                "request_latency": {"unit": unit, "avg": mean},
+            });
+            let file = ImportSource { name: "profile_export_genai_perf.json".to_owned(), text: text.to_string() };
+            import_runs("it", &[file]).expect("a result").remove(0).1.result.latency["e2e"].mean
         };
-        assert_eq!((latencies(0), latencies(3)), ((0, Some(0.0)), (1, Some(3.0))));
+        assert_eq!([read("ms", 1500.0), read("s", 1.5), read("ns", 1.5e9)], [Some(1500.0); 3]);
     }
 
     #[test]

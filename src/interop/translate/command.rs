@@ -12,6 +12,7 @@ use crate::command_line::{
     Env, LAUNCHER, ProblemKind, Program, Translation, TranslationBuilder, TranslationError, TranslationKind,
     UntranslatedOption, base, idle, idle_command, on_the_host, prefix_reason, program,
 };
+use crate::command_server::ConfiguredLine;
 use crate::nvidia_harness::run_args;
 use crate::tensorrt_llm::{convert_checkpoint, prepare_dataset, trtllm_build};
 use crate::triton_backend::{benchmarks, fill_template, tritonserver};
@@ -144,6 +145,12 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
     if !surroundings.before.is_empty() {
         around.insert(0, surroundings.before.clone());
     }
+    let reads_config = matches!(
+        (*name, arguments.first().map(String::as_str)),
+        ("vllm" | "sglang", Some("serve")) | ("vllm.entrypoints.openai.api_server" | "sglang.launch_server", _)
+    );
+    let configured = ConfiguredLine::read(arguments, &|file| surroundings.content(file)).filter(|_| reads_config);
+    let arguments = configured.as_ref().map_or(arguments, |line| line.arguments.as_slice());
     let mut translation = match (*name, arguments.first().map(String::as_str)) {
         ("launch_triton_server.py", _) => tritonserver::translate_launch_script(env, arguments)?,
         ("prepare_dataset.py", _) => {
@@ -195,6 +202,10 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
         ("vllm", _) => without_env(env, vllm::translate(env, arguments, &inner)?),
         _ => without_env(env, alone(path, name, env, arguments)?),
     };
+    if let Some(ConfiguredLine { notes, file, .. }) = configured {
+        translation.notes.extend(notes);
+        translation.read_files.push(file);
+    }
     keep(&around, &mut translation);
     Ok(translation)
 }

@@ -339,7 +339,7 @@ fn polled(context: &TaskContext, spec: &BenchSpec, described: &[ServerIdentity])
     let is_openai = matches!(&spec.protocol, Transport::Http(http) if http.api != Api::Generate);
     let with_metrics = |(endpoint, server): (&Endpoint, &ServerIdentity)| {
         // Of other servers it is not known that they have metrics.
-        let has_usual_metrics = matches!(server.kind.as_deref(), Some("vllm" | "sglang"));
+        let has_usual_metrics = matches!(server.kind.as_deref(), Some("vllm" | "sglang" | "trtllm-serve"));
         if let Some(why) = server.metrics_not_read.as_ref().filter(|_| has_usual_metrics) {
             context.lease.notice(format!("the numbers of {endpoint}'s /metrics are not in the result: {why}"));
         }

@@ -214,41 +214,19 @@ fn gauge(series: &MetricSeries, servers: &[Vec<Point>], window: Duration) -> (Se
 }
 
 /// In the names of gauges, or as a label's value: shares, means, times and numbers that count steps. Written out as far
-/// as `_usage` and `_rate` say too little: `nv_gpu_power_usage` is in watts, and `generation` contains `ratio`.
-const NO_SUMS: [&str; 24] = [
-    // Triton, TensorRT-LLM's backend
-    "fraction",
-    "tokens_per",
-    "utilization",
-    "cache_util",
-    "timestamp",
-    "iteration_counter",
-    "micro_batch_id",
-    "kv_cache_transfer_ms",
-    // vLLM
-    "usage_perc",
-    "acceptance_rate",
-    "spec_decode_efficiency",
-    // SGLang
-    "token_usage",
-    "mamba_usage",
-    "hit_rate",
-    "accept_rate",
-    "accept_length",
-    "token_ratio",
-    "is_cuda_graph",
-    "transfer_speed",
-    "transfer_latency",
-    "transfer_bootstrap",
-    "transfer_alloc",
-    "engine_startup_time",
-    "engine_load_weights_time",
-];
+/// as `_usage` and `_rate` say too little: `nv_gpu_power_usage` is in watts, and `generation` contains `ratio`. First
+/// those of Triton with TensorRT-LLM, then of vLLM, and from `token_usage` on of SGLang.
+const NO_SUMS: &str = "fraction tokens_per utilization cache_util timestamp iteration_counter micro_batch_id \
+    kv_cache_transfer_ms usage_perc acceptance_rate spec_decode_efficiency token_usage mamba_usage hit_rate \
+    accept_rate accept_length token_ratio is_cuda_graph transfer_speed transfer_latency transfer_bootstrap \
+    transfer_alloc engine_startup_time engine_load_weights_time";
 
 /// Gauges that do not add up over servers, and quantiles.
 fn is_share(series: &MetricSeries) -> bool {
     series.labels.contains_key("quantile")
-        || NO_SUMS.iter().any(|word| series.name.contains(word) || series.labels.values().any(|value| value == word))
+        || NO_SUMS
+            .split(' ')
+            .any(|word| series.name.contains(word) || series.labels.values().any(|value| value == word))
 }
 
 fn named(series: &MetricSeries, servers: &[Vec<Point>]) -> ServerMetric {
