@@ -239,15 +239,34 @@ pub(super) fn answers(spec: &BenchSpec, result: &RunResult, found: &mut VerdictR
 const REFUSALS: &str = "additional propert|extra_forbidden|instead|not allowed|not permitted|not supported|unexpected|\
     unknown|unrecognized|unsupported";
 
+/// Parts of the reason of a failure, and what to do.
+const CURES: [(&[&str], &str); 10] = [
+    (&["HTTP status 401", "HTTP status 403"], NAME_THE_KEY),
+    (
+        &["` does not exist", "not found, try pulling it first", "Invalid model name"],
+        "name one of the server's models, which its /v1/models lists, with `model`",
+    ),
+    (
+        &["chat template"],
+        "`protocol: openai-completions` needs no chat template; or start the server with one, vLLM by \
+         `--chat-template FILE`",
+    ),
+    (
+        &["HTTP status 404 of", "HTTP status 405"],
+        "if the server has no such path, name another with `endpoint`, or another interface with `protocol`",
+    ),
+    (&["which is not followed"], "name the server that it leads to, or its path with `endpoint`"),
+    (&["Connection refused"], "the server accepts no more connections: read its log"),
+    (&["context length", "context size"], "lower `input_tokens` or `output_tokens`, or raise the server's limit"),
+    (&["max_tokens is too large"], "lower `output_tokens`"),
+    (&["treaming is not supported"], "`request.streaming: false` asks for whole answers, whose TTFT is not measured"),
+    (&["the answer has no token"], "if the model ends it at once, set `extra: { ignore_eos: true }`"),
+];
+
 /// What to do against failures for this reason. Of fields that the server refuses: what leaves them out.
 pub fn failure_cure(why: &str) -> Option<String> {
-    if ["HTTP status 401", "HTTP status 403"].iter().any(|part| why.contains(part)) {
-        return Some(NAME_THE_KEY.to_owned());
-    }
-    // Parts of the reason, and what to do.
-    let mut rows = include_str!("failure-cures.txt").lines().filter_map(|line| line.split_once(" → "));
-    let cure = rows.find(|(parts, _)| parts.split(" | ").any(|part| why.contains(part)));
-    cure.map(|(_, cure)| cure.to_owned()).or_else(|| refused_field(why))
+    let is_of = |(parts, _): &&(&[&str], _)| parts.iter().any(|part| why.contains(part));
+    CURES.iter().find(is_of).map(|(_, cure)| (*cure).to_owned()).or_else(|| refused_field(why))
 }
 
 fn refused_field(why: &str) -> Option<String> {
