@@ -32,9 +32,14 @@ const CERTAIN: (f64, f64) = (-0.02, 1.5);
 const RISE: f64 = 1.75;
 /// How many times the level without a queue the late level must be.
 const BACKLOG: f64 = 2.0;
-/// Parts whose counts say how much more or less evenly than at random departures come, and whose mean times in the
-/// system say how short it is without a queue.
+/// Parts whose mean times in the system say how short it is without a queue, and the fewest whose counts say how much
+/// more or less evenly than at random departures come.
 const PARTS: usize = 10;
+/// Of many departures there are more parts, up to this number, with at least so many departures in each: ten counts
+/// know their own dispersion to half of it, and where services differ tenfold each tenth stationary run would look
+/// twice as even as it is.
+const MOST_PARTS: usize = 40;
+const DEPARTURES_OF_PART: usize = 50;
 /// The least dispersion that is believed of so few parts.
 const LEAST_DISPERSION: f64 = 0.3;
 /// The dispersion of departures that is believed of any count, unless services differ more: a server of batches empties
@@ -108,7 +113,8 @@ impl Growth {
         let times = || all().map(|(arrival, end)| end - arrival);
         let of_neighbors: f64 = times().zip(times().skip(1)).map(|(one, next)| (one - next).powi(2)).sum();
         let of_services = of_neighbors / (2.0 * *count as f64 * without_wait.powi(2)).max(f64::MIN_POSITIVE);
-        let of_departures = dispersion(busy().filter_map(|(at, is_left)| is_left.then_some(at / busy_time)))
+        let parts = (busy_departures / DEPARTURES_OF_PART).clamp(PARTS, MOST_PARTS);
+        let of_departures = dispersion(parts, busy().filter_map(|(at, is_left)| is_left.then_some(at / busy_time)))
             .min(believed.max(MOST_OF_DEPARTURES).max(of_services));
         let standard_error = (of_departures / busy_departures as f64).sqrt();
         let without_queue = arrivals * without_wait;
@@ -167,13 +173,13 @@ fn least_overload_seen(arrivals: f64, standard_error: f64, without_queue: f64) -
 
 /// Variance over mean of the counts in equal parts: 1 at random, 0 where they come evenly. Places are shares of the
 /// whole.
-fn dispersion(places: impl Iterator<Item = f64>) -> f64 {
-    let mut counts = [0.0; PARTS];
+fn dispersion(parts: usize, places: impl Iterator<Item = f64>) -> f64 {
+    let mut counts = vec![0.0; parts];
     for place in places {
-        counts[((place * PARTS as f64) as usize).min(PARTS - 1)] += 1.0;
+        counts[((place * parts as f64) as usize).min(parts - 1)] += 1.0;
     }
-    let mean = counts.iter().sum::<f64>() / PARTS as f64;
-    let variance = counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>() / (PARTS - 1) as f64;
+    let mean = counts.iter().sum::<f64>() / parts as f64;
+    let variance = counts.iter().map(|count| (count - mean).powi(2)).sum::<f64>() / (parts - 1) as f64;
     (variance / mean).max(LEAST_DISPERSION)
 }
 
