@@ -322,6 +322,38 @@ mod tests {
     }
 
     #[test]
+    fn an_overload_needs_the_rates_the_level_and_the_last_third() {
+        let seen = |log_ratio: f64, late: f64, last_third_longer: f64| Growth {
+            arrivals_per_s: 1.0,
+            departures_per_s: 1.0,
+            capacity_per_s: 1.0,
+            log_ratio,
+            standard_error: 0.02,
+            last_third_longer,
+            without_queue: 4.0,
+            early: 4.0,
+            late,
+            least_overload_seen: 1.0,
+        };
+        assert!(seen(-0.03, 7.6, 3.1).is_likely() && !seen(-0.03, 7.4, 3.1).is_likely(), "4 + 1.75 · √4");
+        assert!(!seen(-0.03, 7.6, 2.9).is_likely() && !seen(-0.05, 7.6, 3.1).is_likely());
+        let backlog = |late: f64| Growth { early: 9.0, ..seen(-0.01, late, 3.1) };
+        assert!(backlog(8.1).is_likely() && !backlog(7.9).is_likely(), "twice of what is there without a queue");
+        assert!(seen(0.02, 7.6, 3.1).is_certain() && !backlog(8.1).is_certain());
+    }
+
+    /// A server of batches empties many slots at once, and one of equal services hardly differs from its mean.
+    #[test]
+    fn few_counts_of_departures_are_believed_within_bounds() {
+        let even = |parts: usize| dispersion(parts, (0..1_000).map(|at| f64::from(at) / 1_000.0));
+        assert_eq!((even(10), even(40)), (LEAST_DISPERSION, LEAST_DISPERSION));
+        let batches: Vec<(f64, f64)> =
+            (0..400).map(f64::from).map(|at| (at, (at / 64.0).floor() * 64.0 + 72.0)).collect();
+        let in_batches = growth(&batches).unwrap();
+        assert!(in_batches.standard_error < 0.11, "{in_batches:?}");
+    }
+
+    #[test]
     fn a_longer_run_shows_a_smaller_overload() {
         let all_visits = visits(0.9);
         let seen = |arrivals: usize| growth(&all_visits[..arrivals]).unwrap().least_overload_seen;

@@ -208,6 +208,22 @@ mod tests {
         assert!(held <= 2.0 && grown >= 40.0, "{held} and {grown} %");
     }
 
+    /// A search takes it for the next rate to try, from no run that the verdict does not call overloaded.
+    #[test]
+    fn the_capacity_is_that_of_an_overload() {
+        let capacity = |service: u64| {
+            let (mut collector, mut free) = (Collector::new(), 0);
+            for index in 0..600 {
+                let at = index * 10;
+                free = free.max(at) + service;
+                ended(&mut collector, index, (at, at, free), 1, &[(free, 1)], RequestEnd::Ok);
+            }
+            Stability::from_records(&spec(600), &collector.records.end()).capacity_per_s()
+        };
+        assert_eq!(capacity(9), None);
+        assert!(capacity(13).is_some_and(|per_s| (per_s - 1e3 / 13.0).abs() < 1.0), "{:?}", capacity(13));
+    }
+
     /// One slot and whole answers: nothing moves while it works on a long one, and others wait.
     #[test]
     fn a_long_answer_of_one_slot_is_no_freeze() {
