@@ -134,9 +134,9 @@ impl Growth {
     }
 
     /// False alarms among 400 stationary queues at ρ = 0.9 with 300, 1,000 and 3,000 arrivals: at most 1 %, but up to
-    /// 3 % where one service in ten is nine times as long (M/H2/1, M/H2/4). At ρ = 1.05 with 3,000 arrivals it finds 90 %
-    /// of M/M/4, 99 % of M/D/8, 85 % of M/G/4, 56 % of M/H2/4, and 79 % of bursts. `cargo bench --bench verdicts` prints
-    /// this table.
+    /// 3 % where one service in ten is nine times as long (M/H2/1, M/H2/4). At ρ = 1.05 with 3,000 arrivals it finds
+    /// 90 % of M/M/4, 99 % of M/D/8, 85 % of M/G/4, 56 % of M/H2/4, and 79 % of bursts. `cargo bench --bench verdicts`
+    /// prints this table.
     pub fn is_likely(&self) -> bool {
         let has_backlog = self.late > BACKLOG * self.without_queue.max(1.0);
         self.last_third_longer > NOT_BY_CHANCE

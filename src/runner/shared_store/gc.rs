@@ -42,8 +42,8 @@ pub struct StoreGcReport {
 /// Ages are whole seconds by the clocks of two machines.
 const SLACK: Duration = Duration::from_secs(5);
 
-/// Reports what would be removed; with `really`, removes it. If a record cannot be fetched, a newer program wrote it, or
-/// one that came meanwhile is damaged, the files that it names are not known: returns the error before any file is
+/// Reports what would be removed; with `really`, removes it. If a record cannot be fetched, a newer program wrote it,
+/// or one that came meanwhile is damaged, the files that it names are not known: returns the error before any file is
 /// deleted.
 pub async fn collect(
     address: &StoreAddress,
