@@ -84,7 +84,7 @@ impl<W: Write> Write for Checked<W> {
 
 /// To stdout, without color codes unless it is a terminal.
 pub(super) fn print(text: &str) {
-    print_bytes(text.as_bytes());
+    PiecePrinter::new().print(text.as_bytes());
 }
 
 /// As JSON, or as text with colors where the user wants them.
@@ -95,10 +95,6 @@ pub(super) fn print_as<J: Serialize>(
     text: impl FnOnce(Styler) -> String,
 ) {
     print(&if is_json { format!("{:#}\n", json!(json())) } else { text(styler) });
-}
-
-pub(super) fn print_bytes(bytes: &[u8]) {
-    PiecePrinter::new().print(bytes);
 }
 
 /// The same for a text that is printed in pieces, which may end within a character or a color code.

@@ -142,7 +142,7 @@ impl SearchedSystem {
         let growth = in_order(&times, |visits| Growth::estimate(visits, rate));
         let whole = margin(&mut waits);
         let least = if growth.is_some_and(|growth| growth.is_certain()) { OVERLOAD } else { f64::NEG_INFINITY };
-        let overload = growth.filter(|growth| growth.departures_per_s < 0.95 * growth.arrivals_per_s);
+        let overload = growth.filter(Growth::is_likely);
         ProbeOutcome {
             rate,
             whole: whole.max(least),

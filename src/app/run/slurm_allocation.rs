@@ -16,7 +16,7 @@ use anyhow::Context as _;
 use serde_json::Value;
 
 use crate::cli::{self, CliExit, Global, KeyValueArg, RunTarget};
-use crate::console::{print_bytes, print_error};
+use crate::console::{PiecePrinter, print_error};
 use crate::error::CommandError;
 use crate::project::{Project, options};
 use crate::run::signals::{StopSignals, interrupt, print_event};
@@ -317,14 +317,18 @@ async fn stream(output: PathBuf, mut enough: tokio::sync::oneshot::Receiver<()>)
 }
 
 fn forward_output(output: &Path, at: &mut u64) {
-    let mut bytes = Vec::new();
-    let read = File::open(output).and_then(|mut file| {
-        file.seek(SeekFrom::Start(*at))?;
-        file.read_to_end(&mut bytes)
-    });
-    if let Ok(read) = read {
+    let Ok(mut file) = File::open(output) else { return };
+    let end = file.metadata().map_or(*at, |file| file.len());
+    if file.seek(SeekFrom::Start(*at)).is_err() {
+        return;
+    }
+    // A job may write gigabytes between two looks.
+    let (mut printer, mut piece) = (PiecePrinter::new(), vec![0; 1 << 16]);
+    while *at < end
+        && let Ok(read @ 1..) = file.read(&mut piece)
+    {
+        printer.print(&piece[..read]);
         *at += read as u64;
-        print_bytes(&bytes);
     }
 }
 

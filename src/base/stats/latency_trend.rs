@@ -217,6 +217,17 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn neighbors_that_are_alike_count_for_fewer() {
+        let others: Vec<f64> = (0..50).map(f64::from).collect();
+        let busy_period: Vec<f64> = (0..30).map(|at| f64::from(at) + 30.0).collect();
+        assert!(rank_errors(&others, &busy_period) > 5.0 && rank_errors_in_order(&others, &busy_period) < f64::EPSILON);
+        // Without any correlation eight values are worth a little over six: of so few it is measured too low.
+        let apart = [51.0, 50.0, 49.0, 50.0, 51.0, 50.0, 49.0, 50.0].map(|value| value - 15.5);
+        let worth = rank_errors_in_order(&others, &apart) / rank_errors(&others, &apart);
+        assert!((worth - (0.875_f64 / 1.125).sqrt()).abs() < 1e-9, "{worth}");
+    }
+
+    #[test]
     fn queues_that_hold_their_load_are_not_called_behind_and_those_at_three_times_it_are() {
         let share = |load: f64, is_found: fn(&LatencyTrend) -> bool| {
             let alarms = (0..200).filter(|seed| {

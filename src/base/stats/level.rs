@@ -221,6 +221,20 @@ mod tests {
     }
 
     #[test]
+    fn a_change_at_equal_load_comes_before_one_at_any_load() {
+        let shift = |standard_errors, is_at_equal_load| LatencyShift {
+            step: None,
+            ratio: 2.0,
+            standard_errors,
+            is_at_equal_load,
+            is_settled: false,
+        };
+        assert!(
+            shift(7.0, true).rank() > shift(20.0, false).rank() && shift(7.0, true).rank() < shift(21.0, false).rank()
+        );
+    }
+
+    #[test]
     fn a_step_and_a_rise_are_found_where_they_are() {
         let step = series(300, |at| (30.0 * if at < 240 { 1.0 } else { 3.0 } + noise(at) / 10.0, 4)).unwrap();
         assert!(step.step == Some(240) && (step.ratio - 3.0).abs() < 0.05, "{step:?}");

@@ -362,6 +362,21 @@ mod tests {
         assert!(coverages.iter().all(|one| one.given >= 75 && one.is_kept()), "{coverages:?}");
     }
 
+    #[test]
+    fn an_interval_is_wider_the_nearer_a_run_is_to_the_fewest_values() {
+        let values: Vec<f64> = (1..=2_000_u32).map(|at| f64::from(at * 7_919 % 2_003)).collect();
+        let widening =
+            |blocks| RunSeries { values: &values, unit: 1.0, blocks, looks_independent: false }.widening(200.0);
+        assert_eq!((widening(200.0), widening(400.0)), (Ok(2.0), Ok(1.25)));
+        assert_eq!(widening(199.0), Err(NoInterval::TooDependent { n: 2_000, blocks: 199.0, needed: 200.0 }));
+        // A run that misses the busy times has a lower mean and a smaller spread.
+        let series = RunSeries { blocks: 400.0, looks_independent: true, ..RunSeries::new(&values, 1.0) };
+        let ((low, high), mean) = (series.mean_interval().unwrap(), values.iter().sum::<f64>() / 2_000.0);
+        assert!(high - mean > 1.01 * (mean - low), "{low} {mean} {high}");
+        let of_tail = series.percentile_interval(0.995);
+        assert!(matches!(of_tail, Err(NoInterval::TooFewBeyond { beyond: 9.9..10.1, .. })), "{of_tail:?}");
+    }
+
     /// Waits of M/M/4: 10,000 requests are a long run at 50 % utilization and a short one at 90 %, which has no
     /// interval.
     #[test]

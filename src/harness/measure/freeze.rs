@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::measure::latency::ttft;
 use crate::measure::load_conditions::Before;
-use crate::measure::metric::percentile;
+use crate::measure::metric::{ValueHistogram, percentile};
 use crate::{RequestRecord, RequestRecords};
 use base::units::counted;
 
@@ -15,8 +15,11 @@ pub(crate) const LEAST_S: f64 = 0.2;
 pub(crate) const SINGLE_S: f64 = 0.5;
 pub(crate) const SEVERAL: u64 = 3;
 /// This many times the mean gap between events of answers while requests were in flight, as of so many as are in
-/// flight, and as long for an answer of usual length. Exponential gaps exceed it once in three million.
+/// flight, and as long for an answer of usual length. Exponential gaps exceed it once in three million. Where the
+/// longest of fifty gaps are longer than such gaps are, by as much more: a slot whose answers differ tenfold is silent
+/// for long now and then, though it never pauses.
 pub(crate) const TIMES_GAP: f64 = 15.0;
+const SHARE_SHORTER: f64 = 0.98;
 /// This many times the median TTFT of requests that were not in flight during it is a request held up.
 const TIMES_TTFT: f64 = 3.0;
 /// Requests that it must have held up for this long.
@@ -68,6 +71,8 @@ struct Gaps {
     total: f64,
     /// Gap times the requests in flight in it.
     of_requests: f64,
+    /// How many times as long the longest of fifty are as exponential ones; at least 1.
+    unevenness: f64,
 }
 
 impl Gaps {
@@ -81,7 +86,8 @@ impl Gaps {
     /// What is usual with so many in flight: each of the last few requests of a run may be as quick as one of many, and
     /// yet something happens seldom.
     fn usual(&self, in_flight: usize) -> f64 {
-        f64::max(self.total, self.of_requests / in_flight.max(1) as f64) / self.count.max(1.0)
+        let total = f64::max(self.total, self.of_requests / in_flight.max(1) as f64);
+        self.unevenness * total / self.count.max(1.0)
     }
 }
 
@@ -158,7 +164,7 @@ fn silences(records: &RequestRecords) -> (Gaps, Vec<Silence>) {
         [record.t_first.map(|first| (first, work)), later.map(|at| (at, 1_000))]
     });
     let events = records.collected(events.flatten()).sorted();
-    let (mut gaps, mut long) = (Gaps::default(), Vec::new());
+    let (mut gaps, mut lengths, mut long) = (Gaps::default(), ValueHistogram::new(), Vec::new());
     let starts = records.sorted_stamps(|record| record.t_issue);
     let ends = records.sorted_stamps(|record| record.t_end);
     let (mut started, mut ended) = (Before::new(&starts), Before::new(&ends));
@@ -173,11 +179,14 @@ fn silences(records: &RequestRecords) -> (Gaps, Vec<Silence>) {
         };
         let silence = Silence { from, to, in_flight, work: work as f64 / 1e3 };
         gaps.add(silence, 1.0);
+        lengths.add(silence.length() as f64, 1);
         let held_up = started_later.count(to) - ended_later.count(to);
         if held_up >= LEAST_HELD_UP && silence.length() as f64 >= LEAST_S * 1e9 {
             long.push(silence);
         }
     }
+    let exponential = -(1.0 - SHARE_SHORTER).ln() * gaps.total / gaps.count.max(1.0);
+    gaps.unevenness = (lengths.percentile(SHARE_SHORTER).unwrap_or(0) as f64 / exponential.max(1.0)).max(1.0);
     (gaps, long)
 }
 

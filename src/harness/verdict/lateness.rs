@@ -128,6 +128,8 @@ mod tests {
         // Two of 150, 60 ms late: not in the mean, but in the p99.
         let text = hard(metric(150, 30.8, 90.0), metric(150, 30.0, 30.0)).unwrap();
         assert!(text.starts_with("60.00 ms (67 %) of the TTFT p99"), "{text}");
+        // Of few requests p99 is the latest one.
+        assert_eq!(hard(metric(50, 30.8, 90.0), metric(50, 30.0, 30.0)), None);
         assert_eq!(hard(Metric::default(), Metric::default()), None);
     }
 }

@@ -343,3 +343,90 @@ fn prompts(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
         found.warn(VerdictCheck::RepeatedPrompts, text);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! Each bound from both sides, on one sound run of which one number is changed.
+
+    use super::*;
+    use crate::verdict::metric_vector_tests::{spec, summarized};
+    use crate::verdict::verdict_table_tests::answered_after;
+
+    type Findings = Vec<(VerdictCheck, ReasonSeverity)>;
+
+    /// What one check says of a run of 200 requests with this change.
+    fn findings(change: impl FnOnce(&mut RunResult), check: impl FnOnce(&RunResult, &mut VerdictReasons)) -> Findings {
+        let mut run = summarized(&spec(200), answered_after(200, |_| 30)).result;
+        change(&mut run);
+        let mut reasons = VerdictReasons::default();
+        check(&run, &mut reasons);
+        reasons.into_reasons().into_iter().map(|reason| (reason.check, reason.severity)).collect()
+    }
+
+    fn by_loadgen(mode: &str, result: &str) -> Option<LoadgenResult> {
+        Some(LoadgenResult { mode: mode.to_owned(), result: Some(result.to_owned()), ..LoadgenResult::default() })
+    }
+
+    #[test]
+    fn a_rate_that_was_not_reached_is_judged_by_what_held_it_back() {
+        let rate = |admitted: f64, change: fn(&mut RunResult)| {
+            let run = |run: &mut RunResult| {
+                (run.rates.offered, run.rates.admitted) = (Some(100.0), Some(admitted));
+                change(run);
+            };
+            findings(run, admitted_rate).first().map(|(_, severity)| *severity)
+        };
+        assert_eq!(rate(97.0, |_| ()), None, "no request was late");
+        assert_eq!(rate(97.0, |run| run.client.late.very_late = 50), Some(ReasonSeverity::InvalidClient));
+        assert_eq!(rate(98.9, |run| run.load.held_back = 5), Some(ReasonSeverity::Overloaded));
+        assert_eq!(rate(99.1, |run| run.load.held_back = 5), None);
+        let stopped = |run: &mut RunResult| (run.load.held_back, run.counts.not_sent) = (5, 20);
+        assert_eq!(rate(90.0, stopped), None, "the rate of the schedule is not that of the part that was sent");
+        let in_time = |run: &mut RunResult| run.loadgen = by_loadgen("performance", "VALID");
+        assert_eq!((rate(96.0, in_time), rate(94.0, in_time)), (None, Some(ReasonSeverity::LimitMissed)));
+    }
+
+    #[test]
+    fn the_client_is_late_by_its_own_fault_unless_arrivals_were_to_wait() {
+        let late =
+            |spec: &BenchSpec| findings(|run| run.client.late.very_late = 50, |run, found| client(spec, run, found));
+        let mut held = spec(200);
+        assert_eq!(late(&held), [(VerdictCheck::Lag, ReasonSeverity::InvalidClient)]);
+        held.pace.max_in_flight = Some(8);
+        assert_eq!(late(&held), []);
+        let waits = |share| {
+            findings(|run| run.client.core_wait_share_max = Some(share), |run, found| client(&held, run, found))
+        };
+        assert_eq!((waits(0.009), waits(0.011)), (vec![], vec![(VerdictCheck::CoreWait, ReasonSeverity::Warning)]));
+    }
+
+    #[test]
+    fn a_limit_that_is_just_reached_holds_and_answers_of_an_audit_have_no_p99() {
+        let mut limited = spec(200);
+        limited.limits.ttft_p99 = Some(std::time::Duration::from_millis(20).into());
+        let p99 = |ms| findings(|run| run.latency.ttft.p99 = Some(ms), |run, found| limits(&limited, run, found));
+        assert_eq!((p99(20.0), p99(20.1)), (vec![], vec![(VerdictCheck::Limits, ReasonSeverity::LimitMissed)]));
+        let few = |mode: &str| {
+            let run = |run: &mut RunResult| (run.latency.ttft.n, run.loadgen) = (50, by_loadgen(mode, "INVALID"));
+            findings(run, |run, found| {
+                limits(&spec(50), run, found);
+                servers::loadgen(run, found);
+            })
+        };
+        let missed = (VerdictCheck::Loadgen, ReasonSeverity::LimitMissed);
+        assert_eq!(few("performance"), [missed, (VerdictCheck::Samples, ReasonSeverity::Warning)]);
+        assert_eq!(few("audit"), []);
+    }
+
+    #[test]
+    fn requests_that_did_not_end_are_told() {
+        let books =
+            |spec: &BenchSpec, change: fn(&mut RunResult)| findings(change, |run, found| bookkeeping(spec, run, found));
+        let plain = spec(200);
+        let open = books(&plain, |run| run.counts.in_flight_at_end = 1);
+        assert_eq!(open, [(VerdictCheck::InFlight, ReasonSeverity::InvalidClient)]);
+        let none = |run: &mut RunResult| (run.counts.ok, run.counts.failed, run.counts.issued) = (0, 200, 200);
+        let failed = (VerdictCheck::Failures, ReasonSeverity::InvalidServer);
+        assert_eq!(books(&plain, none), [failed], "said once");
+    }
+}

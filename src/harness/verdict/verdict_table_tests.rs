@@ -21,6 +21,10 @@ pub(crate) mod simulated_queue;
 #[allow(dead_code, reason = "benchmarks use the rest")]
 pub(crate) mod systems;
 
+#[path = "../../../tests/bench/courses.rs"]
+#[allow(dead_code, reason = "the benchmark prints the rest")]
+pub(crate) mod courses;
+
 /// A queue with its mean service time in ms.
 #[derive(Clone, Copy)]
 struct Queue {

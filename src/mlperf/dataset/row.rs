@@ -5,7 +5,7 @@
 //! JSON: an array of records, or a record a line. One record in memory at a time.
 
 use std::cell::Cell;
-use std::io::BufRead;
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -15,6 +15,7 @@ use crate::DatasetRecord;
 use crate::accuracy::ScoringMethod;
 use base::diag::{ErrorText, in_file};
 use base::files::open_text;
+use base::units::size;
 
 /// One row of a data set, as it was found.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -176,14 +177,24 @@ pub struct SyntheticSpec {
 
 /// Gives each record to `sink`. Err: what is wrong, with line and column.
 pub fn read(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<(), ErrorText> {
-    let unreadable = in_file(file);
-    let mut text = open_text(file).map_err(unreadable)?;
+    let text = open_text(file).map_err(in_file(file))?;
+    read_records(text, LONGEST, columns, sink).map_err(in_file(file))
+}
+
+/// None of them may be longer than `longest` bytes.
+fn read_records(
+    mut text: impl BufRead,
+    longest: u64,
+    columns: &Columns,
+    sink: &mut RowSink<'_>,
+) -> Result<(), ErrorText> {
     // Lines of blanks may come first; a record is in the first piece.
-    let begin = text.fill_buf().map_err(unreadable)?.trim_ascii_start().first().copied();
-    let Some(begin) = begin else { return Err(in_file(file)("it is empty")) };
-    let mut json = serde_json::Deserializer::from_reader(text);
-    let fault = Cell::new(None);
-    let record = Record { columns, fault: &fault };
+    let begin = text.fill_buf().map_err(ErrorText::new)?.trim_ascii_start().first().copied();
+    let Some(begin) = begin else { return Err(ErrorText::new("it is empty")) };
+    let (fault, left) = (Cell::new(None), Cell::new(longest));
+    let bounded = RecordBound { text, longest, left: &left };
+    let mut json = serde_json::Deserializer::from_reader(BufReader::new(bounded));
+    let record = Record { columns, fault: &fault, longest, left: &left };
     let read = if begin == b'[' {
         Records { record, sink }.deserialize(&mut json).and_then(|()| json.end())
     } else {
@@ -202,8 +213,31 @@ pub fn read(file: &Path, columns: &Columns, sink: &mut RowSink<'_>) -> Result<()
         // A file that is laid out by columns has all values of a column in one list.
         let is_by_columns = matches!(fault.take(), Some(ColumnError::NotIds(_)));
         let hint = if is_by_columns { "; is it laid out by columns? Write it with orient=\"records\"" } else { "" };
-        in_file(file)(format!("{error}{hint}"))
+        ErrorText::new(format!("{error}{hint}"))
     })
+}
+
+/// One of a million tokens has 7 MB, and in memory many times as much.
+const LONGEST: u64 = 64 << 20;
+
+/// A text whose reading fails where a record is too long.
+struct RecordBound<'a, R> {
+    text: R,
+    longest: u64,
+    /// Bytes that the record may still have.
+    left: &'a Cell<u64>,
+}
+
+impl<R: Read> Read for RecordBound<'_, R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.text.read(into)?;
+        let too_long = || {
+            let reason = format!("a record is longer than {}", size(self.longest));
+            io::Error::new(io::ErrorKind::FileTooLarge, reason)
+        };
+        self.left.set(self.left.get().checked_sub(read as u64).ok_or_else(too_long)?);
+        Ok(read)
+    }
 }
 
 struct Records<'a, 's> {
@@ -239,6 +273,8 @@ impl<'de> Visitor<'de> for Records<'_, '_> {
 struct Record<'a> {
     columns: &'a Columns,
     fault: &'a Cell<Option<ColumnError>>,
+    longest: u64,
+    left: &'a Cell<u64>,
 }
 
 impl Record<'_> {
@@ -253,6 +289,7 @@ impl<'de> DeserializeSeed<'de> for Record<'_> {
     type Value = DatasetRow;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<DatasetRow, D::Error> {
+        self.left.set(self.longest);
         deserializer.deserialize_map(self)
     }
 }
@@ -283,5 +320,27 @@ impl<'de> Visitor<'de> for Record<'_> {
             row.take(self.columns, &name, value).map_err(|error| self.wrong(error))?;
         }
         Ok(row)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_that_is_too_long_ends_the_reading() {
+        let columns = Columns::for_method(ScoringMethod::OpenOrca);
+        let read = |text: &str, longest: u64| {
+            let mut rows = 0;
+            read_records(text.as_bytes(), longest, &columns, &mut |_| rows += 1).map(|()| rows)
+        };
+        // As much as is read ahead, and each of many records is shorter than that.
+        let lines = "{\"input_ids\": [1, 2, 3]}\n".repeat(2_000);
+        assert_eq!(read(&lines, 20_000).ok(), Some(2_000));
+        let long = format!("{lines}{{\"input_ids\": [{}0]}}\n", "0, ".repeat(20_000));
+        let error = read(&long, 20_000).unwrap_err().to_string();
+        assert!(error.starts_with("a record is longer than 20.0 kB at line 2001"), "{error}");
+        let array = format!("[{}{{\"input_ids\": [{}0]}}]", "{}, ".repeat(10_000), "0, ".repeat(20_000));
+        assert!(read(&array, 20_000).is_err() && read(&array, 100_000).is_ok());
     }
 }

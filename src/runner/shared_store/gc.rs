@@ -42,8 +42,9 @@ pub struct StoreGcReport {
 /// Ages are whole seconds by the clocks of two machines.
 const SLACK: Duration = Duration::from_secs(5);
 
-/// Reports what would be removed; with `really`, removes it. If a record cannot be fetched, or a newer program wrote
-/// it, so that the files that it names are not known, returns the error before any file is deleted.
+/// Reports what would be removed; with `really`, removes it. If a record cannot be fetched, a newer program wrote it,
+/// or one that came meanwhile is damaged, the files that it names are not known: returns the error before any file is
+/// deleted.
 pub async fn collect(
     address: &StoreAddress,
     keep: RetentionPolicy,
@@ -94,11 +95,12 @@ pub(super) async fn collect_from(
         let is_younger = |age: &Duration, now: Duration| *age < SLACK || now + SLACK < *age + begun.elapsed();
         let is_new = |seen: &&ListedObject| kept.get(&seen.name).is_none_or(|age| is_younger(age, seen.age));
         for record in bucket.list(RECORDS).await?.iter().filter(is_new) {
-            if let Some(bytes) = bucket.get(&record.name).await?
-                && let Some(shared) = read(&record.name, &bytes)?
-            {
-                named.extend(files(&shared));
-            }
+            let Some(bytes) = bucket.get(&record.name).await? else { continue };
+            // The answer may have been damaged, and not the record: which files it names is not known.
+            let Some(shared) = read(&record.name, &bytes)? else {
+                return Err(SharedStoreError::damaged(&record.name, "cannot be read"));
+            };
+            named.extend(files(&shared));
         }
     }
     let is_idle = |seen: &&ListedObject| !named.contains_key(&seen.name) && seen.age >= keep.grace;

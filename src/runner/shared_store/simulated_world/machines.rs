@@ -171,7 +171,8 @@ async fn decay(world: &Arc<World>, round: u64) {
 
 /// Some hours, and then a time without faults.
 async fn live(world: Arc<World>, rounds: u64) {
-    let disk = tempfile::tempdir().unwrap();
+    // Each record is synced, which takes a real disk longer than all else.
+    let disk = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let mut dice = world.dice("rounds");
     let mut projects = [0, 0];
     for round in 0..rounds {
@@ -242,11 +243,14 @@ fn shrunk(seed: u64, property: Property) -> (u64, Vec<Fault>) {
     ((0..=ROUNDS).find(|rounds| run(seed, *rounds, &faults).0 == Some(property)).unwrap_or(ROUNDS), faults)
 }
 
+/// A collection read a record that came meanwhile, its answer was damaged, and the files of the record were deleted.
+const KEPT_SEEDS: [u64; 1] = [5_674];
+
 #[test]
 fn in_every_simulated_world_of_a_shared_store_all_properties_hold() {
     let seeds = seed_count(120);
     let (mut steps, mut failures) = (0, Vec::new());
-    for seed in 0..seeds {
+    for seed in (0..seeds).chain(KEPT_SEEDS) {
         let (violated, taken) = run(seed, ROUNDS, &faults_of(seed));
         steps += taken;
         failures.extend(violated.map(|property| (seed, property)));
