@@ -250,7 +250,7 @@ fn only_audit_runs_are_verified() {
     let folder =
         run("server-valid", &test_record(benchmark, MlperfScenario::Server, TestMode::Performance), |_, text| text);
     let error = verify(folder.path(), &found(benchmark), benchmark, &[2], None).unwrap_err();
-    assert!(error.to_string().ends_with("is a performance run, not an audit test"), "{error}");
+    assert!(error.message.ends_with("is a performance run, not an audit test"), "{error}");
     let missing = tempfile::tempdir().unwrap();
     assert!(
         verify(missing.path(), &found(benchmark), benchmark, &[2], None).unwrap_err().to_string().contains("test.json")
