@@ -25,7 +25,7 @@ pub(super) fn server(inner: &ServiceInner) -> ServerMetadataResponse {
     ServerMetadataResponse {
         name: "triton".to_owned(),
         version: format!("regatta-simulator-{}", env!("CARGO_PKG_VERSION")),
-        extensions: extensions.map(str::to_owned).into_iter().chain([inner.speed_extension()]).collect(),
+        extensions: extensions.map(str::to_owned).into_iter().chain(inner.own_extensions()).collect(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The gRPC interface: KServe v2 with Triton's behavior.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,9 +75,12 @@ impl Drop for CallGuard {
 }
 
 impl ServiceInner {
-    /// How fast simulated time runs, as an extension of ServerMetadata: `simulated_time(speed=10)`.
-    pub fn speed_extension(&self) -> String {
-        format!("simulated_time(speed={})", self.clock.speed())
+    /// How fast simulated time runs and what the step times of each engine rest on, as extensions of ServerMetadata:
+    /// `simulated_time(speed=10)`, `step_times(assumed ±35 %: …)`.
+    pub fn own_extensions(&self) -> Vec<String> {
+        let engines = self.models.values().filter_map(LoadedModel::engine);
+        let step_times: BTreeSet<_> = engines.map(|engine| format!("step_times({})", engine.step_times)).collect();
+        iter::once(format!("simulated_time(speed={})", self.clock.speed())).chain(step_times).collect()
     }
 
     pub fn call(self: &Arc<Self>) -> CallGuard {

@@ -41,10 +41,13 @@ pub(super) fn model(inner: &ServiceInner, name: &str) -> Answer {
     }
 }
 
-/// With the speed of its time: a gateway may pass on nothing else of this server.
+/// With the speed of its time and what that rests on: a gateway may pass on nothing else of this server.
 fn card(inner: &ServiceInner, name: &str) -> Value {
     let speed = inner.clock.speed();
-    json!({"id": name, "object": "model", "created": 0, "owned_by": "regatta-simulator", "speed": speed})
+    let engine = inner.models.get(name).and_then(|model| inner.engine_under(model));
+    let step_times = engine.map(|(_, engine)| &engine.step_times);
+    json!({"id": name, "object": "model", "created": 0, "owned_by": "regatta-simulator", "speed": speed,
+        "step_times": step_times})
 }
 
 fn does_not_exist(name: &str) -> String {
