@@ -168,18 +168,13 @@ impl ModelFacts {
         identity.model_versions = self.versions.iter().filter_map(|version| bounded(version)).take(16).collect();
         identity.backend = bounded(if self.backend.is_empty() { &self.platform } else { &self.backend });
         identity.max_batch_size = self.max_batch_size;
-        if let Some(decoupled) = self.decoupled {
-            identity.settings.insert("decoupled".to_owned(), decoupled.to_string());
-        }
-        if let Some(instances) = bounded(&self.instances.join(", ")) {
-            identity.settings.insert("instance_group".to_owned(), instances);
-        }
-        identity.engine_path = std::iter::once(self).chain(behind).find_map(Self::engine_path);
+        let decoupled = self.decoupled.map(|decoupled| decoupled.to_string());
+        let settings = [("decoupled", decoupled), ("instance_group", bounded(&self.instances.join(", ")))];
+        identity.settings.extend(settings.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+        let models = || std::iter::once(self).chain(behind);
+        identity.engine_path = models().find_map(Self::engine_path);
         if *self != Self::default() {
-            let models: Vec<_> = std::iter::once(self)
-                .chain(behind)
-                .map(|model| (&model.versions, &model.platform, &model.config))
-                .collect();
+            let models: Vec<_> = models().map(|model| (&model.versions, &model.platform, &model.config)).collect();
             identity.metadata_digest = Some(Digest::hash(format!("{models:?}").as_bytes()).to_string());
         }
     }

@@ -112,10 +112,7 @@ impl ServiceInner {
     pub fn engine_under<'a>(&'a self, model: &'a LoadedModel) -> Option<(&'a str, &'a LoadedEngine)> {
         match &model.kind {
             ModelKind::Engine(engine) | ModelKind::Vllm(engine) => Some((&model.name, engine)),
-            ModelKind::Text { engine: name, .. } => match &self.models.get(name)?.kind {
-                ModelKind::Engine(engine) => Some((name, engine)),
-                _ => None,
-            },
+            ModelKind::Text { engine: name, .. } => Some((name, self.models.get(name)?.engine()?)),
             ModelKind::Python => None,
         }
     }

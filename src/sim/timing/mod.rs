@@ -367,7 +367,7 @@ impl Coefficients {
         (1e9 * self.frontend) as u64
     }
 
-    /// When a request of this time reaches the scheduler, and when the next one can, where this one can from `free` on.
+    /// When a request that comes then reaches the scheduler, which it can from `free` on, and when the next one can.
     pub(crate) fn admitted(&self, at: u64, free: u64) -> (u64, u64) {
         let admitted = free.max(at + self.frontend_ns());
         (admitted, admitted + (1e9 * self.admission) as u64)
