@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context as _;
 use serde::de::DeserializeOwned;
@@ -82,8 +82,8 @@ fn repository(global: &Global, target: &str) -> Result<PathBuf, CommandError> {
 
 /// The server for a preflight: real sockets and no work. Prints `ready grpc=PORT`, serves until TERM or INT.
 pub(super) fn null_server(first_ms: (f64, f64), gap_ms: (f64, f64)) -> Result<CliExit, CommandError> {
-    let server =
-        GroundTruthServer::without_limit(ResponsePattern::Scripted(ResponseScript { seed: 2026, first_ms, gap_ms }))?;
+    let script = ResponseScript { seed: 2026, first_ms, gap_ms };
+    let server = GroundTruthServer::start(ResponsePattern::Scripted(script), u32::MAX)?;
     print(&format!("ready grpc={}\n", server.address.port()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -195,8 +195,7 @@ pub(super) fn calibrate(global: &Global, request: &CalibrateRequest) -> Result<C
             sim::read_step_log(&text).map_err(|error| CommandError::usage(format!("{}: {error}", path.display())))?;
         logs.push(log);
     }
-    let names: Vec<_> = request.logs.iter().filter_map(|path| Path::new(path).file_name()).collect();
-    let names: Vec<_> = names.iter().map(|name| name.to_string_lossy()).collect();
+    let names: Vec<_> = request.logs.iter().filter_map(|path| Some(path.file_name()?.to_string_lossy())).collect();
     let target = CalibrationTarget {
         source: request.source.clone().unwrap_or_else(|| names.join(", ")),
         model: decoder_model(&model),

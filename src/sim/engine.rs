@@ -70,6 +70,15 @@ pub struct RankFile {
     pub max_cudagraph_capture_size: Option<u32>,
 }
 
+impl RankFile {
+    /// What its step times rest on, with the band of the tokens per second.
+    pub(super) fn step_times(&self, config: &EngineConfig) -> String {
+        let is_fp4 = config.pretrained_config.quantization.quant_algo.as_deref() == Some("NVFP4");
+        let basis = StepTimeBasis::new(&self.model, is_fp4.then_some(Precision::Fp4), &self.calibration);
+        format!("{}: {basis}", basis.with_band())
+    }
+}
+
 const NOTE: &str = "A simulated engine: a timing model, not measured, and no kernels. \
                     Only Regatta's simulator can serve it.";
 

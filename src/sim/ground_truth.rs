@@ -56,20 +56,12 @@ pub struct GroundTruthServer {
     runtime: Option<tokio::runtime::Runtime>,
 }
 
-/// The limit on concurrent streams that it announces: that of servers built on tonic.
-const STREAMS: u32 = 200;
+/// The limit on concurrent streams that servers built on tonic announce.
+pub const TONIC_STREAMS: u32 = 200;
 
 impl GroundTruthServer {
-    pub fn start(response_pattern: ResponsePattern) -> std::io::Result<Self> {
-        Self::with_streams(response_pattern, STREAMS)
-    }
-
-    /// A connection may carry any number of requests at once.
-    pub fn without_limit(response_pattern: ResponsePattern) -> std::io::Result<Self> {
-        Self::with_streams(response_pattern, u32::MAX)
-    }
-
-    fn with_streams(response_pattern: ResponsePattern, streams: u32) -> std::io::Result<Self> {
+    /// A connection may carry so many requests at once.
+    pub fn start(response_pattern: ResponsePattern, streams: u32) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;

@@ -457,6 +457,8 @@ fn a_simulated_result_is_loud_on_every_surface() {
     assert_eq!(identity["simulated"], true);
     assert_eq!(identity["servers"][0]["simulation"]["speed"], 1.0);
     assert_eq!(identity["servers"][0]["backend"], "tensorrtllm");
+    let rests_on = "assumed ±35 %: assumed from the data sheet, not fitted";
+    assert_eq!(identity["servers"][0]["settings"]["step_times"], rests_on);
     let engine = &identity["engines"][0];
     assert_eq!(engine["digest"].as_str().map(str::len), Some(64), "{identity:#}");
     assert!(engine["build"]["max_batch_size"].is_string() && engine["build"]["tp_size"] == "1", "{engine:#}");
@@ -464,7 +466,7 @@ fn a_simulated_result_is_loud_on_every_surface() {
 
     let page = world.read("latest/report.html");
     assert!(page.contains("<title>") && page.split("</title>").next().unwrap().contains("SIMULATED"));
-    assert!(page.contains("SIMULATED, no GPU: regatta-simulator"));
+    assert!(page.contains("SIMULATED, no GPU: regatta-simulator") && page.contains(rests_on));
     world.regatta(&["status"]).shows("SIMULATED");
     for (name, text) in exported(&world) {
         let is_marked = text.contains("SIMULATED") || text.contains("\"simulated\":true");
@@ -480,6 +482,7 @@ fn a_simulator_behind_a_gateway_is_as_loud() {
         let mut card = json!({"id": model, "object": "model", "owned_by": "regatta-simulator"});
         if let Some(speed) = speed {
             card["speed"] = json!(speed);
+            card["step_times"] = json!("fitted ±15 %: fitted to rows");
         }
         let server = Described::start(&[("/v1/models", Body::Json(json!({"object": "list", "data": [card]})))]);
         let world = World::new();
@@ -488,6 +491,8 @@ fn a_simulator_behind_a_gateway_is_as_loud() {
         let identity = &result_of(&world)["identity"];
         assert_eq!(identity["simulated"], true);
         assert_eq!(identity["servers"][0]["simulation"]["speed"], expected);
+        let rests_on = speed.map_or(Value::Null, |_| "fitted ±15 %: fitted to rows".into());
+        assert_eq!(identity["servers"][0]["settings"]["step_times"], rests_on);
         assert!(world.read("latest/report.html").contains("SIMULATED, no GPU: regatta-simulator"));
         assert_eq!(ended.stdout.contains("speed: the simulator runs at speed 20"), expected > 1.0, "{}", ended.stdout);
     }

@@ -83,16 +83,19 @@ impl Question {
 }
 
 /// TTFT near a rate, with the result at a multiple of it. Servers that are slower by a share are as full at the rate as
-/// the simulated ones at a higher one.
+/// the simulated ones at a higher one, and all that they do takes longer by as much.
 fn nearby(at: impl Fn(f64) -> Option<VirtualResult>, (low, high): (f64, f64)) -> NearbyTtft {
-    let ttft = |share: f64| {
-        let numbers = numbers_of(None, &at(share).filter(VirtualResult::keeps_up)?);
-        numbers.ttft_p50.zip(numbers.ttft_p99)
+    let ttft = |rate: f64, time: f64| {
+        let numbers = numbers_of(None, &at(rate).filter(VirtualResult::keeps_up)?);
+        Some((time * numbers.ttft_p50?, time * numbers.ttft_p99?))
     };
+    let with_speed = |speed: f64| if speed > 0.0 { ttft(1.0 / speed, 1.0 / speed) } else { None };
+    let one_percent_more_requests = ttft(1.01, 1.0);
     NearbyTtft {
-        one_percent_more_requests: ttft(1.01),
-        upper_end_of_band: ttft(1.0 / high),
-        lower_end_of_band: if low > 0.0 { ttft(1.0 / low) } else { None },
+        one_percent_more_requests,
+        upper_end_of_band: with_speed(high),
+        // Servers that fall behind at a little more would at much more, which takes long to simulate.
+        lower_end_of_band: one_percent_more_requests.and_then(|_| with_speed(low)),
     }
 }
 
@@ -130,6 +133,16 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     use super::*;
+
+    #[test]
+    fn servers_that_are_half_as_fast_are_as_full_at_half_the_rate_and_take_twice_as_long() {
+        let at = |rate: f64| Some(VirtualResult { ttft: vec![100.0 * rate], ..VirtualResult::default() });
+        let near = nearby(at, (0.5, 2.0));
+        assert_eq!(near.one_percent_more_requests, Some((101.0, 101.0)));
+        assert_eq!(near.lower_end_of_band, Some((400.0, 400.0)));
+        assert_eq!(near.upper_end_of_band, Some((25.0, 25.0)));
+        assert_eq!(nearby(at, (0.0, 2.0)).lower_end_of_band, None);
+    }
 
     #[test]
     fn a_rate_takes_the_place_of_the_given_one() {

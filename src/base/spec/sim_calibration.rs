@@ -89,6 +89,11 @@ pub struct SimCalibration {
     /// From a request's arrival to the scheduler, ms.
     #[schemars(range(min = 0))]
     pub frontend_ms: f64,
+    /// Each request in the HTTP server, µs, one after another: the time before the next one can reach the scheduler.
+    /// Virtual time only. [default: nothing]
+    #[schemars(range(min = 0))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub admission_us: Option<f64>,
     /// Each chunk of a streamed answer, µs, in the HTTP server. Virtual time only. [default: nothing]
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,6 +135,7 @@ impl Default for SimCalibration {
             prompt_us: 0.0,
             all_reduce_us: 5.0,
             frontend_ms: 0.0,
+            admission_us: None,
             chunk_us: None,
         }
     }

@@ -16,8 +16,10 @@ use triton::{TritonClient, pbtxt};
 const SIMULATOR: &str = "regatta-simulator-";
 /// Name in `owned_by` and `kind`.
 pub(super) const SIMULATOR_KIND: &str = "regatta-simulator";
-/// Its extension that reports how fast its time runs: `simulated_time(speed=10)`.
+/// Its extensions that report how fast its time runs, `simulated_time(speed=10)`, and what the times of an engine's
+/// steps rest on, `step_times(assumed ±35 %: …)`.
 const SPEED: &str = "simulated_time(speed=";
+const STEP_TIMES: &str = "step_times(";
 /// Bytes of one answer: a configuration with many parameters has some ten thousand.
 const MOST_MESSAGE_BYTES: usize = 4 << 20;
 /// The most models of an ensemble that are also queried; TensorRT-LLM's ensemble has three.
@@ -86,15 +88,11 @@ async fn facts_by_http(asker: &IdentityClient, model: &str) -> ModelFacts {
     ModelFacts::new(metadata.as_ref(), config.as_ref())
 }
 
-fn server_is<'a>(
-    name: &str,
-    version: &str,
-    mut extensions: impl Iterator<Item = &'a str>,
-    identity: &mut ServerIdentity,
-) {
+fn server_is<'a>(name: &str, version: &str, extensions: impl Iterator<Item = &'a str>, identity: &mut ServerIdentity) {
     if let Some(version) = version.strip_prefix(SIMULATOR) {
-        let speed = extensions.find_map(|it| it.strip_prefix(SPEED)?.strip_suffix(')')?.parse::<f64>().ok());
-        mark_simulated(speed, identity);
+        let extensions: Vec<&str> = extensions.collect();
+        let value = |name: &str| extensions.iter().find_map(|it| it.strip_prefix(name)?.strip_suffix(')'));
+        mark_simulated(value(SPEED).and_then(|speed| speed.parse().ok()), value(STEP_TIMES), identity);
         identity.version = bounded(version);
     } else {
         identity.kind = bounded(name);
@@ -103,7 +101,8 @@ fn server_is<'a>(
 }
 
 /// It is the built-in simulator, whose time runs with the clock unless it reports another speed.
-pub(super) fn mark_simulated(speed: Option<f64>, identity: &mut ServerIdentity) {
+pub(super) fn mark_simulated(speed: Option<f64>, step_times: Option<&str>, identity: &mut ServerIdentity) {
+    identity.settings.extend(step_times.and_then(bounded).map(|it| ("step_times".to_owned(), it)));
     identity.kind = Some(SIMULATOR_KIND.to_owned());
     identity.simulation = Some(Simulation { speed: speed.filter(|it| it.is_finite() && *it > 0.0).unwrap_or(1.0) });
 }
@@ -169,18 +168,13 @@ impl ModelFacts {
         identity.model_versions = self.versions.iter().filter_map(|version| bounded(version)).take(16).collect();
         identity.backend = bounded(if self.backend.is_empty() { &self.platform } else { &self.backend });
         identity.max_batch_size = self.max_batch_size;
-        if let Some(decoupled) = self.decoupled {
-            identity.settings.insert("decoupled".to_owned(), decoupled.to_string());
-        }
-        if let Some(instances) = bounded(&self.instances.join(", ")) {
-            identity.settings.insert("instance_group".to_owned(), instances);
-        }
-        identity.engine_path = std::iter::once(self).chain(behind).find_map(Self::engine_path);
+        let decoupled = self.decoupled.map(|decoupled| decoupled.to_string());
+        let settings = [("decoupled", decoupled), ("instance_group", bounded(&self.instances.join(", ")))];
+        identity.settings.extend(settings.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+        let models = || std::iter::once(self).chain(behind);
+        identity.engine_path = models().find_map(Self::engine_path);
         if *self != Self::default() {
-            let models: Vec<_> = std::iter::once(self)
-                .chain(behind)
-                .map(|model| (&model.versions, &model.platform, &model.config))
-                .collect();
+            let models: Vec<_> = models().map(|model| (&model.versions, &model.platform, &model.config)).collect();
             identity.metadata_digest = Some(Digest::hash(format!("{models:?}").as_bytes()).to_string());
         }
     }

@@ -181,7 +181,9 @@ fn model_is(listed: &Value, model: &str, identity: &mut ServerIdentity) {
     let owner = entry["owned_by"].as_str().unwrap_or_default();
     match OWNERS.iter().find(|(name, _)| *name == owner) {
         // A gateway may pass on nothing else of it.
-        Some((_, kind)) if *kind == SIMULATOR_KIND => mark_simulated(entry["speed"].as_f64(), identity),
+        Some((_, kind)) if *kind == SIMULATOR_KIND => {
+            mark_simulated(entry["speed"].as_f64(), entry["step_times"].as_str(), identity);
+        }
         Some((_, kind)) => identity.kind = Some((*kind).to_owned()),
         None => {
             // Reported by a proxy or an unknown server.

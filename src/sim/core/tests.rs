@@ -27,6 +27,7 @@ pub(crate) const GOLDEN: Coefficients = Coefficients {
     prompt: 0.0,
     all_reduce: 0.0,
     frontend: 0.0,
+    admission: 0.0,
     chunk: 0.0,
 };
 
@@ -233,14 +234,15 @@ pub(super) fn one_by_one(limits: &EngineLimits, load: &[SimulatedRequest]) -> (V
     let mut core = Core::new(limits.clone());
     let mut run = VirtualRun { requests: vec![Served::default(); load.len()], ..VirtualRun::default() };
     let mut steps = Vec::new();
-    let mut now = 0;
+    let (mut now, mut next_admission) = (0, 0);
     loop {
-        while let Some(at) = order.next_if(|&at| load[at].at + limits.timing.frontend_ns() <= now) {
+        while let Some(at) = order.next_if(|&at| limits.timing.admitted(load[at].at, next_admission).0 <= now) {
+            next_admission = limits.timing.admitted(load[at].at, next_admission).1;
             core.arrive(load[at].with_id(at as u64)).unwrap();
         }
         let Some(step) = core.begin(now) else {
             let Some(&at) = order.peek() else { break };
-            now = load[at].at + limits.timing.frontend_ns();
+            now = limits.timing.admitted(load[at].at, next_admission).0;
             continue;
         };
         steps.push(step);
@@ -310,10 +312,24 @@ proptest! {
 
     /// Steps that are run at once and steps one by one: the same tokens at the same times.
     #[test]
-    fn equal_steps_at_once_are_the_same_as_one_by_one(limits in limits(), load in loads(), chunk in 0_u32..4) {
-        let timing = Coefficients { chunk: f64::from(chunk) * 4e-4, ..limits.timing };
+    fn equal_steps_at_once_are_the_same_as_one_by_one(
+        limits in limits(), load in loads(), chunk in 0_u32..4, admission in 0_u32..4,
+    ) {
+        let (chunk, admission) = (f64::from(chunk) * 4e-4, f64::from(admission) * 3e-3);
+        let timing = Coefficients { chunk, admission, frontend: 2.0 * admission, ..limits.timing };
         let limits = EngineLimits { timing, ..limits };
         prop_assert_eq!(simulate(&limits, &load).unwrap(), one_by_one(&limits, &load).0);
+    }
+
+    /// The HTTP server reads one request after another: of those that come at once the last one waits for all others.
+    #[test]
+    fn requests_that_come_at_once_reach_the_scheduler_one_after_another(count in 2_usize..60) {
+        let timing = Coefficients { frontend: 5e-3, admission: 40e-3, ..GOLDEN };
+        let run = simulate(&EngineLimits { timing, ..golden() }, &vec![SimulatedRequest::new(0, 16, 1); count]).unwrap();
+        let first: Vec<u64> = run.requests.iter().map(|served| served.first).collect();
+        // A step is much shorter than 40 ms, so that each request is alone.
+        prop_assert!(first.windows(2).all(|pair| pair[1] - pair[0] == 40_000_000), "{:?}", first);
+        prop_assert!((5_000_000..15_000_000).contains(&first[0]), "{:?}", first);
     }
 
     /// The HTTP server sends one chunk after another; the engine does not wait for it, and users do.

@@ -87,9 +87,8 @@ fn run(
     mut free_users: usize,
 ) -> Result<(Vec<SimulatedRequest>, VirtualRun), NeverFits> {
     let mut core = Core::new(limits.clone());
-    let frontend = limits.timing.frontend_ns();
     let mut served = vec![Served::default(); requests.len()];
-    let (mut now, mut free_since) = (0, 0);
+    let (mut now, mut free_since, mut next_entry) = (0, 0, 0);
     loop {
         // Answers end in the order of time, so requests enter in the order in which they were sent.
         while free_users > 0 && sent.len() < requests.len() {
@@ -97,10 +96,11 @@ fn run(
             sent.push(SimulatedRequest { at: free_since, ..requests[sent.len()] });
             free_users -= 1;
         }
-        while let Some(id) = entering.pop_front_if(|id| sent[*id].at + frontend <= now) {
+        while let Some(id) = entering.pop_front_if(|id| limits.timing.admitted(sent[*id].at, next_entry).0 <= now) {
+            next_entry = limits.timing.admitted(sent[id].at, next_entry).1;
             core.arrive(sent[id].with_id(id as u64))?;
         }
-        let next = entering.front().map(|id| sent[*id].at + frontend);
+        let next = entering.front().map(|id| limits.timing.admitted(sent[*id].at, next_entry).0);
         let Some(step) = core.begin(now) else {
             let Some(next) = next else { break };
             now = next;

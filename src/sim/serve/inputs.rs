@@ -273,25 +273,19 @@ pub(super) struct ReadFields(BTreeMap<&'static str, FieldValue>);
 
 impl ReadFields {
     pub(super) fn int(&self, key: &str) -> Option<i64> {
-        match self.0.get(key)? {
-            FieldValue::Int(value) => Some(*value),
-            _ => None,
-        }
+        let FieldValue::Int(value) = self.0.get(key)? else { return None };
+        Some(*value)
     }
 
     pub(super) fn number(&self, key: &str) -> Option<f64> {
-        match self.0.get(key)? {
-            FieldValue::Number(value) => Some(*value),
-            _ => None,
-        }
+        let FieldValue::Number(value) = self.0.get(key)? else { return None };
+        Some(*value)
     }
 
     /// A seed, or the id of an adapter.
     pub(super) fn id(&self, key: &str) -> Option<u64> {
-        match self.0.get(key)? {
-            FieldValue::Long(value) => Some(*value),
-            _ => None,
-        }
+        let FieldValue::Long(value) = self.0.get(key)? else { return None };
+        Some(*value)
     }
 
     pub(super) fn is_on(&self, key: &str) -> bool {

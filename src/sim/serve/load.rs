@@ -223,6 +223,7 @@ fn engine_of(config: &ModelConfig) -> Result<LoadedEngine, ErrorText> {
             || is_on(build.plugin_config.rest.get("lora_plugin").or_else(|| build.rest.get("lora_plugin")))
             || text(config, "lora_prefetch_dir").is_some_and(|folder| !folder.is_empty()),
         limits,
+        step_times: rank.step_times(&engine),
         instances: config.instance_group.iter().map(|group| group.count.max(1) as usize).sum::<usize>().max(1),
         max_input_len: u64::from(build.max_input_len),
         max_seq_len: u64::from(engine.max_seq_len()),
@@ -346,6 +347,8 @@ impl LoadedModel {
 #[derive(Clone, Debug)]
 pub(super) struct LoadedEngine {
     pub limits: EngineLimits,
+    /// What its step times rest on.
+    pub step_times: String,
     /// Copies of the engine, each with its own scheduler.
     pub instances: usize,
     pub max_input_len: u64,

@@ -1,6 +1,7 @@
 //! The gRPC interface: KServe v2 with Triton's behavior.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -80,9 +81,12 @@ impl Drop for CallGuard {
 }
 
 impl ServiceInner {
-    /// How fast simulated time runs, as an extension of ServerMetadata: `simulated_time(speed=10)`.
-    pub fn speed_extension(&self) -> String {
-        format!("simulated_time(speed={})", self.clock.speed())
+    /// How fast simulated time runs and what the step times of each engine rest on, as extensions of ServerMetadata:
+    /// `simulated_time(speed=10)`, `step_times(assumed ±35 %: …)`.
+    pub fn own_extensions(&self) -> Vec<String> {
+        let engines = self.models.values().filter_map(LoadedModel::engine);
+        let step_times: BTreeSet<_> = engines.map(|engine| format!("step_times({})", engine.step_times)).collect();
+        iter::once(format!("simulated_time(speed={})", self.clock.speed())).chain(step_times).collect()
     }
 
     pub fn call(self: &Arc<Self>) -> CallGuard {
@@ -114,10 +118,7 @@ impl ServiceInner {
     pub fn engine_under<'a>(&'a self, model: &'a LoadedModel) -> Option<(&'a str, &'a LoadedEngine)> {
         match &model.kind {
             ModelKind::Engine(engine) | ModelKind::Vllm(engine) => Some((&model.name, engine)),
-            ModelKind::Text { engine: name, .. } => match &self.models.get(name)?.kind {
-                ModelKind::Engine(engine) => Some((name, engine)),
-                _ => None,
-            },
+            ModelKind::Text { engine: name, .. } => Some((name, self.models.get(name)?.engine()?)),
             ModelKind::Python => None,
         }
     }
@@ -378,7 +379,7 @@ pub(super) fn server(inner: &ServiceInner) -> ServerMetadataResponse {
     ServerMetadataResponse {
         name: "triton".to_owned(),
         version: format!("regatta-simulator-{}", env!("CARGO_PKG_VERSION")),
-        extensions: extensions.map(str::to_owned).into_iter().chain([inner.speed_extension()]).collect(),
+        extensions: extensions.map(str::to_owned).into_iter().chain(inner.own_extensions()).collect(),
     }
 }
 

@@ -62,6 +62,7 @@ fn read(path: &Path) -> Result<LoadedEngine, ErrorText> {
     let number = |name: &str| args.get(name).and_then(Value::as_u64);
     let small = |name: &str| number(name).map(|value| u32::try_from(value).unwrap_or(u32::MAX));
     let (config, mut rank) = engine::load(Path::new(model))?;
+    let step_times = rank.step_times(&config);
     // Whatever the engine was built for, this is vLLM.
     rank.calibration.scheduler = SimScheduler::Vllm;
     let graphs = match args.get("enforce_eager").and_then(Value::as_bool) {
@@ -85,6 +86,7 @@ fn read(path: &Path) -> Result<LoadedEngine, ErrorText> {
     let max_seq_len = number("max_model_len").unwrap_or(u64::from(config.max_seq_len()));
     Ok(LoadedEngine {
         limits,
+        step_times,
         instances: 1,
         // It has no separate limit: prompt and answer share one.
         max_input_len: max_seq_len,

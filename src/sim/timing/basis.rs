@@ -48,37 +48,34 @@ impl StepTimeBasis {
 
     /// In one word or two.
     pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Fitted { .. } => "fitted",
-            Self::CarriedOver { .. } => "carried over",
-            Self::StepLog { .. } => "step log",
-            Self::OtherModel { .. } => "another model's step log",
-            Self::Assumed => "assumed",
-            Self::AssumedKernels => "kernels assumed",
-        }
+        self.class().0
     }
 
-    /// Between which shares of the simulated tokens per second results were that no number here was fitted to: nine
+    /// Its name, and how far from the simulated tokens per second results were that no number here was fitted to: nine
     /// of ten published MLPerf results (`it simulator::truth`), and all loads that were measured with vLLM 0.24 (`it
     /// simulator::calibration`; both tables are on the manual's page on simulation). Where no kernel was fitted, the
     /// answer is an order of magnitude.
-    pub const fn band(&self) -> (f64, f64) {
-        (1.0 - self.band_share(), 1.0 + self.band_share())
+    const fn class(&self) -> (&'static str, f64) {
+        match self {
+            Self::StepLog { .. } => ("step log", 0.1),
+            Self::Fitted { .. } => ("fitted", 0.15),
+            Self::CarriedOver { .. } => ("carried over", 0.2),
+            Self::OtherModel { .. } => ("another model's step log", 0.35),
+            Self::Assumed => ("assumed", 0.35),
+            Self::AssumedKernels => ("kernels assumed", 1.0),
+        }
     }
 
-    const fn band_share(&self) -> f64 {
-        match self {
-            Self::StepLog { .. } => 0.1,
-            Self::Fitted { .. } => 0.15,
-            Self::CarriedOver { .. } => 0.2,
-            Self::OtherModel { .. } | Self::Assumed => 0.35,
-            Self::AssumedKernels => 1.0,
-        }
+    /// Between which shares of the simulated tokens per second results are.
+    pub const fn band(&self) -> (f64, f64) {
+        let (_, share) = self.class();
+        (1.0 - share, 1.0 + share)
     }
 
     /// As a column has it: `fitted ±15 %`.
     pub fn with_band(&self) -> String {
-        format!("{} ±{:.0} %", self.name(), self.band_share() * 100.0)
+        let (name, share) = self.class();
+        format!("{name} ±{:.0} %", share * 100.0)
     }
 }
 

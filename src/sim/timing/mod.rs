@@ -299,6 +299,8 @@ pub struct Coefficients {
     pub all_reduce: f64,
     /// Between a request's arrival and the scheduler.
     pub frontend: f64,
+    /// Between two requests that reach the scheduler.
+    pub admission: f64,
     /// Sending one chunk, after the step and beside the next ones.
     pub chunk: f64,
 }
@@ -363,6 +365,12 @@ impl Coefficients {
     /// Between a request's arrival and the scheduler, nanoseconds.
     pub fn frontend_ns(&self) -> u64 {
         (1e9 * self.frontend) as u64
+    }
+
+    /// When a request that comes then reaches the scheduler, which it can from `free` on, and when the next one can.
+    pub(crate) fn admitted(&self, at: u64, free: u64) -> (u64, u64) {
+        let admitted = free.max(at + self.frontend_ns());
+        (admitted, admitted + (1e9 * self.admission) as u64)
     }
 
     /// Sending this many chunks one after another, nanoseconds.

@@ -174,6 +174,7 @@ pub fn derive(of: &ModelOnGpus<'_>) -> (Coefficients, GpuMemory) {
         // Two ring all-reduces of 16-bit activations in each layer.
         all_reduce: if is_split { 2.0 * layers * hidden * 2.0 * 2.0 * (tp - 1.0) / tp / link / pp } else { 0.0 },
         frontend: calibration.frontend_ms * 1e-3,
+        admission: calibration.admission_us.unwrap_or_default() * 1e-6,
         chunk: calibration.chunk_us.unwrap_or_default() * 1e-6,
     };
     let memory = GpuMemory {

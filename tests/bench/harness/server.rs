@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use regatta::sim::{GroundTruthServer, ResponsePattern, ResponseScript};
+use regatta::sim::{GroundTruthServer, ResponsePattern, ResponseScript, TONIC_STREAMS};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::Outcome;
@@ -101,13 +101,14 @@ pub fn serve(manner: &[String]) -> Outcome {
     if manner.first().is_some_and(|first| first == "sse") {
         return crate::sse::serve(number(1) as usize, Duration::from_millis(number(2) as u64));
     }
-    let proof = GroundTruthServer::start(match manner.first().map(String::as_str) {
+    let pattern = match manner.first().map(String::as_str) {
         Some("paced") => {
             let even = |ms| (ms, ms);
             ResponsePattern::Scripted(ResponseScript { seed: 0, first_ms: even(number(1)), gap_ms: even(number(2)) })
         }
         _ => ResponsePattern::AtOnce { tokens: number(1) as u32 },
-    })?;
+    };
+    let proof = GroundTruthServer::start(pattern, TONIC_STREAMS)?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", proof.address.port())?;
     out.flush()?;

@@ -15,6 +15,7 @@ use tonic::Status;
 
 use super::super::answer::{ServedAnswer, ServedPrompt};
 use super::super::driver::ResponseSink;
+use super::super::load::LoadedModel;
 use super::super::request::{Accepted, RequestPart, check_lengths};
 use super::super::service::{GuardedResponseStream, ServiceInner};
 use super::{Answer, bytes, event, events, json_reply, parse, status_of};
@@ -29,22 +30,21 @@ pub(super) enum Kind {
 }
 
 pub(super) fn models(inner: &ServiceInner) -> Answer {
-    let served = inner.models.values().filter(|model| inner.engine_under(model).is_some());
-    let data: Vec<Value> = served.map(|model| card(inner, &model.name)).collect();
+    let data: Vec<Value> = inner.models.values().filter_map(|model| card(inner, model)).collect();
     json_reply(StatusCode::OK, &json!({"object": "list", "data": data}))
 }
 
 pub(super) fn model(inner: &ServiceInner, name: &str) -> Answer {
-    match inner.models.get(name).filter(|model| inner.engine_under(model).is_some()) {
-        Some(model) => json_reply(StatusCode::OK, &card(inner, &model.name)),
-        None => error(StatusCode::NOT_FOUND, &does_not_exist(name)),
-    }
+    let card = inner.models.get(name).and_then(|model| card(inner, model));
+    card.map_or_else(|| error(StatusCode::NOT_FOUND, &does_not_exist(name)), |card| json_reply(StatusCode::OK, &card))
 }
 
-/// With the speed of its time: a gateway may pass on nothing else of this server.
-fn card(inner: &ServiceInner, name: &str) -> Value {
-    let speed = inner.clock.speed();
-    json!({"id": name, "object": "model", "created": 0, "owned_by": "regatta-simulator", "speed": speed})
+/// With the speed of its time and what that rests on: a gateway may pass on nothing else of this server. `None`: no
+/// engine answers its requests.
+fn card(inner: &ServiceInner, model: &LoadedModel) -> Option<Value> {
+    let (_, engine) = inner.engine_under(model)?;
+    Some(json!({"id": model.name, "object": "model", "created": 0, "owned_by": "regatta-simulator",
+        "speed": inner.clock.speed(), "step_times": engine.step_times}))
 }
 
 fn does_not_exist(name: &str) -> String {
