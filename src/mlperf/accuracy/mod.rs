@@ -17,11 +17,11 @@ mod scoring_method;
 mod sentences;
 
 pub use answers::TokenDecoder;
-use base::diag::ErrorText;
+use base::event::Failure;
 use base::units::counted;
 pub use rouge::{Rouge, WordInterner, stem};
 use rules::{Benchmark, written_metric};
-pub use score::{ScoreError, Scored, Scoring, score};
+pub use score::{Scored, Scoring, score};
 pub use scoring_method::{
     ACCURACY_FILE, ACCURACY_TEXT, AccuracyLogSummary, AccuracyReport, AccuracyVerdict, AnswerScore, DatasetPart,
     MetricScore, ScoringMethod, UnscoredMetric,
@@ -68,7 +68,7 @@ impl AnswerErrors {
         self.first_errors.truncate(MOST);
     }
 
-    pub fn end(self) -> Result<(), ScoreError> {
+    pub fn end(self) -> Result<(), Failure> {
         if self.count == 0 {
             return Ok(());
         }
@@ -78,7 +78,7 @@ impl AnswerErrors {
             lines.push(format!("… and {more} more"));
         }
         let (count, lines) = (counted(self.count, "error"), lines.join("\n"));
-        Err(ScoreError::Refused(ErrorText::new(format_args!("{count} in the accuracy log:\n{lines}"))))
+        Err(Failure::refused(format!("{count} in the accuracy log:\n{lines}")))
     }
 }
 

@@ -8,7 +8,6 @@
 //!
 //! Rows go through one at a time. Pickle is refused with the command that converts it: reading one runs what is in it.
 
-mod error;
 #[cfg(feature = "parquet")]
 mod parquet;
 #[cfg(not(feature = "parquet"))]
@@ -18,7 +17,6 @@ mod row;
 mod synthetic;
 mod write;
 
-pub use error::DatasetError;
 pub use row::{DATASET_FILE, DatasetFile, DatasetFormat, LengthSpread, SAMPLES_FILE, SyntheticSpec};
 pub(crate) use synthetic::synthetic_text;
 pub use synthetic::{LengthDistribution, assumed_lengths};

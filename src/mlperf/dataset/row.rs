@@ -11,7 +11,6 @@ use std::path::Path;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-use super::error::ColumnError;
 use crate::DatasetRecord;
 use crate::accuracy::ScoringMethod;
 use base::diag::{ErrorText, in_file};
@@ -28,6 +27,15 @@ pub struct DatasetRow {
     pub output_tokens: Option<u32>,
     /// How good the names were that the values came by.
     ranks: [Option<usize>; 4],
+}
+
+/// A column that holds another kind of value than its name announces.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ColumnError {
+    #[error("`{0}` is not a list of whole numbers")]
+    NotIds(String),
+    #[error("`{0}` is a list, but a text is expected")]
+    NotText(String),
 }
 
 /// What takes the rows of a data set.

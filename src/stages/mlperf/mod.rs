@@ -14,9 +14,9 @@ use base::event::{Done, Failure, FailureKind, Verdict};
 use base::files::{cores, read_bytes, read_text};
 use base::spec::TestMode;
 pub use library::{LIBRARY, MeteredTest, RECORD_FILE as LOADGEN_RECORD_FILE, run as run_loadgen};
-use mlperf::accuracy::{ACCURACY_FILE, ACCURACY_TEXT, AccuracyReport, ScoreError, Scoring, ScoringMethod, score};
-use mlperf::audit::{self, Test07Score, VerifyError};
-use mlperf::dataset::{DATASET_FILE, DatasetError, DatasetRequest, SAMPLES_FILE, assumed_lengths, make, read};
+use mlperf::accuracy::{ACCURACY_FILE, ACCURACY_TEXT, AccuracyReport, Scoring, ScoringMethod, score};
+use mlperf::audit::{self, Test07Score};
+use mlperf::dataset::{DATASET_FILE, DatasetRequest, SAMPLES_FILE, assumed_lengths, make, read};
 use mlperf::{DatasetRecord, TestRecord};
 use plan::manifest::model::{Mlperf, MlperfDataset, MlperfScore, MlperfVerify};
 use rules::log::Width;
@@ -52,26 +52,8 @@ pub fn perform_dataset(context: &TaskContext, step: &MlperfDataset) -> Result<Do
     let file = match (&step.from, &step.synthetic) {
         (Some(from), None) => read(&wanted, &context.path(from)),
         (None, Some(synthetic)) => make(&wanted, synthetic.seed, synthetic.samples, synthetic.part.as_deref()),
-        _ => {
-            let message = "a data set is either read, `from: PATH`, or synthetic, `synthetic: {}`";
-            return Err(Failure::refused(message));
-        }
-    };
-    let file = file.map_err(|error| {
-        let kind = match error {
-            DatasetError::Write(_) => FailureKind::System,
-            DatasetError::Read(_) => FailureKind::Files,
-            _ => FailureKind::Refused,
-        };
-        let failure = Failure::new(kind, error.to_string());
-        match error {
-            DatasetError::Pickle { command, .. } => failure.hint(format!("convert it, and name the result: {command}")),
-            DatasetError::Count(_) => {
-                failure.hint("the whole data set is needed; for a rehearsal there is `synthetic: { samples: N }`")
-            }
-            _ => failure,
-        }
-    })?;
+        _ => Err(Failure::refused("a data set is either read, `from: PATH`, or synthetic, `synthetic: {}`")),
+    }?;
     let dataset_record = &file.record;
     if file.references < dataset_record.samples {
         let without = dataset_record.samples - file.references;
@@ -113,8 +95,7 @@ pub fn perform_score(context: &TaskContext, step: &MlperfScore) -> Result<Done, 
     };
     let scored = score(&scoring, &mut |done| {
         context.lease.report_progress("answers scored", done, Some(dataset_record.samples));
-    });
-    let scored = scored.map_err(|error| failure(&error))?;
+    })?;
     let method = ScoringMethod::for_benchmark(&step.benchmark);
     let width = scored.report.log.token_ids.unwrap_or(Width::Int32);
     let has_option = method.is_some_and(ScoringMethod::has_dtype_option);
@@ -173,37 +154,12 @@ fn read_dataset_record(file: &Path) -> Result<DatasetRecord, Failure> {
     serde_json::from_slice(&text).map_err(|error| no(&error))
 }
 
-fn failure(error: &ScoreError) -> Failure {
-    let kind = match error {
-        ScoreError::Refused(_) | ScoreError::TokenDecoder(_) => FailureKind::Refused,
-        _ => FailureKind::Files,
-    };
-    let failure = Failure::new(kind, error.to_string());
-    match error {
-        ScoreError::Open(_) => failure.hint(
-            "`accuracy` is the output of a bench stage with `loadgen: { mode: \
-         accuracy }`",
-        ),
-        ScoreError::Log(_) => failure.hint(
-            "score the log as LoadGen wrote it: packages get their truncated copy \
-         afterwards",
-        ),
-        ScoreError::TokenDecoder(_) => failure.hint("name the model's `tokenizer.json`: `score: { tokenizer: PATH }`"),
-        ScoreError::Sentences(_) => failure.hint(
-            "`sentences` is the folder `tokenizers/punkt_tab/english` of NLTK's data: `python3 -m \
-             nltk.downloader punkt_tab`",
-        ),
-        _ => failure,
-    }
-}
-
 pub fn perform_verify(context: &TaskContext, step: &MlperfVerify) -> Result<Done, Failure> {
     let rules = ResolvedTest::named(&step.round, &step.benchmark)
         .map_err(|wrong| Failure::refused(format!("`{}` {}", wrong.at.join("."), wrong.what)))?;
     let end_ids = if step.end_ids.is_empty() { &rules.benchmark.end_ids } else { &step.end_ids };
     let score = step.score.as_deref().map(|score| exact_match(&context.path(score))).transpose()?;
-    let verified = audit::verify(&context.path(&step.audit), &rules, &step.benchmark, end_ids, score)
-        .map_err(|error| refused(&error))?;
+    let verified = audit::verify(&context.path(&step.audit), &rules, &step.benchmark, end_ids, score)?;
     let path = context.lease.out.join(verified.file);
     fs::write(&path, &verified.text).at("write", &path)?;
     match verified.wrong.first() {
@@ -218,23 +174,6 @@ pub fn perform_verify(context: &TaskContext, step: &MlperfVerify) -> Result<Done
             Err(failure.cause(first.clone()).tail(verified.wrong))
         }
     }
-}
-
-fn refused(error: &VerifyError) -> Failure {
-    let hint = match error {
-        VerifyError::NoScore => {
-            Some("add `score: \"{{ stages.NAME.out }}\"` of an `mlperf: { score: … }` stage over the run")
-        }
-        VerifyError::NotScored => Some(
-            "run the reference's evaluator over the run's mlperf_log_accuracy.json and name what it prints: `score: \
-             { official: FILE }`",
-        ),
-        VerifyError::NoTest { .. } => {
-            Some("`audit` is the output of a `bench` with `loadgen: { mode: test06 }` or another test")
-        }
-        VerifyError::Read(_) => None,
-    };
-    Failure { hint: hint.map(str::to_owned), ..Failure::refused(error.to_string()) }
 }
 
 /// The exact match that a `score` stage found, percent.
