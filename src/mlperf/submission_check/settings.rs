@@ -132,7 +132,8 @@ fn measurements(to: &mut SubmissionFindings, entry: &ResultEntry, folder: &Path)
     let of_benchmark = sizes(entry.official);
     findings! { to;
         Review, Retraining, &at,
-            closed("retraining").filter(|text| text != "false" && !text.is_empty() && !text.starts_with(['n', 'N']))
+            closed("retraining")
+                .filter(|text| !["", "no", "none", "false"].contains(&text.to_lowercase().as_str()))
                 .map(|text| format!("`retraining` is {text:?}")), SAME_WEIGHTS, OPEN;
         Review, Retraining, &at,
             closed("weight_transformations")
@@ -194,7 +195,7 @@ fn conf(to: &mut SubmissionFindings, at: &Path, text: &str, request: &TestReques
     let model = request.find().map(|found| found.benchmark.loadgen_model(request.scenario)).unwrap_or_default();
     for line in conf::in_effect(&written, &model, request.scenario) {
         // Of SingleStream the latency is what is expected, and no limit.
-        let is_judged = (line.key != "target_qps" || !is_offline)
+        let is_judged = (!["target_qps", "min_query_count"].contains(&line.key.as_str()) || !is_offline)
             && (line.key != "target_latency" || request.scenario.loadgen() == "Server");
         let name: &str = if line.key == OF_HARNESS { "performance_sample_count_override" } else { &line.key };
         let logged = conf::logged(name).filter(|_| is_judged);

@@ -58,6 +58,17 @@ pub(super) fn check(
                 format!("`system_type: {other}`"));
         }
     }
+    let text = |name: &str| read_description(&folder.join(format!("{name}.json"))).ok();
+    for (index, system) in submitter.systems.iter().enumerate().filter(|_| submitter.division != "open") {
+        let same = submitter.systems[..index]
+            .iter()
+            .find(|other| text(&system.name).is_some_and(|described| text(&other.name) == Some(described)));
+        findings! { to;
+            Review, TwoSystems, &folder.join(format!("{}.json", system.name)),
+                same.map(|other| format!("it is, byte for byte, {}.json", other.name)),
+                "two systems differ in something", "describe each of them";
+        }
+    }
     for name in described.iter().filter(|name| !submitter.systems.iter().any(|system| system.name == **name)) {
         let at = folder.join(format!("{name}.json"));
         let weight = FindingWeight::of_older_checker(layout);
@@ -160,9 +171,9 @@ fn check_description(
     Some(SystemTraits { system_type, is_network })
 }
 
-/// In names: an accelerator, as `H100` and `MI355X`; the memory of each, and how many there are, as `80GBx8`.
+/// In names: an accelerator, as `H100` and `MI355X`; the memory of each, and how many there are, as `80GBx8` and `8x H100`.
 static NAMED: LazyLock<[Regex; 3]> = LazyLock::new(|| {
-    [r"\b((?:GB|GH|MI|A|B|H|L)\d{2,3}[A-Z]?|L4)\b", r"(?:^|[^.\d])(\d+) ?GB(?:x|\b)", r"GBx(\d+)\b"]
+    [r"\b((?:GB|GH|MI|A|B|H|L)\d{2,3}[A-Z]?|L4)\b", r"(?:^|[^.\d])(\d+) ?GB(?:x|\b)", r"GBx(\d+)\b|\b(\d+)x ?[A-Z]"]
         .map(|pattern| Regex::new(pattern).expect("a pattern that compiles"))
 });
 
@@ -175,7 +186,8 @@ fn accelerators(to: &mut SubmissionFindings, at: &Path, fields: &Map<String, Val
     };
     let file = at.file_stem().unwrap_or_default().to_string_lossy().replace(['_', '-'], " ");
     let parts = |pattern: &Regex, text: &str| -> BTreeSet<String> {
-        pattern.captures_iter(text).map(|part| part[1].to_owned()).collect()
+        let last = |part: regex::Captures| Some(part.iter().flatten().last()?.as_str().to_owned());
+        pattern.captures_iter(text).filter_map(last).collect()
     };
     let [model, memory, count] = &*NAMED;
     let count_of = |name: &str| text(name).parse::<u64>().ok();
