@@ -1,7 +1,6 @@
 //! Compares two submissions, or two runs: their results, and what differs in how they were made.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Display;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -210,11 +209,10 @@ fn of_lock(submitter: &Path, seen: &submission_check::ExaminedResult, settings: 
 
 /// What the submission writes about a system. A system without a description has no fields to compare.
 fn described(path: &Path, round: &Round) -> Result<DiffedRun, ErrorText> {
-    let unreadable = |error: &dyn Display| ErrorText::new(format_args!("`{}` cannot be read: {error}", path.display()));
     let fields: serde_json::Map<String, Value> = match read_description(path) {
-        Ok(text) => serde_json::from_str(&text).map_err(|error| unreadable(&error))?,
+        Ok(text) => serde_json::from_str(&text).map_err(in_file(path))?,
         Err(error) if error.kind() == ErrorKind::NotFound => serde_json::Map::new(),
-        Err(error) => return Err(unreadable(&error)),
+        Err(error) => return Err(in_file(path)(error)),
     };
     let mut settings: BTreeMap<String, String> =
         fields.iter().map(|(name, value)| (name.clone(), unquoted(value))).collect();

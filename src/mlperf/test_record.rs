@@ -1,12 +1,11 @@
 //! What one LoadGen test was: the file beside its logs, from which later stages read what the logs belong to.
 
-use std::fmt::Display;
 use std::io::ErrorKind;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use base::diag::ErrorText;
+use base::diag::{ErrorText, in_file};
 use base::files::read_bytes;
 use base::spec::{Division, TestMode};
 use rules::{MlperfScenario, Seeds};
@@ -41,16 +40,13 @@ impl TestRecord {
     /// The record in a folder of LoadGen's logs. `None`: another harness wrote them, without a record.
     pub fn in_folder(folder: &Path) -> Result<Option<Self>, ErrorText> {
         let path = folder.join(TEST_FILE);
-        let fault = |problem: &str, error: &dyn Display| {
-            ErrorText::new(format_args!("`{}` {problem}: {error}", path.display()))
-        };
         match read_bytes(&path) {
             Ok(bytes) => {
-                let record = serde_json::from_slice(&bytes);
-                record.map(Some).map_err(|error| fault("does not describe a LoadGen test", &error))
+                let text = |error| format!("`{}` does not describe a LoadGen test: {error}", path.display());
+                serde_json::from_slice(&bytes).map(Some).map_err(|error| ErrorText::new(text(error)))
             }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(fault("cannot be read", &error)),
+            Err(error) => Err(in_file(&path)(error)),
         }
     }
 }

@@ -10,7 +10,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use pretty_assertions::assert_eq;
 use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
-use regatta::diag::ErrorText;
+use regatta::event::{Failure, FailureKind};
 use regatta::mlperf::DatasetRecord;
 use regatta::mlperf::accuracy::{
     AccuracyReport, AccuracyVerdict, Rouge, Scored, Scoring, SentenceModel, WordInterner, one_sentence_per_line, score,
@@ -245,7 +245,7 @@ fn a_processed_data_set_is_read_in_the_forms_it_is_published_in() {
     assert_eq!(text(path("dataset.jsonl")).lines().nth(2), Some(r#"{"input_ids":[1,8,9,10]}"#));
 
     // What is wrong is told at once, and where.
-    let why = |from: &str| read(&wanted, &path(from)).unwrap_err().to_string();
+    let why = |from: &str| read(&wanted, &path(from)).unwrap_err().what;
     fs::write(
         path("bad.json"),
         r#"[{"tok_input": [1, -5]}, {"output": "x"}, {"tok_input": []}, {"tok_input": [3000000000]}]"#,
@@ -267,8 +267,8 @@ fn a_processed_data_set_is_read_in_the_forms_it_is_published_in() {
     assert!(why("columns.json").contains("orient=\"records\""), "{}", why("columns.json"));
     npy(&path("npy/input_lens.npy"), "(3,)", &[3, 9, 4]);
     assert!(why("npy").contains("row 1 has length 9"), "{}", why("npy"));
-    let unknown = read(&DatasetRequest { benchmark: "bert-99", ..wanted }, &path("set.json")).unwrap_err();
-    assert!(unknown.message.contains("has no benchmark `bert-99`"), "{unknown}");
+    let unknown = read(&DatasetRequest { benchmark: "bert-99", ..wanted }, &path("set.json"));
+    assert_eq!(unknown.unwrap_err().kind, FailureKind::Refused);
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn a_pickle_is_refused_with_the_command_that_converts_it_and_a_short_set_with_it
 }
 
 /// Scores a log with a data set of these lines and the tokenizer and sentences of the golden folder.
-fn scored(round: &Round, benchmark: &str, set: &str, log: &str, threads: usize) -> Result<Scored, ErrorText> {
+fn scored(round: &Round, benchmark: &str, set: &str, log: &str, threads: usize) -> Result<Scored, Failure> {
     scored_with(round, benchmark, set, log, threads, (TestMode::Accuracy, None))
 }
 
@@ -306,7 +306,7 @@ fn scored_with(
     log: &str,
     threads: usize,
     (mode, official): (TestMode, Option<&str>),
-) -> Result<Scored, ErrorText> {
+) -> Result<Scored, Failure> {
     let folder = tempfile::tempdir().unwrap();
     let (set_file, log_file) = (folder.path().join("dataset.jsonl"), folder.path().join("log.json"));
     fs::write(&set_file, set).unwrap();
@@ -499,7 +499,7 @@ fn exact_match_is_ours_as_far_as_no_program_has_to_run() {
 fn a_log_that_cannot_be_scored_says_where() {
     let set = "{\"input_ids\":[1],\"reference\":\" run\"}\n{\"input_ids\":[1]}\n";
     let round = round(LLAMA, 2, &[]);
-    let why = |log: &str| scored(&round, LLAMA, set, log, 2).unwrap_err().to_string();
+    let why = |log: &str| scored(&round, LLAMA, set, log, 2).unwrap_err().what;
     let wide = r#"[{"seq_id":0,"qsl_idx":0,"data":"0300000000000000","token_count":1},
 {"seq_id":1,"qsl_idx":1,"data":"0300000000000000","token_count":1},
 {"seq_id":2,"qsl_idx":7,"data":"","token_count":0},

@@ -201,8 +201,7 @@ impl TokenDecoder {
         let cleans = match read_bytes(&config) {
             Err(_) => false,
             Ok(text) => {
-                let unreadable = |error| ErrorText::new(format_args!("{} cannot be read: {error}", config.display()));
-                let config: serde_json::Value = serde_json::from_slice(&text).map_err(unreadable)?;
+                let config: serde_json::Value = serde_json::from_slice(&text).map_err(in_file(&config))?;
                 config["clean_up_tokenization_spaces"].as_bool().unwrap_or(false)
             }
         };

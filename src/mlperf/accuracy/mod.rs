@@ -17,7 +17,7 @@ mod scoring_method;
 mod sentences;
 
 pub use answers::TokenDecoder;
-use base::diag::ErrorText;
+use base::event::Failure;
 use base::units::counted;
 pub use rouge::{Rouge, WordInterner, stem};
 use rules::{Benchmark, written_metric};
@@ -68,7 +68,7 @@ impl AnswerErrors {
         self.first_errors.truncate(MOST);
     }
 
-    pub fn end(self) -> Result<(), ErrorText> {
+    pub fn end(self) -> Result<(), Failure> {
         if self.count == 0 {
             return Ok(());
         }
@@ -78,7 +78,7 @@ impl AnswerErrors {
             lines.push(format!("… and {more} more"));
         }
         let (count, lines) = (counted(self.count, "error"), lines.join("\n"));
-        Err(ErrorText::new(format_args!("{count} in the accuracy log:\n{lines}")))
+        Err(Failure::refused(format!("{count} in the accuracy log:\n{lines}")))
     }
 }
 

@@ -15,6 +15,7 @@ use super::sentences::{PunktModel, one_sentence_per_line};
 use super::{AnswerErrors, answers, mean, mean_of_some, numpy_round, python_round, repr, stripped};
 use crate::DatasetRecord;
 use base::diag::{ErrorText, in_file};
+use base::event::Failure;
 use base::spec::TestMode;
 use rules::log::{AnswerLog, LogError, LoggedAnswer, Width};
 use rules::{Benchmark, Round};
@@ -60,44 +61,37 @@ struct Bench<'a> {
 }
 
 /// Scores a log. `progress` receives the number of answers that have been scored.
-pub fn score(scoring: &Scoring<'_>, progress: &mut dyn FnMut(u64)) -> Result<Scored, ErrorText> {
+pub fn score(scoring: &Scoring<'_>, progress: &mut dyn FnMut(u64)) -> Result<Scored, Failure> {
     let unknown = || {
         let names = scoring.round.benchmarks.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-        ErrorText::new(format_args!(
-            "round {} has no benchmark `{}` that Regatta can score; it can score {names}",
-            scoring.round.name, scoring.benchmark
-        ))
+        let (round, benchmark) = (&scoring.round.name, scoring.benchmark);
+        let text = format!("round {round} has no benchmark `{benchmark}` that Regatta can score; it can score {names}");
+        Failure::refused(text)
     };
     let benchmark = &scoring.round.benchmarks.get(scoring.benchmark).ok_or_else(unknown)?.scored_in(scoring.mode);
     let scoring_method = ScoringMethod::for_benchmark(scoring.benchmark).ok_or_else(unknown)?;
     let dataset_record = scoring.dataset_record;
     if ScoringMethod::for_benchmark(&dataset_record.benchmark) != Some(scoring_method) {
         let (found, benchmark) = (&dataset_record.benchmark, scoring.benchmark);
-        let text = format!("the data set is for {found}, but {benchmark} is being scored");
-        return Err(ErrorText::new(text));
+        return Err(Failure::files(format!("the data set is for {found}, but {benchmark} is being scored")));
     }
-    let references = answers::read(scoring.dataset)?;
+    let references = answers::read(scoring.dataset).map_err(Failure::files)?;
     if references.len() as u64 != dataset_record.samples {
         let (path, found, recorded) = (scoring.dataset.display(), references.len(), dataset_record.samples);
-        let text = format!("{path} has {found} samples, and dataset.json has {recorded}");
-        return Err(ErrorText::new(text));
+        return Err(Failure::files(format!("{path} has {found} samples, and dataset.json has {recorded}")));
     }
-    let with_tokenizer =
-        |error: ErrorText| error.hint("name the model's `tokenizer.json`: `score: { tokenizer: PATH }`");
     let token_decoder = match scoring.tokenizer {
-        Some(file) => TokenDecoder::load(file, scoring_method).map_err(with_tokenizer)?,
-        None if dataset_record.synthetic => TokenDecoder::synthetic(),
-        None => {
-            let text = "the answers are token ids; `tokenizer` is needed to decode them";
-            return Err(with_tokenizer(ErrorText::new(text)));
-        }
+        Some(file) => TokenDecoder::load(file, scoring_method),
+        None if dataset_record.synthetic => Ok(TokenDecoder::synthetic()),
+        None => Err(ErrorText::new("the answers are token ids; `tokenizer` is needed to decode them")),
     };
-    let model = scoring.sentences.map(PunktModel::load).transpose().map_err(|error| {
-        ErrorText::new(format_args!("the model that finds sentences cannot be used: {error}")).hint(
-            "`sentences` is the folder `tokenizers/punkt_tab/english` of NLTK's data: `python3 -m nltk.downloader \
-             punkt_tab`",
-        )
-    })?;
+    let tokenizer_hint = "name the model's `tokenizer.json`: `score: { tokenizer: PATH }`";
+    let token_decoder = token_decoder.map_err(|error| Failure::refused(error).hint(tokenizer_hint))?;
+    let sentences_hint = "`sentences` is the folder `tokenizers/punkt_tab/english` of NLTK's data: `python3 -m \
+                          nltk.downloader punkt_tab`";
+    let unusable =
+        |error| Failure::files(format!("the model that finds sentences cannot be used: {error}")).hint(sentences_hint);
+    let model = scoring.sentences.map(PunktModel::load).transpose().map_err(unusable)?;
     let bench = Bench { scoring_method, token_decoder, model, references: &references };
     let read = read(scoring, &bench, progress)?;
     let has_sentences = bench.model.is_some();
@@ -139,13 +133,16 @@ struct ReadLog {
     log: AccuracyLogSummary,
 }
 
-fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64)) -> Result<ReadLog, ErrorText> {
-    let mut log = AnswerLog::open(scoring.log).map_err(|error| {
-        in_file(scoring.log)(error).hint("`accuracy` is the output of a bench stage with `loadgen: { mode: accuracy }`")
-    })?;
-    let damaged = |error: LogError| {
-        ErrorText::new(error).hint("score the log as LoadGen wrote it: packages get their truncated copy afterwards")
+fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64)) -> Result<ReadLog, Failure> {
+    let unopened = |error| {
+        Failure::files(in_file(scoring.log)(error))
+            .hint("`accuracy` is the output of a bench stage with `loadgen: { mode: accuracy }`")
     };
+    let unread = |error: LogError| {
+        Failure::files(error.to_string())
+            .hint("score the log as LoadGen wrote it: packages get their truncated copy afterwards")
+    };
+    let mut log = AnswerLog::open(scoring.log).map_err(unopened)?;
     let (jobs, queue) = mpsc::sync_channel::<(usize, LoggedAnswer, Width)>(IN_FLIGHT);
     let (done, results) = mpsc::channel::<(usize, u64, Result<ScoredAnswer, ErrorText>)>();
     let queue = Mutex::new(queue);
@@ -181,7 +178,7 @@ fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64))
                 Err(error) => errors.push_error(offset, &error),
             }
         };
-        while let Some(entry) = log.next().transpose().map_err(damaged)? {
+        while let Some(entry) = log.next().transpose().map_err(unread)? {
             entries += 1;
             let index = entry.qsl_idx as usize;
             if index >= answered.len() {

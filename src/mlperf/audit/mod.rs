@@ -8,7 +8,7 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use super::{TEST_FILE, TestRecord};
-use base::diag::ErrorText;
+use base::event::Failure;
 use base::spec::TestMode;
 use base::units::counted;
 use rules::log::{ACCURACY_FILE, AnswerLog, DETAIL_FILE, Detail, LogError, LoggedAnswer};
@@ -45,8 +45,9 @@ pub fn verify(
     benchmark: &str,
     end_ids: &[i32],
     exact_match: Option<Test07Score>,
-) -> Result<AuditVerification, ErrorText> {
-    let test_record = TestRecord::in_folder(folder)?
+) -> Result<AuditVerification, Failure> {
+    let test_record = TestRecord::in_folder(folder)
+        .map_err(Failure::refused)?
         .ok_or_else(|| at(folder, format_args!("has no {TEST_FILE}, which describes the run")))?;
     let mut wrong = Vec::new();
     if test_record.round != found.round.name || test_record.benchmark != benchmark {
@@ -55,7 +56,7 @@ pub fn verify(
             test_record.benchmark, test_record.round, found.round.name
         ));
     }
-    let detail = detail(folder)?;
+    let detail = Detail::read_folder(folder).map_err(|error| unreadable(&folder.join(DETAIL_FILE), &error))?;
     // What a rehearsal loaded is what it was to issue.
     let rehearsed = test_record
         .rehearsal
@@ -66,8 +67,9 @@ pub fn verify(
     let run = AuditedRun { log: folder.join(ACCURACY_FILE), record: &test_record, resolved: found, samples, wrong };
     match test_record.mode {
         TestMode::Performance | TestMode::Accuracy => {
-            let error = at(folder, format_args!("is a {} run, not an audit test", test_record.mode.as_str()));
-            Err(error.hint("`audit` is the output of a `bench` with `loadgen: { mode: test06 }` or another test"))
+            let mode = test_record.mode.as_str();
+            Err(at(folder, format_args!("is a {mode} run, not an audit test"))
+                .hint("`audit` is the output of a `bench` with `loadgen: { mode: test06 }` or another test"))
         }
         TestMode::Test06 => run.test06(end_ids),
         TestMode::Test07 => run.test07(exact_match),
@@ -87,21 +89,17 @@ struct AuditedRun<'a> {
 }
 
 impl AuditedRun<'_> {
-    fn answers(&self) -> Result<AnswerLog<BufReader<File>>, ErrorText> {
-        AnswerLog::open(&self.log).map_err(|error| at(&self.log, format_args!("cannot be read: {error}")))
+    fn answers(&self) -> Result<AnswerLog<BufReader<File>>, Failure> {
+        AnswerLog::open(&self.log).map_err(|error| unreadable(&self.log, &error))
     }
 
-    fn unreadable(&self, error: &LogError) -> ErrorText {
-        ErrorText::new(format_args!("`{}`: {error}", self.log.display()))
+    fn lengths(&self) -> Result<AnswerLengths, Failure> {
+        AnswerLengths::measure(self.answers()?).map_err(|error| unreadable(&self.log, &error))
     }
 
-    fn lengths(&self) -> Result<AnswerLengths, ErrorText> {
-        AnswerLengths::measure(self.answers()?).map_err(|error| self.unreadable(&error))
-    }
-
-    fn test06(mut self, end_ids: &[i32]) -> Result<AuditVerification, ErrorText> {
+    fn test06(mut self, end_ids: &[i32]) -> Result<AuditVerification, Failure> {
         let outputs = AuditOutputs::collect(self.answers()?, self.record.scenario, end_ids)
-            .map_err(|error| self.unreadable(&error))?;
+            .map_err(|error| unreadable(&self.log, &error))?;
         self.wrong.extend(outputs.first_offences.iter().cloned());
         self.wrong.extend(too_few(outputs.answers, self.samples));
         let passes = self.wrong.is_empty() && outputs.holds();
@@ -115,19 +113,19 @@ impl AuditedRun<'_> {
         })
     }
 
-    fn test07(mut self, exact_match: Option<Test07Score>) -> Result<AuditVerification, ErrorText> {
+    fn test07(mut self, exact_match: Option<Test07Score>) -> Result<AuditVerification, Failure> {
         let is_synthetic = self.record.dataset.synthetic;
-        let no_score = || {
-            ErrorText::new("TEST07 needs the exact match of the run's answers")
+        let missing = || {
+            Failure::refused("TEST07 needs the exact match of the run's answers")
                 .hint("add `score: \"{{ stages.NAME.out }}\"` of an `mlperf: { score: … }` stage over the run")
         };
-        let score = match exact_match.ok_or_else(no_score)? {
+        let score = match exact_match.ok_or_else(missing)? {
             Test07Score::ExactMatch(score) => Some(score),
             Test07Score::Unscored if is_synthetic => None,
             // The data is not made up, so the score is the verdict.
             Test07Score::Unscored => {
-                let error = ErrorText::new("the score of TEST07's answers has no `exact_match`");
-                return Err(error.hint(
+                let failure = Failure::refused("the score of TEST07's answers has no `exact_match`");
+                return Err(failure.hint(
                     "run the reference's evaluator over the run's mlperf_log_accuracy.json and name what it prints: \
                      `score: { official: FILE }`",
                 ));
@@ -163,7 +161,7 @@ impl AuditedRun<'_> {
         Ok(AuditVerification { test, file, text, wrong, not_judged, headline })
     }
 
-    fn test09(mut self) -> Result<AuditVerification, ErrorText> {
+    fn test09(mut self) -> Result<AuditVerification, Failure> {
         let is_synthetic = self.record.dataset.synthetic;
         let lengths = self.lengths()?;
         let audit = self.resolved.benchmark.audits.get(&TestMode::Test09);
@@ -204,14 +202,12 @@ const fn verdict(passes: bool) -> &'static str {
 }
 
 /// What is wrong with a file or folder.
-fn at(path: &Path, problem: impl Display) -> ErrorText {
-    ErrorText::new(format_args!("`{}` {problem}", path.display()))
+fn at(path: &Path, problem: impl Display) -> Failure {
+    Failure::refused(format!("`{}` {problem}", path.display()))
 }
 
-fn detail(folder: &Path) -> Result<Detail, ErrorText> {
-    let path = folder.join(DETAIL_FILE);
-    let unreadable = |error| ErrorText::new(format_args!("`{}`: {error}", path.display()));
-    Detail::read_folder(folder).map_err(unreadable)
+fn unreadable(log: &Path, error: &impl Display) -> Failure {
+    Failure::refused(format!("`{}`: {error}", log.display()))
 }
 
 /// Whether LoadGen worked with the test's audit.config.
@@ -323,6 +319,8 @@ pub(crate) struct AuditOutputs {
     pub answers: u64,
     /// Their places in the data set.
     pub samples: BTreeSet<u64>,
+    /// The queries that they answer.
+    pub queries: BTreeSet<u64>,
     /// Those that differ from one another.
     pub different: BTreeSet<Vec<u8>>,
     /// The largest token id, and the most tokens of an answer.
@@ -350,6 +348,7 @@ impl AuditOutputs {
             let answer = answer?;
             outputs.answers += 1;
             outputs.samples.insert(answer.qsl_idx);
+            outputs.queries.insert(answer.seq_id);
             let tokens = answer.tokens()?;
             let first = answer.first_tokens()?;
             if needs_first && let Some(what) = first_differs(&tokens, first.as_deref()) {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::{DatasetRecord, TEST_FILE, TestRecord};
 use super::{AuditVerification, Test07Score, verify};
-use base::diag::ErrorText;
+use base::event::Failure;
 use base::spec::{Division, TestMode};
 use rules::log::{ACCURACY_FILE, DETAIL_FILE};
 use rules::{MlperfScenario, ResolvedTest, TestRequest};
@@ -136,7 +136,7 @@ fn test06_wants_all_answers_and_its_own_settings() {
     assert_eq!(plain.wrong, ["audit.config was not in effect: `accuracy_log_sampling_target` is 0, not 100"]);
 }
 
-fn gpt(mode: TestMode, exact_match: Option<f64>) -> Result<AuditVerification, ErrorText> {
+fn gpt(mode: TestMode, exact_match: Option<f64>) -> Result<AuditVerification, Failure> {
     let benchmark = "gpt-oss-120b";
     let test = found(benchmark);
     let mut record = test_record(benchmark, MlperfScenario::Offline, mode);
@@ -214,7 +214,7 @@ fn test07_holds_the_exact_match_against_its_bound() {
     );
     let bad = gpt(TestMode::Test07, Some(60.697)).unwrap();
     assert!(bad.wrong.contains(&"exact match is 60.697, less than 60.698".to_owned()), "{bad:?}");
-    assert!(gpt(TestMode::Test07, None).unwrap_err().message.contains("needs the exact match"));
+    assert!(gpt(TestMode::Test07, None).unwrap_err().what.contains("needs the exact match"));
 }
 
 #[test]
@@ -250,9 +250,7 @@ fn only_audit_runs_are_verified() {
     let folder =
         run("server-valid", &test_record(benchmark, MlperfScenario::Server, TestMode::Performance), |_, text| text);
     let error = verify(folder.path(), &found(benchmark), benchmark, &[2], None).unwrap_err();
-    assert!(error.message.ends_with("is a performance run, not an audit test"), "{error}");
+    assert!(error.what.ends_with("is a performance run, not an audit test"), "{error:?}");
     let missing = tempfile::tempdir().unwrap();
-    assert!(
-        verify(missing.path(), &found(benchmark), benchmark, &[2], None).unwrap_err().to_string().contains("test.json")
-    );
+    assert!(verify(missing.path(), &found(benchmark), benchmark, &[2], None).unwrap_err().what.contains("test.json"));
 }

@@ -30,9 +30,6 @@ pub struct DatasetRow {
     ranks: [Option<usize>; 4],
 }
 
-/// What takes the rows of a data set.
-pub(super) type RowSink<'s> = dyn FnMut(DatasetRow) + 's;
-
 /// A column that holds another kind of value than its name announces.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ColumnError {
@@ -41,6 +38,9 @@ pub enum ColumnError {
     #[error("`{0}` is a list, but a text is expected")]
     NotText(String),
 }
+
+/// What takes the rows of a data set.
+pub(super) type RowSink<'s> = dyn FnMut(DatasetRow) + 's;
 
 /// A value of a row.
 pub enum RowValue {

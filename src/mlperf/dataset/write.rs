@@ -14,6 +14,7 @@ use super::{parquet, row};
 use crate::DatasetRecord;
 use crate::accuracy::ScoringMethod;
 use base::diag::{ErrorText, in_file};
+use base::event::Failure;
 use base::files::{Sha256Of, open_regular, sha256_of_file};
 use harness::NpyIntegers;
 use rules::{Benchmark, Round};
@@ -28,7 +29,7 @@ pub struct DatasetRequest<'a> {
 }
 
 /// Reads a processed data set: `.parquet`, `.json`, `.jsonl`, or a folder with `NPY_FILES`.
-pub fn read(wanted: &DatasetRequest<'_>, from: &Path) -> Result<DatasetFile, ErrorText> {
+pub fn read(wanted: &DatasetRequest<'_>, from: &Path) -> Result<DatasetFile, Failure> {
     let (benchmark, recipe) = wanted.benchmark()?;
     let columns = Columns::for_method(recipe);
     let form = form(from, &columns)?;
@@ -39,23 +40,19 @@ pub fn read(wanted: &DatasetRequest<'_>, from: &Path) -> Result<DatasetFile, Err
         DatasetFormat::Npy => read_npy(from, &mut sink),
         DatasetFormat::Json | DatasetFormat::MadeUp => row::read(from, &columns, &mut sink),
     };
-    read?;
+    read.map_err(Failure::files)?;
     let (samples, references, input_tokens, _) = writer.end(&columns)?;
     let sizes = sizes(benchmark);
     if !sizes.iter().any(|(size, _)| *size == samples) {
         let (whole, others) = sizes.split_first().expect("a data set has a size");
         let others: Vec<String> = others.iter().map(|(size, of)| format!("{of}: {size}")).collect();
         let others = if others.is_empty() { String::new() } else { format!(" ({})", others.join(", ")) };
-        let error = ErrorText::new(format_args!(
-            "{} has {samples} samples, but {} of round {} has {}{others}",
-            from.display(),
-            wanted.benchmark,
-            wanted.round.name,
-            whole.0
-        ));
-        return Err(error.hint("the whole data set is needed; for a rehearsal there is `synthetic: { samples: N }`"));
+        let (path, benchmark, round, whole) = (from.display(), wanted.benchmark, &wanted.round.name, whole.0);
+        let text = format!("{path} has {samples} samples, but {benchmark} of round {round} has {whole}{others}");
+        let hint = "the whole data set is needed; for a rehearsal there is `synthetic: { samples: N }`";
+        return Err(Failure::refused(text).hint(hint));
     }
-    let dataset_record = wanted.dataset_record(false, samples, digest(from, form)?);
+    let dataset_record = wanted.dataset_record(false, samples, digest(from, form).map_err(Failure::files)?);
     let name = from.file_name().map(|name| name.to_string_lossy().into_owned());
     wanted.write(DatasetFile {
         record: dataset_record,
@@ -83,11 +80,11 @@ pub fn make(
     seed: u64,
     samples: Option<u64>,
     part: Option<&str>,
-) -> Result<DatasetFile, ErrorText> {
+) -> Result<DatasetFile, Failure> {
     let (benchmark, recipe) = wanted.benchmark()?;
     let shape = DatasetShape::for_method(recipe).of_part(part).map_err(|parts| {
         let (benchmark, part, known) = (wanted.benchmark, part.unwrap_or_default(), parts.join(", "));
-        ErrorText::new(format_args!("{benchmark} has no part `{part}`; its parts are: {known}"))
+        Failure::refused(format!("{benchmark} has no part `{part}`; its parts are: {known}"))
     })?;
     let columns = Columns::for_method(recipe);
     let mut writer = SampleWriter::new(wanted.out, &columns)?;
@@ -107,12 +104,12 @@ pub fn make(
 }
 
 impl DatasetRequest<'_> {
-    fn benchmark(&self) -> Result<(&Benchmark, ScoringMethod), ErrorText> {
+    fn benchmark(&self) -> Result<(&Benchmark, ScoringMethod), Failure> {
         let benchmark = self.round.benchmarks.get(self.benchmark).zip(ScoringMethod::for_benchmark(self.benchmark));
         benchmark.ok_or_else(|| {
             let reason = self.round.left_out(self.benchmark).map_or_else(String::new, |why| format!(": {why}"));
             let names = self.round.benchmarks.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-            ErrorText::new(format_args!(
+            Failure::refused(format!(
                 "round {} has no benchmark `{}` whose data set Regatta can read{reason}; it can read {names}",
                 self.round.name, self.benchmark
             ))
@@ -123,17 +120,17 @@ impl DatasetRequest<'_> {
         DatasetRecord { benchmark: self.benchmark.to_owned(), synthetic, samples, sha256 }
     }
 
-    fn write(&self, file: DatasetFile) -> Result<DatasetFile, ErrorText> {
+    fn write(&self, file: DatasetFile) -> Result<DatasetFile, Failure> {
         let path = self.out.join(DATASET_FILE);
         let text = serde_json::to_string_pretty(&file).expect("it has only text keys");
-        std::fs::write(&path, text + "\n").map_err(in_file(&path))?;
+        std::fs::write(&path, text + "\n").map_err(in_file(&path)).map_err(Failure::system)?;
         Ok(file)
     }
 }
 
 /// By what it is, not by what it is called.
-fn form(from: &Path, columns: &Columns) -> Result<DatasetFormat, ErrorText> {
-    let io_error = in_file(from);
+fn form(from: &Path, columns: &Columns) -> Result<DatasetFormat, Failure> {
+    let io_error = |error: std::io::Error| Failure::files(in_file(from)(error));
     if from.is_dir() {
         return Ok(DatasetFormat::Npy);
     }
@@ -152,8 +149,8 @@ fn form(from: &Path, columns: &Columns) -> Result<DatasetFormat, ErrorText> {
                 texts = texts.join(", "),
                 tokens = tokens.join(", "),
             );
-            let error = ErrorText::new(format_args!("{path} is a pickle, which runs what is in it when it is read"));
-            Err(error.hint(format_args!("convert it, and name the result: {command}")))
+            let failure = Failure::refused(format!("{path} is a pickle, which runs what is in it when it is read"));
+            Err(failure.hint(format!("convert it, and name the result: {command}")))
         }
         _ => Ok(DatasetFormat::Json),
     }
@@ -205,9 +202,9 @@ pub(super) struct SampleWriter {
 }
 
 impl SampleWriter {
-    pub fn new(out: &Path, columns: &Columns) -> Result<Self, ErrorText> {
+    pub fn new(out: &Path, columns: &Columns) -> Result<Self, Failure> {
         let path = out.join(SAMPLES_FILE);
-        let file = File::create(&path).map_err(in_file(&path))?;
+        let file = File::create(&path).map_err(in_file(&path)).map_err(Failure::system)?;
         Ok(Self {
             path,
             file: BufWriter::with_capacity(1 << 20, file),
@@ -268,9 +265,9 @@ impl SampleWriter {
     }
 
     /// Samples, those with a reference, tokens of the inputs, and the digest of what was written.
-    pub fn end(mut self, columns: &Columns) -> Result<(u64, u64, LengthSpread, String), ErrorText> {
+    pub fn end(mut self, columns: &Columns) -> Result<(u64, u64, LengthSpread, String), Failure> {
         let written = self.failed.take().map_or_else(|| self.file.flush(), Err);
-        written.map_err(in_file(&self.path))?;
+        written.map_err(in_file(&self.path)).map_err(Failure::system)?;
         if self.more_errors > 0 {
             self.errors.push(format!("… and {} more", self.more_errors));
         }
@@ -281,7 +278,7 @@ impl SampleWriter {
             self.errors.push(format!("parts are read from the columns {}", columns.task.join(", ")));
         }
         if !self.errors.is_empty() {
-            return Err(ErrorText::new(self.errors.join("\n")));
+            return Err(Failure::refused(self.errors.join("\n")));
         }
         let (min, sum, max) = self.tokens;
         let mean = sum as f64 / self.samples.max(1) as f64;

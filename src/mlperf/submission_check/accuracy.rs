@@ -45,6 +45,8 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, locked: Op
         // The checkers until v5.1 say so, and take it.
         let newer = FindingWeight::of_newer_checker(entry.layout);
         let weight = if entry.is_closed() { Refused } else { newer };
+        let summary = folder.join(SUMMARY_FILE);
+        let printed = read_text(&summary).unwrap_or_default();
         findings! { to;
             weight, AccuracySamples, &at,
                 (count != Some(wanted)).then(|| {
@@ -56,10 +58,18 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, locked: Op
                 issued.filter(|issued| !is_planned && count.is_some_and(|count| *issued != count))
                     .map(|issued| format!("LoadGen issued {issued} samples, the data set has {}", count.unwrap_or(0))),
                 "an accuracy run issues each sample once", REPACK;
-            Review, LogsDisagree, &folder.join(SUMMARY_FILE),
-                read_text(folder.join(SUMMARY_FILE)).is_ok_and(|text| text.contains("Result is"))
-                    .then_some("it has a result, and an accuracy run has none"),
+            Review, Counts, &at,
+                detail.count("qsl_reported_total_count").filter(|library| count.is_some_and(|count| *library < count))
+                    .map(|library| format!("the sample library has {library} samples, fewer than were issued")),
+                "an accuracy run issues each sample once", REPACK;
+            Review, LogsDisagree, &summary,
+                printed.contains("Result is").then_some("it has a result, and an accuracy run has none"),
                 "the summary and the detail log must come from the same run", REPACK;
+            // All 1001 published ones have it.
+            Review, TornLog, &summary,
+                (summary.is_file() && !printed.contains("encountered"))
+                    .then_some("it has no line `No errors encountered during test.`"),
+                "the run was interrupted, or the file is truncated", "run the test again";
         }
     }
     let samples = benchmark.accuracy_samples.unwrap_or(0).max(benchmark.dataset_samples);
@@ -169,6 +179,13 @@ fn plausibility(
         let first = values.next()?;
         Some(format!("{name} is {first} and, further down, {}", values.find(|value| value.total_cmp(&first).is_ne())?))
     });
+    // Rows of gpt-oss-120b's evaluator: name, correct, total, repeats, score, percent.
+    let row = |line: &str| {
+        let [name, correct, total, _, _, percent] = line.split_whitespace().collect::<Vec<_>>().try_into().ok()?;
+        let number = |text: &str| text.parse::<f64>().ok();
+        let (share, printed) = (number(correct)? / number(total)? * 100.0, number(percent.strip_suffix('%')?)?);
+        ((share - printed).abs() > 0.011).then(|| format!("{name} has {correct} of {total}, which is not {percent}"))
+    };
     let characters = scored.and_then(|scored| Some(written("gen_len")? / scored));
     let tokens = scored.and_then(|scored| Some(written("gen_tok_len")? / scored)).unwrap_or(0.0);
     findings! { to;
@@ -176,6 +193,7 @@ fn plausibility(
             rouge.map(|((part, less), (whole, more))| format!("{part} is {less}, and never more than {whole}, {more}")),
             rule, fix;
         Review, Plausibility, at, several, rule, fix;
+        Review, Plausibility, at, text.lines().find_map(row), rule, fix;
         // Published texts have at least 275 characters, and at least 1.9 per token.
         Review, Plausibility, at,
             characters.filter(|characters| *characters < (1.5 * tokens).max(30.0))
@@ -291,6 +309,7 @@ pub(super) fn same_system(to: &mut SubmissionFindings, at: &Path, performance: &
         Review, TwoSystems, at, days.map(|days| format!("it was made {days:.0} days from the performance run")),
             ONE_SYSTEM, RUN_AGAIN;
     }
+    at.parent().into_iter().for_each(|folder| witness::other_run(to, folder, other));
     // Of two versions the files differ, too.
     if performance.text("loadgen_version") == other.text("loadgen_version") {
         witness::same_files(to, at, other, performance);

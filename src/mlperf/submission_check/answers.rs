@@ -46,13 +46,14 @@ pub(super) fn check(to: &mut SubmissionFindings, at: &Path, samples: Option<u64>
     implausible(to, at, [answers.len(), different], largest);
 }
 
-/// Reports answers of which most are copies, and a token that is in no model's vocabulary; the largest of the
-/// benchmarks has 201,088.
+/// Reports answers of which more than one in twenty is a copy, and a token that is in no model's vocabulary; the largest
+/// of the benchmarks has 201,088. In published logs of Closed one answer of TEST06 is a copy at most, and two of the
+/// about 30 that a truncated log holds.
 pub(super) fn implausible(to: &mut SubmissionFindings, at: &Path, counts: [usize; 2], largest: Option<u32>) {
     let [answers, different] = counts;
     findings! { to;
         Review, RepeatedAnswers, at,
-            (answers >= FEWEST_ANSWERS && different * 2 < answers)
+            (answers >= FEWEST_ANSWERS && (answers - different) * 20 > answers + 20)
                 .then(|| format!("{different} of {answers} answers differ")),
             "each sample is another prompt, and has an answer of its own",
             "check whether the system generates its answers; run again";

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 
+use super::JudgedRun;
 use super::checks::{FindingWeight, REPACK, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::tree::ResultEntry;
 use crate::layout::verdict_file;
@@ -67,6 +68,8 @@ const SHORTEST_ANSWERS: u64 = 16;
 const SCORES: &str = "accuracy.txt";
 /// What an evaluator or the script of a test wrote, without the hash of the answers.
 const EVALUATION: &str = "evaluation";
+/// Rate and latencies of a performance run.
+const RESULT: &str = "result";
 
 /// What a log was packed as.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,7 +125,8 @@ pub(super) struct PackedLogs {
 
 impl PackedLogs {
     /// Takes in the logs of a result.
-    pub(super) fn add(&mut self, entry: &ResultEntry, inferred: bool, is_locked: bool) {
+    pub(super) fn add(&mut self, entry: &ResultEntry, judged: &JudgedRun, is_locked: bool) {
+        let inferred = judged.inferred;
         let audits = entry.table.tests.iter().map(|test| {
             let folder = entry.audit(*test);
             (*test, folder.join("performance/run_1"), folder.join("accuracy"))
@@ -139,6 +143,10 @@ impl PackedLogs {
                 mode,
                 inferred,
             };
+            let figures = [judged.value, judged.ttft_p99_ms, judged.tpot_p99_ms];
+            if !is_locked && mode == TestMode::Performance && figures.iter().all(Option::is_some) {
+                self.put(RESULT, 0, &detail.join(DETAIL_FILE), &run, Some(format!("{figures:?}")));
+            }
             let scores = answers.join(SCORES);
             let text = read_text(&scores).unwrap_or_default();
             let size =
@@ -185,8 +193,15 @@ impl PackedLogs {
                 let is_found = before.iter().any(|first| log.run.may_be_run_of(&first.run));
                 let is_allowed = |first: &PackedLog| match *name {
                     DETAIL_FILE => false,
-                    // Another system may give the same answers, which have the same scores.
-                    EVALUATION => log.run.system != first.run.system || log.run.scenario == first.run.scenario,
+                    // Another system may give the same answers in Offline, which have the same scores. In Server and
+                    // Interactive no two published systems do, nor in TEST09.
+                    EVALUATION if log.run.system != first.run.system => {
+                        log.run.may_answer_like(&first.run)
+                            && (log.run.scenario, log.run.mode) == (MlperfScenario::Offline, TestMode::Accuracy)
+                    }
+                    EVALUATION => log.run.scenario == first.run.scenario,
+                    // That of a log that is the same byte for byte is reported for the log.
+                    RESULT => sha256_of_file(&first.path).ok() == sha256_of_file(&log.path).ok(),
                     _ => log.run.may_answer_like(&first.run),
                 };
                 if let Some(first) = before.iter().find(|first| !is_found && !is_allowed(first)) {
@@ -202,11 +217,12 @@ fn reused(to: &mut SubmissionFindings, root: &Path, name: &str, first: &Path, lo
     let first = first.strip_prefix(root).unwrap_or(first);
     let same = match name {
         SCORES => "its hash is that of",
+        RESULT => "its rate and latencies are, to the last digit, those of",
         EVALUATION => "but for a hash, it is the text of",
         _ => "it is, byte for byte,",
     };
     finding!(to; Review, ReusedLog, log, format!("{same} {}", first.display()),
-        if name == DETAIL_FILE {
+        if [DETAIL_FILE, RESULT].contains(&name) {
             "a run is that of one system, scenario and test; its log has its process and its times, which no other run \
              has"
         } else {

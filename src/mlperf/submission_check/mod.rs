@@ -47,11 +47,6 @@ pub use witness::Witnesses;
 const NOT_IN_V4_1: [SubmissionCheck; 3] =
     [SubmissionCheck::EqualIssue, SubmissionCheck::SystemName, SubmissionCheck::Calibration];
 
-/// What of a log cannot be read, and why.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-struct UnreadableText(String);
-
 /// What the submission check saw.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SubmissionReport {
@@ -252,7 +247,7 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
                     layout,
                 };
                 let examined = result(&mut to, &entry, lock);
-                logs.add(&entry, examined.judged.inferred, lock.is_some());
+                logs.add(&entry, &examined.judged, lock.is_some());
                 results.push(examined);
                 entries.push(entry);
             }

@@ -3,18 +3,18 @@
 //! own checker the rules about results are repeated here: checksums, times, ranging against testing, one session; those
 //! about the power meter's messages and the sources of its tools are not.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jiff::civil::DateTime;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha1::{Digest as _, Sha1};
 
-use super::UnreadableText;
 use super::checks::{REPACK_POWER, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::loadgen;
 use super::tree::{ResultEntry, exactly, files};
 use crate::SubmissionLayout;
+use base::diag::ErrorText;
 use base::files::{read_bytes, read_document, read_text};
 use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail, SUMMARY_FILE};
 
@@ -109,7 +109,7 @@ fn average(to: &mut SubmissionFindings, run: &Path, detail: &Detail, meter: Mete
     let average = match PowerAverage::parse(&text, window) {
         Ok(average) => average,
         Err(error) => {
-            finding!(to; Refused, Power, &at, error.0, "every sample is read", REPACK_POWER);
+            finding!(to; Refused, Power, &at, error.message, "every sample is read", REPACK_POWER);
             return None;
         }
     };
@@ -152,12 +152,18 @@ fn descriptions(to: &mut SubmissionFindings, entry: &ResultEntry) {
     }
     // The official checker looks in the scenario's folder and in the three above it.
     let folder = entry.measurements();
-    let there: Vec<String> = folder.ancestors().take(4).flat_map(files).collect();
+    let below = |folder: &Path| files(folder).into_iter().map(|name| folder.join(name)).collect::<Vec<_>>();
+    let there: Vec<PathBuf> = folder.ancestors().take(4).flat_map(below).collect();
+    let rule = "the meter and its settings are described, for a scenario, a benchmark, a system or a submitter";
     for name in DESCRIPTIONS {
-        if !there.iter().any(|file| file.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'))) {
-            finding!(to; Refused, Power, &folder.join(format!("{name}.md")), "it is missing",
-                "the meter and its settings are described, for a scenario, a benchmark, a system or a submitter",
-                "write it");
+        let begins = format!("{name}.");
+        let file = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let described = there.iter().find(|path| file(path).starts_with(&begins));
+        let is_empty = |path: &&PathBuf| std::fs::metadata(path).is_ok_and(|meta| meta.len() == 0);
+        findings! { to;
+            Refused, Power, &folder.join(format!("{name}.md")), described.is_none().then_some("it is missing"),
+                rule, "write it";
+            Review, EmptyFile, described.unwrap_or(&folder), described.filter(is_empty).map(|_| "it is empty"), rule, "write it";
         }
     }
 }
@@ -204,6 +210,9 @@ pub(super) fn check_sessions(to: &mut SubmissionFindings, above: &Path) {
             SAME, REPACK_POWER;
         Refused, Power, &at, is_other("uuid of the server", &client["uuid"]["server"], &server["uuid"]["server"]),
             SAME, REPACK_POWER;
+        Refused, Power, &at,
+            (client["sources"] != server["sources"]).then_some("`sources` differs from that of client.json"),
+            "both log the SHA-1 of each of their source files, which are one revision's", REPACK_POWER;
         Refused, Power, &at, server.get("debug").filter(|debug| **debug != Value::Bool(false)).map(|_| "`debug` is on"),
             "the server measures without it", "measure again";
     }
@@ -317,7 +326,7 @@ pub(super) struct PowerAverage {
 
 impl PowerAverage {
     /// Of a whole spl.txt. Err: a line that the official checker cannot read.
-    pub(super) fn parse(text: &str, window: PowerWindow) -> Result<Self, UnreadableText> {
+    pub(super) fn parse(text: &str, window: PowerWindow) -> Result<Self, ErrorText> {
         // To the microsecond: seconds since 1970 are no more exact.
         let seconds = ((window.end - window.begin) * 1e6).round() / 1e6;
         let mut average = Self { seconds, ..Self::default() };
@@ -327,8 +336,8 @@ impl PowerAverage {
             if !line.starts_with("Time") {
                 continue;
             }
-            let sample =
-                PowerSample::parse(line).map_err(|fault| UnreadableText(format!("line {}: {fault}", index + 1)))?;
+            let sample = PowerSample::parse(line)
+                .map_err(|fault| ErrorText::new(format_args!("line {}: {fault}", index + 1)))?;
             if !(window.begin < sample.at && sample.at < window.end) {
                 continue;
             }
@@ -358,16 +367,16 @@ impl PowerAverage {
 }
 
 impl PowerSample {
-    fn parse(line: &str) -> Result<Self, UnreadableText> {
+    fn parse(line: &str) -> Result<Self, ErrorText> {
         let fields: Vec<&str> = line.split(',').map(str::trim).collect();
         let field = |index: usize| fields.get(index).copied().unwrap_or_default();
         let number = |index: usize| field(index).parse::<f64>().ok();
         let at = time(field(1))
-            .ok_or_else(|| UnreadableText(format!("`{}` is not a time, MM-DD-YYYY HH:MM:SS.fff", field(1))))?;
+            .ok_or_else(|| ErrorText::new(format_args!("`{}` is not a time, MM-DD-YYYY HH:MM:SS.fff", field(1))))?;
         if field(2) != "Watts" {
-            return Err(UnreadableText(format!("`{}` is where `Watts` is due", field(2))));
+            return Err(ErrorText::new(format_args!("`{}` is where `Watts` is due", field(2))));
         }
-        let watts = number(3).ok_or_else(|| UnreadableText(format!("`{}` is not a number of watts", field(3))))?;
+        let watts = number(3).ok_or_else(|| ErrorText::new(format_args!("`{}` is not a number of watts", field(3))))?;
         // Where the names `Watts` are: of the line, or of its channels.
         let names = if fields.get(12) == Some(&"Ch1") { (13..fields.len()).step_by(9).collect() } else { vec![2] };
         let product = |name: usize| match (number(name + 3), number(name + 5), number(name + 7)) {
@@ -428,7 +437,7 @@ mod tests {
 
     #[test]
     fn a_line_that_cannot_be_read_is_named() {
-        let parse_error = |line: &str| PowerAverage::parse(&format!("{TEXT}{line}\n"), window()).unwrap_err().0;
+        let parse_error = |line: &str| PowerAverage::parse(&format!("{TEXT}{line}\n"), window()).unwrap_err().message;
         assert_eq!(parse_error("Time,08-24-2023 10:15:03.600,Watts,none"), "line 8: `none` is not a number of watts");
         assert_eq!(parse_error("Time,08-24-2023 10:15:03.600"), "line 8: `` is where `Watts` is due");
         assert_eq!(parse_error("Time,08-24-2023 10:15:03.600,Volts,230.0"), "line 8: `Volts` is where `Watts` is due");

@@ -136,7 +136,8 @@ fn measurements(to: &mut SubmissionFindings, entry: &ResultEntry, folder: &Path)
     let of_benchmark = sizes(entry.official);
     findings! { to;
         Review, Retraining, &at,
-            closed("retraining").filter(|text| text != "false" && !text.is_empty() && !text.starts_with(['n', 'N']))
+            closed("retraining")
+                .filter(|text| !["", "no", "none", "false"].contains(&text.to_lowercase().as_str()))
                 .map(|text| format!("`retraining` is {text:?}")), SAME_WEIGHTS, OPEN;
         Review, Retraining, &at,
             closed("weight_transformations")
@@ -198,7 +199,7 @@ fn conf(to: &mut SubmissionFindings, at: &Path, text: &str, request: &TestReques
     let model = request.find().map(|found| found.benchmark.loadgen_model(request.scenario)).unwrap_or_default();
     for line in conf::in_effect(&written, &model, request.scenario) {
         // Of SingleStream the latency is what is expected, and no limit.
-        let is_judged = (line.key != "target_qps" || !is_offline)
+        let is_judged = (!["target_qps", "min_query_count"].contains(&line.key.as_str()) || !is_offline)
             && (line.key != "target_latency" || request.scenario.loadgen() == "Server");
         let name: &str = if line.key == OF_HARNESS { "performance_sample_count_override" } else { &line.key };
         let logged = conf::logged(name).filter(|_| is_judged);
@@ -267,6 +268,17 @@ pub(super) fn check_systems(
                 format!("`system_type` is {is}, and {} is for {other} systems", found.name),
                 "each benchmark is for datacenter systems, for the edge, or for both",
                 format!("`system_type: {other}`"));
+        }
+    }
+    let text = |name: &str| read_description(&folder.join(format!("{name}.json"))).ok();
+    for (index, system) in submitter.systems.iter().enumerate().filter(|_| submitter.division != "open") {
+        let same = submitter.systems[..index]
+            .iter()
+            .find(|other| text(&system.name).is_some_and(|described| text(&other.name) == Some(described)));
+        findings! { to;
+            Review, TwoSystems, &folder.join(format!("{}.json", system.name)),
+                same.map(|other| format!("it is, byte for byte, {}.json", other.name)),
+                "two systems differ in something", "describe each of them";
         }
     }
     for name in described.iter().filter(|name| !submitter.systems.iter().any(|system| system.name == **name)) {
@@ -371,9 +383,9 @@ fn check_description(
     Some(SystemTraits { system_type, is_network })
 }
 
-/// In names: an accelerator, as `H100` and `MI355X`; the memory of each, and how many there are, as `80GBx8`.
+/// In names: an accelerator, as `H100` and `MI355X`; the memory of each, and how many there are, as `80GBx8` and `8x H100`.
 static NAMED: LazyLock<[Regex; 3]> = LazyLock::new(|| {
-    [r"\b((?:GB|GH|MI|A|B|H|L)\d{2,3}[A-Z]?|L4)\b", r"(?:^|[^.\d])(\d+) ?GB(?:x|\b)", r"GBx(\d+)\b"]
+    [r"\b((?:GB|GH|MI|A|B|H|L)\d{2,3}[A-Z]?|L4)\b", r"(?:^|[^.\d])(\d+) ?GB(?:x|\b)", r"GBx(\d+)\b|\b(\d+)x ?[A-Z]"]
         .map(|pattern| Regex::new(pattern).expect("a pattern that compiles"))
 });
 
@@ -386,7 +398,8 @@ fn accelerators(to: &mut SubmissionFindings, at: &Path, fields: &Map<String, Val
     };
     let file = at.file_stem().unwrap_or_default().to_string_lossy().replace(['_', '-'], " ");
     let parts = |pattern: &Regex, text: &str| -> BTreeSet<String> {
-        pattern.captures_iter(text).map(|part| part[1].to_owned()).collect()
+        let last = |part: regex::Captures| Some(part.iter().flatten().last()?.as_str().to_owned());
+        pattern.captures_iter(text).filter_map(last).collect()
     };
     let [model, memory, count] = &*NAMED;
     let count_of = |name: &str| text(name).parse::<u64>().ok();

@@ -324,8 +324,11 @@ pub(super) fn submitter(to: &mut SubmissionFindings, submitter: &Submitter, roun
     // The files that packing writes there explain nothing.
     let is_own = |name: &str| name == REHEARSAL_FILE || PackageProvenance::is_file_name(name);
     let calibrations = ["calibration.md", "documentation/calibration.md"];
-    let texts = calibrations.iter().filter_map(|name| read_document(submitter.folder.join(name)).ok());
-    let (templates, complete): (Vec<_>, Vec<_>) = texts.partition(|text| is_calibration_template(text));
+    let paths = calibrations.map(|name| submitter.folder.join(name));
+    let texts: Vec<String> = paths.iter().filter_map(|path| read_document(path).ok()).collect();
+    let is_empty = !texts.is_empty() && texts.iter().all(|text| text.trim().is_empty());
+    let (templates, complete): (Vec<_>, Vec<_>) = texts.into_iter().partition(|text| is_calibration_template(text));
+    let quantized = "a closed result explains how its model was quantized";
     let uncalibrated = if templates.is_empty() {
         "there is no calibration.md, here or in the submitter's folder"
     } else {
@@ -346,7 +349,9 @@ pub(super) fn submitter(to: &mut SubmissionFindings, submitter: &Submitter, roun
             "calibration and bandwidth are explained there", "`mlperf.package.documentation: FOLDER`";
         FindingWeight::of_older_checker(layout), Calibration, &documentation,
             (submitter.division != "open" && complete.is_empty()).then_some(uncalibrated),
-            "a closed result explains how its model was quantized", "write documentation/calibration.md";
+            quantized, "write documentation/calibration.md";
+        Review, Calibration, paths.iter().find(|path| path.is_file()).unwrap_or(&documentation),
+            (submitter.division != "open" && is_empty).then_some("it is empty"), quantized, "write it";
     }
     // Folders that only the other layout has.
     let (name, strays): (_, &[&str]) = match layout {
@@ -365,9 +370,14 @@ const IGNORED: [&str; 3] = ["mlperf_log_trace.json", "results.json", ".gitkeep"]
 
 /// Reports files beside the logs of a result, which the checkers until v5.1 refuse.
 pub(super) fn run_files(to: &mut SubmissionFindings, entry: &ResultEntry) {
+    let above = entry.folder().join("performance");
+    for name in folders(&above).into_iter().filter(|name| name.starts_with("run_") && name != "run_1") {
+        finding!(to; Review, StrayFile, &above.join(name), "it is another run, and not examined",
+            "a result is that of run_1", "remove it");
+    }
     let logs = [SUMMARY_FILE, DETAIL_FILE, ACCURACY_FILE, "accuracy.txt"];
     // A performance run with power has more files, which `power` checks.
-    let has_power = entry.folder().join("performance/power").is_dir();
+    let has_power = above.join("power").is_dir();
     let runs = [entry.accuracy()].into_iter().chain((!has_power).then(|| entry.performance()));
     let runs = runs.filter(|_| entry.layout == SubmissionLayout::Split);
     runs.for_each(|folder| exactly(to, &folder, &[], &logs));

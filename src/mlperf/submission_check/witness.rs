@@ -23,8 +23,8 @@ use jiff::civil::DateTime;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::UnreadableText;
 use super::checks::{FindingWeight, REPACK, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
+use base::diag::ErrorText;
 use base::files::read_text;
 use base::units::counted;
 use rules::last_arrival;
@@ -47,8 +47,7 @@ pub struct Witnesses {
 pub(super) fn check(to: &mut SubmissionFindings, folder: &Path, detail: &Detail, is_closed: bool) -> Witnesses {
     let summary = LoadgenSummary::parse(&read_text(folder.join(SUMMARY_FILE)).unwrap_or_default());
     let closed = if is_closed { Refused } else { Review };
-    let (outcomes, objections) = (Witnesses::default(), BTreeMap::new());
-    let mut engine = Engine { detail, summary: &summary, closed, outcomes, objections };
+    let mut engine = Engine::new(detail, &summary, closed);
     for row in &printed(detail) {
         engine.printed(row);
     }
@@ -65,13 +64,15 @@ pub(super) fn check(to: &mut SubmissionFindings, folder: &Path, detail: &Detail,
     }
     ordered(&mut engine);
     derived(&mut engine);
-    for ((weight, check, file), texts) in engine.objections {
-        let more = if texts.len() > 3 { format!(", and {} more", texts.len() - 3) } else { String::new() };
-        let first: Vec<String> = texts.into_iter().take(3).collect();
-        let finding = format!("{}{more}", first.join("; "));
-        to.add(weight, check, &folder.join(file), finding, RULE, REPACK);
-    }
-    engine.outcomes
+    engine.report(to, folder)
+}
+
+/// Compares the dates in the log of any other run.
+pub(super) fn other_run(to: &mut SubmissionFindings, folder: &Path, detail: &Detail) {
+    let summary = LoadgenSummary::default();
+    let mut engine = Engine::new(detail, &summary, Review);
+    engine.dates();
+    engine.report(to, folder);
 }
 
 const TOKENS: &str = "result_completed_tokens_per_second";
@@ -160,10 +161,8 @@ fn key([before, after]: [&str; 2], part: &str) -> String {
     format!("{before}{part}{after}")
 }
 
-/// Of each two keys, the first must not be larger, or later, than the second. Most dates have no time zone, so they may
-/// differ by some hours.
+/// Of each two keys, the first must not be larger, or later, than the second.
 fn ordered(engine: &mut Engine) {
-    const A_DAY: f64 = 26.0 * 3600.0;
     for [_, extreme, rank] in LATENCIES {
         let keys = PERCENTILES.map(|part| key(rank, part));
         // True of all published results in Closed.
@@ -185,17 +184,7 @@ fn ordered(engine: &mut Engine) {
     engine.ordered("result_overlatency_query_count", "result_query_count", 0.0, Review, counts);
     engine.ordered("effective_performance_sample_count", "qsl_reported_performance_count", 0.0, Review, counts);
     engine.ordered("effective_min_query_count", "result_query_count", 0.0, Review, counts);
-    for (first, second, slack) in [
-        ("loadgen_git_commit_date", "loadgen_build_date_utc", A_DAY),
-        ("loadgen_build_date_utc", "loadgen_build_date_local", A_DAY),
-        ("loadgen_build_date_local", "loadgen_build_date_utc", A_DAY),
-        ("loadgen_build_date_utc", "test_datetime", A_DAY),
-        ("test_datetime", "power_begin", A_DAY),
-        ("power_begin", "test_datetime", A_DAY),
-        ("power_begin", "power_end", 0.0),
-    ] {
-        engine.ordered(first, second, slack, Review, SubmissionCheck::Clock);
-    }
+    engine.dates();
 }
 
 /// A mean is between what it would be with every latency at the lower, and at the upper, of the two percentiles that it
@@ -314,7 +303,37 @@ struct Engine<'a> {
     objections: BTreeMap<(FindingWeight, SubmissionCheck, &'static str), IndexSet<String>>,
 }
 
-impl Engine<'_> {
+impl<'a> Engine<'a> {
+    fn new(detail: &'a Detail, summary: &'a LoadgenSummary, closed: FindingWeight) -> Self {
+        Self { detail, summary, closed, outcomes: Witnesses::default(), objections: BTreeMap::new() }
+    }
+
+    /// Most dates have no time zone, so they may differ by some hours.
+    fn dates(&mut self) {
+        const A_DAY: f64 = 26.0 * 3600.0;
+        for (first, second, slack) in [
+            ("loadgen_git_commit_date", "loadgen_build_date_utc", A_DAY),
+            ("loadgen_build_date_utc", "loadgen_build_date_local", A_DAY),
+            ("loadgen_build_date_local", "loadgen_build_date_utc", A_DAY),
+            ("loadgen_build_date_utc", "test_datetime", A_DAY),
+            ("test_datetime", "power_begin", A_DAY),
+            ("power_begin", "test_datetime", A_DAY),
+            ("power_begin", "power_end", 0.0),
+        ] {
+            self.ordered(first, second, slack, Review, SubmissionCheck::Clock);
+        }
+    }
+
+    fn report(self, to: &mut SubmissionFindings, folder: &Path) -> Witnesses {
+        for ((weight, check, file), texts) in self.objections {
+            let more = if texts.len() > 3 { format!(", and {} more", texts.len() - 3) } else { String::new() };
+            let first: Vec<String> = texts.into_iter().take(3).collect();
+            let finding = format!("{}{more}", first.join("; "));
+            to.add(weight, check, &folder.join(file), finding, RULE, REPACK);
+        }
+        self.outcomes
+    }
+
     fn object(&mut self, weight: FindingWeight, check: SubmissionCheck, file: &'static str, text: String) {
         self.objections.entry((weight, check, file)).or_default().insert(text);
     }
@@ -373,9 +392,9 @@ impl Engine<'_> {
 
     /// Reads the values of the keys and counts the outcome. None: a key is missing, or its value cannot be read.
     fn values(&mut self, keys: &[&str]) -> Option<Vec<f64>> {
-        match keys.iter().map(|key| self.value(key).transpose()).collect::<Option<Result<Vec<f64>, UnreadableText>>>() {
+        match keys.iter().map(|key| self.value(key).transpose()).collect::<Option<Result<Vec<f64>, ErrorText>>>() {
             None => self.absent(keys),
-            Some(Err(error)) => self.unreadable(DETAIL_FILE, error.0),
+            Some(Err(error)) => self.unreadable(DETAIL_FILE, error.message),
             Some(Ok(values)) => {
                 self.outcomes.checked += 1;
                 return Some(values);
@@ -396,7 +415,7 @@ impl Engine<'_> {
     }
 
     /// The value of a key; a time is in seconds. Err: the value cannot be read.
-    fn value(&self, key: &str) -> Result<Option<f64>, UnreadableText> {
+    fn value(&self, key: &str) -> Result<Option<f64>, ErrorText> {
         match key {
             SCHEDULE => {
                 let seed = self.detail.count("effective_schedule_rng_seed");
@@ -420,8 +439,10 @@ impl Engine<'_> {
             Some("NA") => Ok(None),
             Some(text) => seconds(text)
                 .map(Some)
-                .ok_or_else(|| UnreadableText(format!("`{key}` is not a number or time: {text:?}"))),
-            None => value.as_f64().map(Some).ok_or_else(|| UnreadableText(format!("`{key}` is not a number: {value}"))),
+                .ok_or_else(|| ErrorText::new(format_args!("`{key}` is not a number or time: {text:?}"))),
+            None => {
+                value.as_f64().map(Some).ok_or_else(|| ErrorText::new(format_args!("`{key}` is not a number: {value}")))
+            }
         }
     }
 }

@@ -108,12 +108,6 @@ pub struct MlperfVerify {
     pub score: Option<String>,
     /// TEST06: token ids that end an answer. [default: those of the round's table]
     pub end_ids: Vec<i32>,
-    /// The output of the performance run with the same settings.
-    pub performance: Option<String>,
-    /// The output of the `dataset` stage.
-    pub dataset: Option<String>,
-    /// A `tokenizer.json`.
-    pub tokenizer: Option<String>,
 }
 
 /// `bench.loadgen`: MLPerf's LoadGen schedules the requests and decides `rate`, `stop`, `seed` and `data`.
@@ -349,9 +343,6 @@ impl Check for Mlperf {
             Self::Verify(verify) => reads.extend([
                 ("mlperf.verify.audit", Some(verify.audit.as_str())),
                 ("mlperf.verify.score", verify.score.as_deref()),
-                ("mlperf.verify.performance", verify.performance.as_deref()),
-                ("mlperf.verify.dataset", verify.dataset.as_deref()),
-                ("mlperf.verify.tokenizer", verify.tokenizer.as_deref()),
             ]),
             Self::Package(package) => {
                 reads.push(("mlperf.package.source", package.source.as_deref()));

@@ -10,7 +10,6 @@ use std::path::Path;
 
 use crate::Run;
 use crate::task_context::TaskContext;
-use base::diag::ErrorText;
 use base::event::{Done, Failure, FailureKind, Verdict};
 use base::files::{cores, read_bytes, read_text};
 use base::spec::TestMode;
@@ -53,12 +52,8 @@ pub fn perform_dataset(context: &TaskContext, step: &MlperfDataset) -> Result<Do
     let file = match (&step.from, &step.synthetic) {
         (Some(from), None) => read(&wanted, &context.path(from)),
         (None, Some(synthetic)) => make(&wanted, synthetic.seed, synthetic.samples, synthetic.part.as_deref()),
-        _ => {
-            let message = "a data set is either read, `from: PATH`, or synthetic, `synthetic: {}`";
-            return Err(Failure::refused(message));
-        }
-    };
-    let file = file.map_err(|error| failure(FailureKind::Files, error))?;
+        _ => Err(Failure::refused("a data set is either read, `from: PATH`, or synthetic, `synthetic: {}`")),
+    }?;
     let dataset_record = &file.record;
     if file.references < dataset_record.samples {
         let without = dataset_record.samples - file.references;
@@ -100,8 +95,7 @@ pub fn perform_score(context: &TaskContext, step: &MlperfScore) -> Result<Done, 
     };
     let scored = score(&scoring, &mut |done| {
         context.lease.report_progress("answers scored", done, Some(dataset_record.samples));
-    });
-    let scored = scored.map_err(|error| failure(FailureKind::Files, error))?;
+    })?;
     let method = ScoringMethod::for_benchmark(&step.benchmark);
     let width = scored.report.log.token_ids.unwrap_or(Width::Int32);
     let has_option = method.is_some_and(ScoringMethod::has_dtype_option);
@@ -160,18 +154,12 @@ fn read_dataset_record(file: &Path) -> Result<DatasetRecord, Failure> {
     serde_json::from_slice(&text).map_err(|error| no(&error))
 }
 
-fn failure(kind: FailureKind, error: ErrorText) -> Failure {
-    let hint = (!error.hints.is_empty()).then(|| error.hints.join("; "));
-    Failure { hint, ..Failure::new(kind, error.message) }
-}
-
 pub fn perform_verify(context: &TaskContext, step: &MlperfVerify) -> Result<Done, Failure> {
     let rules = ResolvedTest::named(&step.round, &step.benchmark)
         .map_err(|wrong| Failure::refused(format!("`{}` {}", wrong.at.join("."), wrong.what)))?;
     let end_ids = if step.end_ids.is_empty() { &rules.benchmark.end_ids } else { &step.end_ids };
     let score = step.score.as_deref().map(|score| exact_match(&context.path(score))).transpose()?;
-    let verified = audit::verify(&context.path(&step.audit), &rules, &step.benchmark, end_ids, score)
-        .map_err(|error| failure(FailureKind::Refused, error))?;
+    let verified = audit::verify(&context.path(&step.audit), &rules, &step.benchmark, end_ids, score)?;
     let path = context.lease.out.join(verified.file);
     fs::write(&path, &verified.text).at("write", &path)?;
     match verified.wrong.first() {

@@ -24,7 +24,9 @@ fn reused(submission: &Submission, round: &str) -> Vec<(String, String)> {
         .map(|finding| {
             assert_eq!(finding.weight, FindingWeight::Review);
             let what = finding.what.strip_prefix("it is, byte for byte, ");
-            let what = what.or_else(|| finding.what.strip_prefix("its hash is that of ")).unwrap().to_owned();
+            let what = what.or_else(|| finding.what.strip_prefix("its hash is that of "));
+            let of_result = || finding.what.strip_prefix("its rate and latencies are, to the last digit, those of ");
+            let what = what.or_else(of_result).unwrap().to_owned();
             (finding.place, what)
         })
         .collect()
@@ -268,4 +270,20 @@ fn the_meter_is_described_once_for_all_scenarios() {
         let examined = mlperf::examine(&submission.0, &round);
         assert_eq!(examined.refusal_count(), refused, "{above}: {:#?}", examined.findings);
     }
+}
+
+/// They were measured with one revision of the tools; what is empty describes nothing.
+#[test]
+fn the_sources_of_the_meters_client_and_server_are_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let round = Round::named("v5.1").unwrap();
+    let submission = good_of(&round, folder.path());
+    submission.with_power("Server");
+    let power = submission.of("Server/performance/power");
+    submission.session("client.json", |session| session["sources"]["client.py"] = "0".repeat(40).into());
+    write(submission.of("Server/user.conf").with_file_name("power_settings.md"), "");
+    let examined = mlperf::examine(&submission.0, &round);
+    let found: Vec<_> = examined.findings.iter().map(|finding| (finding.weight, finding.what.as_str())).collect();
+    assert!(found.contains(&(FindingWeight::Refused, "`sources` differs from that of client.json")), "{found:?}");
+    assert!(found.contains(&(FindingWeight::Review, "it is empty")), "{found:?}, {}", power.display());
 }

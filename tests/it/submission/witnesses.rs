@@ -408,6 +408,33 @@ const MUTATIONS: &[Mutation] = &[
         write(s.of(SERVER).join("mlperf_log_accuracy.json"), super::fixture::answers("Server/accuracy"));
     }),
     ("lines without a process", FraudLike, |s| s.replace(&s.log(SERVER), "\"pid\":1,", "")),
+    ("Interactive is Server's run with other limits", FraudLike, |s| {
+        let limits = [("requested_server_ttft_latency", "ttft_latency (ns)", 450_000_000_u64), ("requested_server_tpot_latency", "tpot_latency (ns)", 40_000_000)];
+        for name in ["mlperf_log_detail.txt", "mlperf_log_summary.txt"] {
+            fs::copy(s.of(SERVER).join(name), s.of(INTERACTIVE).join(name)).unwrap();
+        }
+        for (key, name, limit) in limits {
+            both(s, "Interactive", key, name, limit);
+        }
+        s.replace(&s.of("Interactive/user.conf"), "40.2", "40.5");
+    }),
+    ("a second run beside run_1", Style, |s| write(s.of("Server/performance/run_2/mlperf_log_summary.txt"), summary("server_performance"))),
+    ("an accuracy run of a year before by one of its dates", FraudLike, |s| s.set("Server/accuracy", "test_datetime", &json!("2025-11-21T10:00:00Z"))),
+    ("an accuracy run's summary that is cut", FraudLike, |s| write(s.of("Server/accuracy/mlperf_log_summary.txt"), "\n")),
+    ("an accuracy run of a smaller library", FraudLike, |s| s.set("Server/accuracy", "qsl_reported_total_count", &json!(12_288))),
+    ("a verification of TEST06 without its last line", Contradiction, |s| s.replace(&s.of("Server/TEST06/verify_accuracy.txt"), "TEST06 verification complete", "")),
+    ("retraining N/A", Contradiction, |s| s.field(&s.of("Server/measurements.json"), "retraining", Some(json!("N/A")))),
+    ("user.conf with fewer queries than the run", Contradiction, |s| {
+        let path = s.of("Server/user.conf");
+        let text = fs::read_to_string(&path).unwrap() + "\n*.Server.min_query_count = 10\n";
+        write(path, text);
+    }),
+    ("a table of scores whose total was changed", FraudLike, |s| {
+        let path = s.of("Server/accuracy/accuracy.txt");
+        let text = fs::read_to_string(&path).unwrap() + "aime25 197 120 8 24.62 82.08%\n";
+        write(path, text);
+    }),
+    ("TEST06 of two answers to one query", FraudLike, |s| audited(s, |n| (n / 2, n))),
     ("TEST06 of one sample", FraudLike, |s| audited(s, |n| (n, 7))),
     ("TEST06 of a sample that the data set does not have", FraudLike, |s| audited(s, |n| (n, if n == 5 { 24_576 } else { n }))),
     ("TEST06 passed, and failed", Contradiction, |s| {
@@ -454,7 +481,7 @@ const MUTATIONS: &[Mutation] = &[
         let hash = |text: &str| text.rsplit_once("hash=").unwrap().1.trim().to_owned();
         write(&server, copied.replace(&hash(&copied), &hash(&own)));
     }),
-    ("an accuracy run of the year before", Contradiction, |s| s.set("Server/accuracy", "power_begin", &json!("11-21-2025 19:35:47.856"))),
+    ("an accuracy run of the year before", FraudLike, |s| s.set("Server/accuracy", "power_begin", &json!("11-21-2025 19:35:47.856"))),
     ("accelerators of another name", Contradiction, |s| {
         s.field(&s.system(), "system_name", Some(json!("Box (8x H200-SXM-141GB, TensorRT)")));
         s.field(&s.system(), "accelerator_model_name", Some(json!("NVIDIA B200-SXM")));
@@ -476,18 +503,7 @@ const MUTATIONS: &[Mutation] = &[
 /// Mutations that no check finds today, each with the grade that it would have.
 #[rustfmt::skip]
 const HOLES: &[Mutation] = &[
-    ("Interactive is Server's run with other limits", FraudLike, |s| {
-        let limits = [("requested_server_ttft_latency", "ttft_latency (ns)", 450_000_000_u64), ("requested_server_tpot_latency", "tpot_latency (ns)", 40_000_000)];
-        for name in ["mlperf_log_detail.txt", "mlperf_log_summary.txt"] {
-            fs::copy(s.of(SERVER).join(name), s.of(INTERACTIVE).join(name)).unwrap();
-        }
-        for (key, name, limit) in limits {
-            both(s, "Interactive", key, name, limit);
-        }
-        s.replace(&s.of("Interactive/user.conf"), "40.2", "40.5");
-    }),
     ("a README to be written", Style, |s| write(s.of("Server/README.md"), "TODO\n")),
-    ("a second run beside run_1", Style, |s| write(s.of("Server/performance/run_2/mlperf_log_summary.txt"), summary("server_performance"))),
     ("a backup beside the logs", Style, |s| write(s.of(&format!("{SERVER}/mlperf_log_summary.txt.bak")), "x\n")),
 ];
 
