@@ -325,7 +325,8 @@ proptest! {
     #[test]
     fn requests_that_come_at_once_reach_the_scheduler_one_after_another(count in 2_usize..60) {
         let timing = Coefficients { frontend: 5e-3, admission: 40e-3, ..GOLDEN };
-        let run = simulate(&EngineLimits { timing, ..golden() }, &vec![SimulatedRequest::new(0, 16, 1); count]).unwrap();
+        let load = vec![SimulatedRequest::new(0, 16, 1); count];
+        let run = simulate(&EngineLimits { timing, ..golden() }, &load).unwrap();
         let first: Vec<u64> = run.requests.iter().map(|served| served.first).collect();
         // A step is much shorter than 40 ms, so that each request is alone.
         prop_assert!(first.windows(2).all(|pair| pair[1] - pair[0] == 40_000_000), "{:?}", first);
