@@ -163,7 +163,8 @@ fn descriptions(to: &mut SubmissionFindings, entry: &ResultEntry) {
         findings! { to;
             Refused, Power, &folder.join(format!("{name}.md")), described.is_none().then_some("it is missing"),
                 rule, "write it";
-            Review, EmptyFile, described.unwrap_or(&folder), described.filter(is_empty).map(|_| "it is empty"), rule, "write it";
+            Review, EmptyFile, described.unwrap_or(&folder), described.filter(is_empty).map(|_| "it is empty"),
+                rule, "write it";
         }
     }
 }

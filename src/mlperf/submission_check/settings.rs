@@ -383,7 +383,7 @@ fn check_description(
     Some(SystemTraits { system_type, is_network })
 }
 
-/// In names: an accelerator, as `H100` and `MI355X`; the memory of each, and how many there are, as `80GBx8` and `8x H100`.
+/// In names: an accelerator, as `H100` and `MI355X`; its memory; how many there are, as `80GBx8` and `8x H100`.
 static NAMED: LazyLock<[Regex; 3]> = LazyLock::new(|| {
     [r"\b((?:GB|GH|MI|A|B|H|L)\d{2,3}[A-Z]?|L4)\b", r"(?:^|[^.\d])(\d+) ?GB(?:x|\b)", r"GBx(\d+)\b|\b(\d+)x ?[A-Z]"]
         .map(|pattern| Regex::new(pattern).expect("a pattern that compiles"))
