@@ -363,8 +363,8 @@ mod tests {
         reasons.into_reasons().into_iter().map(|reason| (reason.check, reason.severity)).collect()
     }
 
-    fn by_loadgen(mode: &str, result: &str) -> Option<LoadgenResult> {
-        Some(LoadgenResult { mode: mode.to_owned(), result: Some(result.to_owned()), ..LoadgenResult::default() })
+    fn by_loadgen(mode: &str, result: &str) -> LoadgenResult {
+        LoadgenResult { mode: mode.to_owned(), result: Some(result.to_owned()), ..LoadgenResult::default() }
     }
 
     #[test]
@@ -382,7 +382,7 @@ mod tests {
         assert_eq!(rate(99.1, |run| run.load.held_back = 5), None);
         let stopped = |run: &mut RunResult| (run.load.held_back, run.counts.not_sent) = (5, 20);
         assert_eq!(rate(90.0, stopped), None, "the rate of the schedule is not that of the part that was sent");
-        let in_time = |run: &mut RunResult| run.loadgen = by_loadgen("performance", "VALID");
+        let in_time = |run: &mut RunResult| run.loadgen = Some(by_loadgen("performance", "VALID"));
         assert_eq!((rate(96.0, in_time), rate(94.0, in_time)), (None, Some(ReasonSeverity::LimitMissed)));
     }
 
@@ -407,7 +407,7 @@ mod tests {
         let p99 = |ms| findings(|run| run.latency.ttft.p99 = Some(ms), |run, found| limits(&limited, run, found));
         assert_eq!((p99(20.0), p99(20.1)), (vec![], vec![(VerdictCheck::Limits, ReasonSeverity::LimitMissed)]));
         let few = |mode: &str| {
-            let run = |run: &mut RunResult| (run.latency.ttft.n, run.loadgen) = (50, by_loadgen(mode, "INVALID"));
+            let run = |run: &mut RunResult| (run.latency.ttft.n, run.loadgen) = (50, Some(by_loadgen(mode, "INVALID")));
             findings(run, |run, found| {
                 limits(&spec(50), run, found);
                 servers::loadgen(run, found);

@@ -270,7 +270,7 @@ pub(super) fn check_systems(
                 format!("`system_type: {other}`"));
         }
     }
-    let text = |name: &str| read_description(&folder.join(format!("{name}.json"))).ok();
+    let text = |name: &str| read_description(folder.join(format!("{name}.json"))).ok();
     for (index, system) in submitter.systems.iter().enumerate().filter(|_| submitter.division != "open") {
         let same = submitter.systems[..index]
             .iter()
