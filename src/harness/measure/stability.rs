@@ -189,13 +189,13 @@ mod tests {
     /// The worst cells of the table that `cargo bench --bench verdicts -- courses` prints.
     #[test]
     fn all_checks_together_seldom_warn_of_a_server_that_keeps_up() {
-        let cells = [("bursts", 0.9, 300), ("M/H2/1", 0.9, 300), ("M/H2/4", 0.9, 300), ("M/H2/1", 0.7, 3_000)];
-        for (name, load, requests) in cells {
+        let near_saturation = ["bursts", "M/H2/1", "M/H2/4"].map(|name| (name, 0.9, 300));
+        let short = near_saturation.into_iter().flat_map(|cell| [(cell, false), (cell, true)]);
+        // Long, and of one slot: where a freeze was often seen.
+        for ((name, load, requests), is_streamed) in short.chain([(("M/H2/1", 0.7, 3_000), true)]) {
             let law = LAWS.into_iter().find(|law| law.name == name).unwrap();
-            for is_streamed in [false, true] {
-                let tally = CourseTally::of_law(&spec(1), law, load, requests, is_streamed, 1_000..1_200);
-                assert!(tally.percent("any") <= 5.0, "{name} at {load}, streamed: {is_streamed}: {tally:?}");
-            }
+            let tally = CourseTally::of_law(&spec(1), law, load, requests, is_streamed, 1_000..1_200);
+            assert!(tally.percent("any") <= 5.0, "{name} at {load}, streamed: {is_streamed}: {tally:?}");
         }
     }
 
