@@ -301,12 +301,10 @@ pub(super) fn report(global: &Global, request: &cli::ReportRequest) -> Result<Cl
         Some(name) => named_run(&home, name)?.unwrap_or_else(|| RunId::new(name.as_str())),
         None => last_run(&home)?.ok_or_else(|| no_run_error(&home))?,
     };
+    let its_page = home.run(&run).join("report.html");
     // A run from the cache alone has no folder: it makes `latest` lead to the page of the run that it repeats.
-    let shown = home.latest().join("report.html");
-    let changed = |path: &Path| path.symlink_metadata().and_then(|metadata| metadata.modified()).ok();
-    let is_newer = request.run.is_none() && changed(&shown) > changed(&home.run(&run));
-    let repeated = shown.canonicalize().ok().filter(|_| is_newer);
-    let page = repeated.unwrap_or_else(|| home.run(&run).join("report.html"));
+    let shown = || home.latest().join("report.html").canonicalize().ok();
+    let page = if request.run.is_none() && is_there(&its_page)? { shown().unwrap_or(its_page) } else { its_page };
     if !is_there(&page)? {
         let run_names: Vec<String> = readable_runs(&home)?.0.iter().map(ToString::to_string).collect();
         let there = if run_names.is_empty() { "none".to_owned() } else { run_names.join(", ") };

@@ -87,7 +87,7 @@ pub(crate) fn evalscope(words: &[String]) -> Result<Translation, TranslationErro
         let requests = line.all("--number");
         if requests.values.len() > 1 {
             let reason = "all levels of a sweep have one number of requests; it is the last one";
-            load.builder.push_untranslated(requests.as_written(), reason);
+            load.builder.push_untranslated_load(requests.as_written(), reason);
         }
         load.put("stop.requests", requests.values.last().cloned().unwrap_or_default());
         load.put("warmup", warmup(line, requests.values.last()).to_string());
@@ -291,7 +291,8 @@ mod tests {
         ] {
             assert!(sent.contains(part), "`{part}` is missing in {sent}");
         }
-        assert!(lost(line).is_empty(), "{:?}", lost(line));
+        assert_eq!(lost(line), ["--number 10 20 100"], "another load than the tool's at all levels but one");
+        assert!(lost(&line.replace("10 20 100", "100")).is_empty());
         let rate = args(&line.replace("--parallel 1 10 50", "--rate 5 --open-loop"));
         assert!(rate.contains("--rate 5") && !rate.contains("--concurrency"), "{rate}");
         for (warmup, requests) in [("7", "7"), ("0.1", "10"), ("0.001", "1")] {

@@ -10,7 +10,7 @@ use crate::command_line::{
     is_secret, mounts, put_container, put_secret, tool_table,
 };
 use base::spec::Quantity;
-use base::units::{shell_word, unquoted};
+use base::units::{is_identifier, shell_word, unquoted};
 
 tool_table!(TABLE, ["docker-run"], []);
 
@@ -309,11 +309,13 @@ const NO_OPTIONS: &str = "image command entrypoint deploy gpus build container_n
     tty stdin_open logging profiles networks links expose labels pull_policy stop_grace_period";
 
 /// The script that starts the services of a compose file in their order; each is in the line that it has there. `None`
-/// where the text is another file. `env`: the file `.env` beside it, whose secrets stay there.
+/// where the text is another file. `env`: the file `.env` next to it; its secrets are left out.
 pub fn compose_script(text: &str, env: &str) -> Option<String> {
     let file: Map<String, Value> = base::files::parse_yaml(text).ok()?;
     let services = file.get("services").and_then(Value::as_object).filter(|_| !file.contains_key("regatta"))?;
-    let values = env.lines().filter_map(variable).filter(|(name, _)| !is_secret(name));
+    let is_used = |name: &str| ["$", "${"].iter().any(|sign| text.contains(&format!("{sign}{name}")));
+    let values =
+        env.lines().filter_map(variable).filter(|(name, _)| is_identifier(name) && is_used(name) && !is_secret(name));
     let mut script = String::new();
     for (name, value) in values {
         script.extend([name, "=", &shell_word(value), "; "]);

@@ -87,7 +87,8 @@ fn read(request: &BulkRequest, project: &Project) -> Result<BulkFile, CommandErr
             manifests: project.manifests.names()?.into_iter().map(|(name, ..)| name).collect(),
             has_system: request.settings.iter().any(|setting| setting.key == "system"),
         };
-        cluster.items(llmb::read(&text).map_err(wrong)?).map_err(wrong)?
+        let hint = "Regatta's own list begins with `runs:`; llmb-run's is YAML, and its older text form is not read";
+        cluster.items(llmb::read(&text).map_err(|error| wrong(error.hint(hint)))?).map_err(wrong)?
     };
     if read.items.is_empty() {
         return Err(wrong(ErrorText::new("it has none")));

@@ -15,10 +15,10 @@ pub(crate) const LEAST_S: f64 = 0.2;
 pub(crate) const SINGLE_S: f64 = 0.5;
 pub(crate) const SEVERAL: u64 = 3;
 /// This many times the mean gap between events of answers while requests were in flight, as of so many as are in
-/// flight, and as long for an answer of usual length. Exponential gaps exceed it once in three million. Where the
-/// longest of fifty gaps are longer than such gaps are, by as much more: a slot whose answers differ tenfold is silent
-/// for long now and then, though it never pauses.
+/// flight, and as long for an answer of usual length. Exponential gaps exceed it once in three million.
 pub(crate) const TIMES_GAP: f64 = 15.0;
+/// The bound is multiplied by how much this percentile of the other gaps exceeds that of exponential ones with the same
+/// mean: a slot whose answers differ tenfold is silent for long now and then, though it never pauses.
 const SHARE_SHORTER: f64 = 0.98;
 /// This many times the median TTFT of requests that were not in flight during it is a request held up.
 const TIMES_TTFT: f64 = 3.0;
@@ -71,8 +71,6 @@ struct Gaps {
     total: f64,
     /// Gap times the requests in flight in it.
     of_requests: f64,
-    /// How many times as long the longest of fifty are as exponential ones; at least 1.
-    unevenness: f64,
 }
 
 impl Gaps {
@@ -86,14 +84,14 @@ impl Gaps {
     /// What is usual with so many in flight: each of the last few requests of a run may be as quick as one of many, and
     /// yet something happens seldom.
     fn usual(&self, in_flight: usize) -> f64 {
-        let total = f64::max(self.total, self.of_requests / in_flight.max(1) as f64);
-        self.unevenness * total / self.count.max(1.0)
+        f64::max(self.total, self.of_requests / in_flight.max(1) as f64) / self.count.max(1.0)
     }
 }
 
 impl ServerFreeze {
     pub(super) fn from_records(records: &RequestRecords) -> Option<Self> {
-        let (mut gaps, mut long) = silences(records);
+        let (mut gaps, lengths, mut long) = silences(records);
+        let count = gaps.count;
         long.sort_by_key(|silence| std::cmp::Reverse(silence.length()));
         long.truncate(MOST);
         // A freeze would distort the usual gap that it is compared with, so silences that stand out are excluded, the
@@ -105,6 +103,13 @@ impl ServerFreeze {
             gaps = if stands_out { others } else { gaps };
             stands_out
         });
+        let unevenness = {
+            let longest = lengths.percentile(SHARE_SHORTER * gaps.count / count.max(1.0)).unwrap_or(0) as f64;
+            let exponential = -(1.0 - SHARE_SHORTER).ln() * gaps.total / gaps.count.max(1.0);
+            (longest / exponential.max(1.0)).max(1.0)
+        };
+        let bound = |silence: Silence| TIMES_GAP * silence.work * unevenness * gaps.usual(silence.in_flight);
+        long.retain(|silence| silence.length() as f64 >= bound(*silence));
         let mut free = Vec::new();
         let is_free = |record: &RequestRecord| {
             record.is_ok() && !long.iter().any(|silence| is_in_flight(record, silence.from, silence.to))
@@ -147,7 +152,7 @@ impl ServerFreeze {
 
 /// All gaps between events while requests were in flight, and the long ones in which several waited at the end: a
 /// server with little to do has few in flight when it begins to pause.
-fn silences(records: &RequestRecords) -> (Gaps, Vec<Silence>) {
+fn silences(records: &RequestRecords) -> (Gaps, ValueHistogram, Vec<Silence>) {
     let mean = |tokens: fn(&RequestRecord) -> u32| {
         let sum: f64 = records.borrowed().map(|record| f64::from(tokens(&record))).sum();
         (sum / records.len().max(1) as f64).max(1.0)
@@ -185,9 +190,7 @@ fn silences(records: &RequestRecords) -> (Gaps, Vec<Silence>) {
             long.push(silence);
         }
     }
-    let exponential = -(1.0 - SHARE_SHORTER).ln() * gaps.total / gaps.count.max(1.0);
-    gaps.unevenness = (lengths.percentile(SHARE_SHORTER).unwrap_or(0) as f64 / exponential.max(1.0)).max(1.0);
-    (gaps, long)
+    (gaps, lengths, long)
 }
 
 /// Several requests waited for much longer than is usual, and no stream went on.

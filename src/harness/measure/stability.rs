@@ -224,6 +224,27 @@ mod tests {
         assert!(capacity(13).is_some_and(|per_s| (per_s - 1e3 / 13.0).abs() < 1.0), "{:?}", capacity(13));
     }
 
+    /// Pauses are no evidence that the server is uneven, however many of its gaps they are.
+    #[test]
+    fn pauses_that_come_again_are_all_found_and_one_in_a_short_run_is() {
+        const USERS: usize = 4;
+        let freeze = |answers: usize, gap: u64, pauses: &[usize], lasts: u64| {
+            let (mut collector, mut ends) = (Collector::new(), vec![0; USERS]);
+            for index in 0..answers {
+                let takes = if pauses.contains(&index) { lasts } else { gap };
+                let (issued, end) = (ends[index], ends[index + USERS - 1] + takes);
+                ended(&mut collector, index as u64, (issued, issued, end), 1, &[(end, 1)], RequestEnd::Ok);
+                ends.push(end);
+            }
+            let records = collector.records.end();
+            Stability::from_records(&spec(answers as u64), &records).freeze.map_or(0, |freeze| freeze.pauses)
+        };
+        assert_eq!(freeze(800, 50, &[], 0), 0);
+        assert_eq!(freeze(800, 50, &(1..=20).map(|number| number * 38).collect::<Vec<_>>(), 1_500), 20);
+        assert_eq!(freeze(100, 50, &[30, 50, 70], 2_000), 3);
+        assert_eq!(freeze(40, 100, &[20], 5_000), 1);
+    }
+
     /// One slot and whole answers: nothing moves while it works on a long one, and others wait.
     #[test]
     fn a_long_answer_of_one_slot_is_no_freeze() {

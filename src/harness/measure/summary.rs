@@ -221,7 +221,7 @@ fn tokens(all: &Collector<RequestRecords>, count: TokenCounting, freeze: Option<
         if let Some(reasoning) = record.usage.as_ref().and_then(|usage| usage.reasoning) {
             tokens.output_reasoning = Some(tokens.output_reasoning.unwrap_or(0).saturating_add(reasoning));
         }
-        // Of a server that reports usage, one chunk of several tokens is no stream.
+        // A server that reports usage and never sends several chunks does not stream.
         whole += u64::from(matches!(count, TokenCounting::Usage) && record.chunks == 1 && record.tokens > 1);
         prompts = prompts.zip(prompt).map(|(sum, more)| sum.saturating_add(more));
         *answers.entry(record.token_source).or_default() += 1;
@@ -234,7 +234,7 @@ fn tokens(all: &Collector<RequestRecords>, count: TokenCounting, freeze: Option<
         }
     }
     tokens.source = source(count, &answers);
-    tokens.whole_answers = all.whole_answers.max(whole);
+    tokens.whole_answers = all.whole_answers.max(if chunks == requests { whole } else { 0 });
     tokens.input_server = prompts.filter(|_| requests > 0);
     tokens.input_cached = CachedInput::from_records(&all.records);
     tokens.mean_first_chunk = (requests > 0 && is_known).then(|| first as f64 / requests as f64);

@@ -243,7 +243,7 @@ const REFUSALS: &str = "additional propert|extra_forbidden|instead|not allowed|n
 const CURES: [(&[&str], &str); 10] = [
     (&["HTTP status 401", "HTTP status 403"], NAME_THE_KEY),
     (
-        &["` does not exist", "not found, try pulling it first", "Invalid model name"],
+        &["The model `", "not found, try pulling it first", "Invalid model name"],
         "name one of the server's models, which its /v1/models lists, with `model`",
     ),
     (

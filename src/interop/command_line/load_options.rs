@@ -11,7 +11,7 @@ use base::spec::{
     AUTHORIZATION, FieldKind, Formula, HeaderFault, NumberKind, Quantity, RequestField, RequestHeaders,
     is_secret_header, secret_variable,
 };
-use base::units::unquoted;
+use base::units::{is_identifier, unquoted};
 
 /// OpenAI's interfaces by their protocol, with the path that servers and tools usually have for it.
 pub(crate) const CHAT: (&str, &str) = ("openai-chat", "/v1/chat/completions");
@@ -126,7 +126,7 @@ impl TranslatedLoad {
         let value = word.get(name.len()..).unwrap_or_default().trim_start_matches([' ', ':', '=']);
         let is_bearer = value.to_ascii_lowercase().starts_with("bearer ");
         if name.eq_ignore_ascii_case(AUTHORIZATION) && is_bearer {
-            return self.api_key("`Authorization: Bearer`");
+            return self.api_key("`Authorization: Bearer`", &value["bearer ".len()..]);
         }
         if ["content-type", "accept"].iter().any(|usual| name.eq_ignore_ascii_case(usual)) {
             return;
@@ -139,7 +139,7 @@ impl TranslatedLoad {
             };
         }
         if is_secret_header(name) && !value.is_empty() {
-            let variable = secret_variable(name);
+            let variable = named_variable(value).unwrap_or_else(|| secret_variable(name));
             self.add("request.headers", format!("{name}:${{{variable}}}"));
             self.builder.note(format!(
                 "the value of the header {name} is read from the environment variable {variable}; it is not written \
@@ -153,11 +153,13 @@ impl TranslatedLoad {
         }
     }
 
-    /// The key of `origin` is read from a variable.
-    pub fn api_key(&mut self, origin: &str) {
-        self.put("api_key_env", "API_KEY");
-        self.builder
-            .note(format!("the key of {origin} is read from the environment variable API_KEY; it is not written down"));
+    /// The key of `origin` is read from a variable: the one that the line names in its place, or `API_KEY`.
+    pub fn api_key(&mut self, origin: &str, written: &str) {
+        let variable = named_variable(written).unwrap_or_else(|| "API_KEY".to_owned());
+        let note =
+            format!("the key of {origin} is read from the environment variable {variable}; it is not written down");
+        self.put("api_key_env", variable);
+        self.builder.note(note);
     }
 
     /// `METRIC:MS` of a goodput SLO.
@@ -352,9 +354,25 @@ pub(crate) fn models(load: &mut TranslatedLoad, line: &ParsedLine, given: &Given
     true
 }
 
+/// The environment variable that stands in place of a secret: `$NAME`, `${NAME}`, or `{{name}}` in a script. An
+/// argument of the script is none.
+fn named_variable(secret: &str) -> Option<String> {
+    let secret = secret.trim();
+    let of_script = secret
+        .strip_prefix("{{")
+        .and_then(|rest| rest.strip_suffix("}}"))
+        .filter(|name| !name.starts_with("argument_"));
+    let of_script = of_script.map(str::to_uppercase);
+    let of_line = || {
+        let name = secret.strip_prefix('$')?;
+        Some(name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name).to_owned())
+    };
+    of_script.or_else(of_line).filter(|name| is_identifier(name))
+}
+
 /// A key, which belongs into the environment.
 pub(crate) fn api_key(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
-    load.api_key(&given.written);
+    load.api_key(&given.written, given.value());
     true
 }
 
@@ -473,6 +491,24 @@ mod tests {
         let left = |notes: Vec<String>| notes.iter().any(|note| note.contains("the tokenizer of org/name"));
         assert!(left(notes(None, CHAT.0)));
         assert!(!left(notes(Some("t.json"), CHAT.0)) && !left(notes(None, "kserve")));
+    }
+
+    #[test]
+    fn a_secret_is_read_from_the_variable_that_the_line_names() {
+        let header = |word: &str| {
+            let mut load = TranslatedLoad::default();
+            load.header("-H", word);
+            ["api_key_env", "request.headers"].iter().find_map(|key| load.get(key)).unwrap_or_default().to_owned()
+        };
+        assert_eq!(header("Authorization: Bearer $NVIDIA_API_KEY"), "NVIDIA_API_KEY");
+        assert_eq!(header("Authorization: Bearer ${HF_TOKEN}"), "HF_TOKEN");
+        assert_eq!(header("Authorization: Bearer {{hf_token}}"), "HF_TOKEN");
+        assert_eq!(header("Authorization: Bearer  $HF_TOKEN "), "HF_TOKEN");
+        for unnamed in ["sk-1234", "{{argument_1}}", "$1"] {
+            assert_eq!(header(&format!("Authorization: Bearer {unnamed}")), "API_KEY", "{unnamed}");
+        }
+        assert_eq!(header("x-api-key: $MY_KEY"), "x-api-key:${MY_KEY}");
+        assert_eq!(header("x-api-key: sk-1234"), "x-api-key:${X_API_KEY}");
     }
 
     #[test]

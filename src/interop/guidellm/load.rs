@@ -151,7 +151,7 @@ impl GuideLlmRun {
             load.put("model", model);
         }
         if self.has_api_key {
-            load.api_key("the backend");
+            load.api_key("the backend", "");
         }
         for header in &self.headers {
             load.header("the backend's header", header);

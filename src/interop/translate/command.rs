@@ -44,6 +44,8 @@ pub(super) struct Surroundings {
     pub job: Vec<String>,
     /// How many commands it is inside: `docker run IMAGE COMMAND`.
     depth: usize,
+    /// Its files are those of a container.
+    is_contained: bool,
 }
 
 impl Surroundings {
@@ -130,6 +132,7 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
         return Err(TranslationError::new(ProblemKind::TooDeep { deepest: DEEPEST }));
     }
     let inner = |words: &[String]| translate(words, &surroundings.inside());
+    let contained = |words: &[String]| translate(words, &Surroundings { is_contained: true, ..surroundings.inside() });
     let ranks = |before: &[String], words: &[String]| {
         translate(words, &Surroundings { before: before.to_vec(), ..surroundings.inside() })
     };
@@ -149,7 +152,8 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
         (*name, arguments.first().map(String::as_str)),
         ("vllm" | "sglang", Some("serve")) | ("vllm.entrypoints.openai.api_server" | "sglang.launch_server", _)
     );
-    let configured = ConfiguredLine::read(arguments, &|file| surroundings.content(file)).filter(|_| reads_config);
+    let configured = ConfiguredLine::read(arguments, &|file| surroundings.content(file))
+        .filter(|_| reads_config && !surroundings.is_contained);
     let arguments = configured.as_ref().map_or(arguments, |line| line.arguments.as_slice());
     let mut translation = match (*name, arguments.first().map(String::as_str)) {
         ("launch_triton_server.py", _) => tritonserver::translate_launch_script(env, arguments)?,
@@ -177,7 +181,7 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
             convert_checkpoint(env, &surroundings.path(path), arguments, &|path| surroundings.path(path))?
         }
         ("trtllm-build", _) => trtllm_build(env, arguments, &|path| surroundings.path(path))?,
-        ("docker" | "podman" | "nerdctl", _) => docker::translate(name, arguments, &inner)?,
+        ("docker" | "podman" | "nerdctl", _) => docker::translate(name, arguments, &contained)?,
         ("srun", _) => slurm::srun(&surroundings.job, arguments, &ranks)?,
         ("sbatch" | "salloc", _) => slurm::sbatch(name, arguments, &inner)?,
         ("bash" | "sh", Some(script)) if script.contains(r2_downloader::PROGRAM) => {

@@ -47,7 +47,7 @@ pub fn verify(
     exact_match: Option<Test07Score>,
 ) -> Result<AuditVerification, Failure> {
     let test_record = TestRecord::in_folder(folder)
-        .map_err(Failure::refused)?
+        .map_err(Failure::files)?
         .ok_or_else(|| at(folder, format_args!("has no {TEST_FILE}, which describes the run")))?;
     let mut wrong = Vec::new();
     if test_record.round != found.round.name || test_record.benchmark != benchmark {
@@ -207,7 +207,7 @@ fn at(path: &Path, problem: impl Display) -> Failure {
 }
 
 fn unreadable(log: &Path, error: &impl Display) -> Failure {
-    Failure::refused(format!("`{}`: {error}", log.display()))
+    Failure::files(format!("`{}` cannot be read: {error}", log.display()))
 }
 
 /// Whether LoadGen worked with the test's audit.config.

@@ -46,15 +46,15 @@ pub(super) fn check(to: &mut SubmissionFindings, at: &Path, samples: Option<u64>
     implausible(to, at, [answers.len(), different], largest);
 }
 
-/// Reports answers of which more than one in twenty is a copy, and a token that is in no model's vocabulary, of which
-/// the largest has 201,088. In published logs of Closed one answer of TEST06 is a copy at most, and two of the about 30
-/// that a truncated log holds.
+/// Reports answers of which more than one in twenty, and one more, are copies, and a token that is in no model's
+/// vocabulary, of which the largest has 201,088. In published logs of Closed one answer of TEST06 is a copy at most,
+/// and two of the about 30 that a truncated log holds.
 pub(super) fn implausible(to: &mut SubmissionFindings, at: &Path, counts: [usize; 2], largest: Option<u32>) {
     let [answers, different] = counts;
     findings! { to;
         Review, RepeatedAnswers, at,
             (answers >= FEWEST_ANSWERS && (answers - different) * 20 > answers + 20)
-                .then(|| format!("{different} of {answers} answers differ")),
+                .then(|| format!("{} of {answers} answers are copies of others", answers - different)),
             "each sample is another prompt, and has an answer of its own",
             "check whether the system generates its answers; run again";
         Review, Plausibility, at,

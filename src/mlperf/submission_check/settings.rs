@@ -385,8 +385,12 @@ fn check_description(
 
 /// In names: an accelerator, as `H100` and `MI355X`; its memory; how many there are, as `80GBx8` and `8x H100`.
 static NAMED: LazyLock<[Regex; 3]> = LazyLock::new(|| {
-    [r"\b((?:GB|GH|MI|A|B|H|L)\d{2,3}[A-Z]?|L4)\b", r"(?:^|[^.\d])(\d+) ?GB(?:x|\b)", r"GBx(\d+)\b|\b(\d+)x ?[A-Z]"]
-        .map(|pattern| Regex::new(pattern).expect("a pattern that compiles"))
+    [
+        r"\b((?:GB|GH|MI|A|B|H|L)\d{2,3}[A-Z]?|L4)\b",
+        r"(?:^|[^.\d])(\d+) ?GB(?:x|\b)",
+        r"GBx(\d+)\b|\b(\d+)x ?(?:GB|GH|MI|A|B|H|L)\d",
+    ]
+    .map(|pattern| Regex::new(pattern).expect("a pattern that compiles"))
 });
 
 /// Reports accelerators other than those that the system is named after. Three published systems, of v6.0, name another

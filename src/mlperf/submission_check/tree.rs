@@ -368,7 +368,7 @@ pub(super) fn submitter(to: &mut SubmissionFindings, submitter: &Submitter, roun
 /// Files that no check minds.
 const IGNORED: [&str; 3] = ["mlperf_log_trace.json", "results.json", ".gitkeep"];
 
-/// Reports files beside the logs of a result, which the checkers until v5.1 refuse.
+/// Reports files beside the logs of a result, which the checkers until v5.1 refuse, and other runs, for review.
 pub(super) fn run_files(to: &mut SubmissionFindings, entry: &ResultEntry) {
     let above = entry.folder().join("performance");
     for name in folders(&above).into_iter().filter(|name| name.starts_with("run_") && name != "run_1") {

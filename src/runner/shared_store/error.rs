@@ -22,6 +22,9 @@ pub enum SharedStoreError {
     /// One object is not what it must be, or is gone.
     #[error("{object} {why}")]
     Damaged { object: String, why: String },
+    /// A record that came during a collection, and whose answer was damaged, or it itself.
+    #[error("{object} came while the store was collected and cannot be read, so no file was removed")]
+    Unread { object: String },
     /// A record that this program cannot read, and must not replace.
     #[error("{object} was written by a newer Regatta")]
     Newer { object: String },
@@ -62,6 +65,7 @@ impl SharedStoreError {
                     GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME and …_KEY) or the machine's own role; \
                     they need to read, write and list"
             }
+            Self::Unread { .. } => "run it again: a record that is really damaged is then removed",
             Self::Damaged { .. } => {
                 "it is rebuilt here and stored again; `regatta store push MANIFEST --verify` checks and repairs \
                     the rest"

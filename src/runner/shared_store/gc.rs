@@ -69,6 +69,7 @@ pub(super) async fn collect_from(
     for record in &records {
         let Some(bytes) = bucket.get(&record.name).await? else { continue };
         let Some(shared) = read(&record.name, &bytes)? else {
+            // Also a good one whose answer came damaged: its stage runs again.
             removed.damaged += 1;
             doomed.push(record);
             continue;
@@ -98,7 +99,7 @@ pub(super) async fn collect_from(
             let Some(bytes) = bucket.get(&record.name).await? else { continue };
             // The answer may have been damaged, and not the record: which files it names is not known.
             let Some(shared) = read(&record.name, &bytes)? else {
-                return Err(SharedStoreError::damaged(&record.name, "cannot be read"));
+                return Err(SharedStoreError::Unread { object: record.name.clone() });
             };
             named.extend(files(&shared));
         }

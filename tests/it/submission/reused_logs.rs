@@ -26,13 +26,15 @@ fn reused(submission: &Submission, round: &str) -> Vec<(String, String)> {
             let what = finding.what.strip_prefix("it is, byte for byte, ");
             let what = what.or_else(|| finding.what.strip_prefix("its hash is that of "));
             let of_result = || finding.what.strip_prefix("its rate and latencies are, to the last digit, those of ");
-            let what = what.or_else(of_result).unwrap().to_owned();
+            let of_text = || finding.what.strip_prefix("but for a hash, it is the text of ");
+            let what = what.or_else(of_result).or_else(of_text).unwrap_or_else(|| panic!("{finding:?}")).to_owned();
             (finding.place, what)
         })
         .collect()
 }
 
-/// Its answers may be those of the other system, where the engine is the same; its process and its times may not.
+/// Its answers may be those of the other system in Offline, where the engine is the same; its process and its times may
+/// not, nor its answers where requests come one by one.
 #[test]
 fn a_run_is_not_that_of_two_systems() {
     let folder = tempfile::tempdir().unwrap();
@@ -42,14 +44,16 @@ fn a_run_is_not_that_of_two_systems() {
     let mut fields = system_json();
     fields["system_name"] = "crate".into();
     write(submission.at("systems/crate.json"), format!("{fields:#}"));
-    let log =
-        |system: &str, run: &str| format!("closed/Example/results/{system}/{BENCHMARK}/{run}/mlperf_log_detail.txt");
+    let place = |system: &str, file: &str| format!("closed/Example/results/{system}/{BENCHMARK}/{file}");
     let mut found = reused(&submission, "v6.1");
     found.sort_unstable();
     let runs = ["Interactive", "Offline", "Server"]
         .into_iter()
         .flat_map(|scenario| ["accuracy", "performance/run_1"].map(|run| format!("{scenario}/{run}")));
-    let expected: Vec<_> = runs.map(|run| (log("crate", &run), log(SYSTEM, &run))).collect();
+    let logs = runs.map(|run| format!("{run}/mlperf_log_detail.txt"));
+    let texts = ["Interactive", "Server"].map(|scenario| format!("{scenario}/accuracy/accuracy.txt"));
+    let mut expected: Vec<_> = logs.chain(texts).map(|file| (place("crate", &file), place(SYSTEM, &file))).collect();
+    expected.sort_unstable();
     assert_eq!(found, expected);
 }
 
