@@ -354,8 +354,8 @@ pub(crate) fn models(load: &mut TranslatedLoad, line: &ParsedLine, given: &Given
     true
 }
 
-/// The environment variable that stands in place of a secret: `$NAME`, `${NAME}`, or `{{name}}` in a script. An
-/// argument of the script is none.
+/// The environment variable that stands in place of a secret: `$NAME`, `${NAME}`, or `{{name}}` in a script, but not an
+/// argument of the script.
 fn named_variable(secret: &str) -> Option<String> {
     let secret = secret.trim();
     let of_script = secret
