@@ -11,7 +11,7 @@ use crate::cli::{CliExit, ExportRequest, Global, ImportRequest};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use crate::out_folder::NewResult;
-use base::files::{metadata_if_there, read_text};
+use base::files::{metadata_if_there, read_text_up_to};
 use base::units::size;
 use harness::{RESULT, SWEEP};
 use interop::{ExportFormat, ImportError, Imported, ImportedSweep, LocatedRun, LocatedRuns, OtherFile};
@@ -20,6 +20,9 @@ use runner::store::write_named;
 
 /// Bytes of standard input: command lines and scripts.
 const MOST_INPUT: u64 = 64 << 20;
+
+/// Bytes of a YAML file that may be a compose file, and of the `.env` beside it.
+const MOST_SETTINGS: u64 = 1 << 20;
 
 pub(super) fn export(global: &Global, request: &ExportRequest) -> Result<CliExit, CommandError> {
     let result = find(global, &request.result)?;
@@ -77,7 +80,7 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
     if let [file] = request.paths.as_slice()
         && let Some(text) = short_yaml(file)
     {
-        let env = read_text(file.with_file_name(".env")).unwrap_or_default();
+        let env = read_text_up_to(file.with_file_name(".env"), MOST_SETTINGS).unwrap_or_default();
         if let Some(script) = interop::compose_script(&text, &env) {
             return translate::scripts(global, &[(file.display().to_string(), script)]);
         }
@@ -165,10 +168,8 @@ fn is_script(path: &Path) -> bool {
 
 /// The text of a YAML file that is small enough to be a config.
 fn short_yaml(path: &Path) -> Option<String> {
-    const MOST_BYTES: u64 = 1 << 20;
     let is_yaml = path.extension().is_some_and(|suffix| suffix == "yaml" || suffix == "yml");
-    let is_small = fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() <= MOST_BYTES);
-    (is_yaml && is_small).then(|| read_text(path).ok()).flatten()
+    is_yaml.then(|| read_text_up_to(path, MOST_SETTINGS).ok()).flatten()
 }
 
 fn create_folder(path: &Path) -> Result<(), CommandError> {

@@ -31,6 +31,7 @@ mod drive {
 
     pub(super) mod dispatcher;
     pub(super) mod driver;
+    pub(super) mod external_driver;
     pub(super) mod in_flight;
     pub(super) mod pacer;
     pub(super) mod request_attempt;
@@ -121,7 +122,8 @@ mod verdict;
 
 pub use self::transport::kserve::grpc_messages::read_grpc_answer;
 pub use self::transport::sent_headers::{api_key_in, give_key};
-pub use drive::driver::{BenchProgress, CallInlet, ExternalObserver, measure, measure_external, run};
+pub use drive::driver::{BenchProgress, measure, measure_external, run};
+pub use drive::external_driver::{CallInlet, ExternalObserver};
 pub use error::{ApiKeyFault, HarnessError, ResultFormatError, UnsupportedRequest};
 pub use identity::{
     EngineIdentity, GpuIdentity, HostIdentity, IdentityDifference, ManifestIdentity, RunIdentity, ServerIdentity,

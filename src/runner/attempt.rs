@@ -12,8 +12,9 @@ use super::batches::BatchSlot;
 use super::keying::{Keyed, Quoting, TaskOutput, own_patterns, resolve};
 use super::options::EventEmitter;
 use super::project_folder::{PROJECT, outside_links_notice};
-use super::task_executor::{Lease, ResolvedTask, TaskExecutor, UpstreamProvenance, upstream_provenance};
+use super::task_executor::{Lease, ResolvedTask, TaskExecutor};
 use super::time_limit::{STAGE_CODE, catch_panics, isolate_panics, panic_is_failure, within};
+use super::upstream_provenance::{UpstreamProvenance, upstream_provenance};
 use crate::store::{
     ContentChange, Digests, FinishedOutput, HashedFolder, OutputCache, PathStamps, Resumes, TaskRecord, discard,
     has_result, is_there, items_in, left_running, list_folder, path_stamps, replaced_path,

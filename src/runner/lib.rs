@@ -21,10 +21,10 @@
 //! | `run/run_end` | the outcome of each task, and what the next run compares to find that nothing is to be done |
 //! | `attempt` | one attempt of a step: its folder, the work, the checks, the hash |
 //! | `batches` | tasks of a stage that start in the same moment, for code that does them as one |
-//! | `task_executor` | what `stages` implements; what a task was made from |
-//! | `options` | how to run, and the outcome; GPUs needed at once |
+//! | `task_executor`, `options` | what `stages` implements; how to run, and the outcome; GPUs needed at once |
 //! | `keying`, `project_folder` | a task's key, in which the project's own folder has no place |
 //! | `predict` | what a run would do |
+//! | `upstream_provenance` | what a task was made from |
 //! | `time_limit` | timeouts and panics of the work of a task |
 //! | `secret_values`, `signing` | secrets in the forms in which they are printed; Ed25519 signatures |
 //! | `store` | all durable state of a project; `store/gc` removes what could go |
@@ -74,6 +74,7 @@ mod simulated_seeds;
 pub mod store;
 mod task_executor;
 mod time_limit;
+mod upstream_provenance;
 
 pub use batches::BatchSlot;
 pub use keying::KeyContext;
@@ -87,6 +88,7 @@ pub use secret_values::{SecretNotText, no_secret_text, secret_values, usable_sec
 pub use signing::{PublicKey, Signature, SignatureError, SigningKey, TrustedKeys};
 pub use task_executor::{
     KeptService, KeptServices, Lease, OpenFact, OutputCheck, OutputRequest, OutputSource, PendingFetch, ResolvedTask,
-    TaskExecutor, UpstreamProvenance, UpstreamTask, upstream_provenance,
+    TaskExecutor,
 };
 pub use time_limit::{isolate_panics, within};
+pub use upstream_provenance::{UpstreamProvenance, UpstreamTask, upstream_provenance};

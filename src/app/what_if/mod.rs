@@ -183,6 +183,7 @@ fn questions_of(
     goal: Option<&[LatencyLimit]>,
     [input, output]: &[Option<Length>; 2],
 ) -> Vec<Question> {
+    let settings = real_settings(project, &request.manifest, point);
     let mut questions = Vec::new();
     for task in &plan.tasks {
         let Some(bench) = task.bench() else { continue };
@@ -218,7 +219,7 @@ fn questions_of(
         if !is_offline && limits.is_empty() && !has_rate {
             problem = Some("it has no limits and no rate: give --goal or --rate");
         }
-        let (command, rate_key) = command(project, plan, task, request, point, bench);
+        let (command, rate_key) = command(plan, task, request, &settings, bench);
         questions.push(Question {
             row: WhatIfRow {
                 settings: point.iter().map(|one| (one.key.clone(), one.value.clone())).collect(),
@@ -250,31 +251,35 @@ fn questions_of(
     questions
 }
 
-/// The command that measures it, and the key that sets its rate.
-fn command(
-    project: &Project,
-    plan: &Plan,
-    task: &Task,
-    request: &WhatIfRequest,
-    point: &[KeyValueArg],
-    bench: &Bench,
-) -> (String, String) {
-    let mut words = vec!["regatta run".to_owned(), request.manifest.clone()];
+/// The settings with which a real system measures a point.
+fn real_settings(project: &Project, manifest: &str, point: &[KeyValueArg]) -> Vec<KeyValueArg> {
     let real_value = |KeyValueArg { key, value }: &KeyValueArg| match key.as_str() {
-        "system" => real_system(&project.manifests, &request.manifest, value).to_owned(),
+        "system" => real_system(&project.manifests, manifest, value).to_owned(),
         _ => value.clone(),
     };
     let real = point.iter().map(|setting| KeyValueArg { key: setting.key.clone(), value: real_value(setting) });
     let mut settings: Vec<KeyValueArg> = real.collect();
     // A real system may ask for what the simulated one does not need: an image.
     if settings != point
-        && let Err(CommandError::Manifest(errors)) = project.expanded(&request.manifest, &settings, &Select::default())
+        && let Err(CommandError::Manifest(errors)) = project.expanded(manifest, &settings, &Select::default())
     {
         let missing = errors.missing_parameters().unwrap_or_default().into_iter();
         settings.extend(missing.map(|key| KeyValueArg { key, value: "…".to_owned() }));
     }
+    settings
+}
+
+/// The command that measures it, and the key that sets its rate.
+fn command(
+    plan: &Plan,
+    task: &Task,
+    request: &WhatIfRequest,
+    settings: &[KeyValueArg],
+    bench: &Bench,
+) -> (String, String) {
+    let mut words = vec!["regatta run".to_owned(), request.manifest.clone()];
     words.extend(settings.iter().map(|setting| shell_word(&format!("{}={}", setting.key, setting.value))));
-    if plan.params.contains_key("scenarios") && !point.iter().any(|one| one.key == "scenarios") {
+    if plan.params.contains_key("scenarios") && !settings.iter().any(|one| one.key == "scenarios") {
         let word = serde_json::to_value(bench.scenario).ok();
         words.extend(word.and_then(|word| word.as_str().map(|word| format!("scenarios={word}"))));
     }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::task::JoinSet;
 
-use super::driver::{CallInbox, CallListener, ExternalCall};
+use super::external_driver::{CallInbox, CallListener, ExternalCall};
 use super::in_flight::{ConcurrencyGauge, InFlightRequest, MessageEnd};
 use super::pacer::{Alarms, Pacer};
 use super::worker::WorkerShare;

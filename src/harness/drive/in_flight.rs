@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
-use super::driver::CallListener;
+use super::external_driver::CallListener;
 use super::request_attempt::{AttemptAnswer, RequestAttempt, RequestProgress, deadline_fault};
 use crate::measure::collector::Collector;
 use crate::record::{BenchClock, RequestEnd, RequestRecord};

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use super::dispatcher::{DispatchCounts, Dispatcher};
-use super::driver::CallInbox;
+use super::external_driver::CallInbox;
 use super::pacer::{Alarms, Pacer};
 use crate::measure::collector::{Collector, WorkerOutput};
 use crate::record::BenchClock;

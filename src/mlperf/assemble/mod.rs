@@ -7,6 +7,7 @@
 //!  logs    ─┘       two parts that disagree about a path are an error
 //! ```
 
+mod foreign_logs;
 mod packages;
 
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ pub fn assemble(request: &AssembleRequest, out: &Path) -> Assembled<(Round, Vec<
         packages::add(&mut tree, root, request)?;
     }
     for logs in &request.logs {
-        packages::add_foreign_logs(&mut tree, logs)?;
+        foreign_logs::add(&mut tree, logs)?;
     }
     if request.copy_to_99 {
         copy(&mut tree);

@@ -17,6 +17,7 @@ mod loadgen;
 mod performance;
 mod power;
 mod settings;
+mod system;
 mod tree;
 mod witness;
 
@@ -212,7 +213,7 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
         // First of all, whether it is a rehearsal.
         let locks = audit::read(&mut to, submitter, round);
         tree::submitter(&mut to, submitter, round);
-        let traits = settings::check_systems(&mut to, submitter, round);
+        let traits = system::check(&mut to, submitter, round);
         let unknown = SystemTraits::default();
         for (system, found) in submitter.benchmarks() {
             let lock = locks.iter().find(|lock| lock.system == system.name);

@@ -4,6 +4,7 @@
 //! read and refused as by a real server. Never prints; the caller does.
 
 mod answer;
+mod description;
 mod driver;
 mod http;
 mod inputs;

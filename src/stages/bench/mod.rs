@@ -4,6 +4,7 @@ pub mod identity;
 mod loadgen;
 mod measurement;
 mod preflight;
+mod resume;
 mod search;
 mod series;
 mod spec;
@@ -73,7 +74,7 @@ impl Run for Bench {
             return Box::pin(series::perform_repeats(context, &spec, bench, before)).await;
         }
         let measured = Box::pin(measure(context, &spec, bench.telemetry, MeasurementPlace::default(), before)).await?;
-        let result = Box::pin(series::write(&context.lease.out, Box::new(measured))).await?;
+        let result = Box::pin(resume::write(&context.lease.out, Box::new(measured))).await?;
         context.check_not_stopped("stopped before all requests were answered")?;
         task_outcome(bench, &result)
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
-use super::driver::CallListener;
+use super::external_driver::CallListener;
 use crate::PlannedRequest;
 use crate::measure::collector::Collector;
 use crate::record::{BenchClock, FailureClass, RequestEnd, ServerStamps};

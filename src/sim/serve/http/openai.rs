@@ -39,8 +39,8 @@ pub(super) fn model(inner: &ServiceInner, name: &str) -> Answer {
     card.map_or_else(|| error(StatusCode::NOT_FOUND, &does_not_exist(name)), |card| json_reply(StatusCode::OK, &card))
 }
 
-/// With the speed of its time and what that rests on: a gateway may pass on nothing else of this server. `None`: no
-/// engine answers its requests.
+/// The model's entry in `/v1/models`, with the speed of simulated time and the basis of the step times, because a
+/// gateway may pass on nothing else. `None`: the model has no engine.
 fn card(inner: &ServiceInner, model: &LoadedModel) -> Option<Value> {
     let (_, engine) = inner.engine_under(model)?;
     Some(json!({"id": model.name, "object": "model", "created": 0, "owned_by": "regatta-simulator",

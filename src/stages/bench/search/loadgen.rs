@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::probe::{client_end, client_fault, require_server, second_folder};
 use super::{FILE, PROBES, SearchStep, SearchTest, next, with_identity};
 use crate::bench::loadgen::LoadgenStage;
-use crate::bench::series::{self, Servers, ended_without_result};
+use crate::bench::resume::{self, Servers, ended_without_result};
 use base::event::{Done, Failure, FailureKind, Verdict};
 use harness::{
     BenchSpec, LoadgenJudgement, RateBounds, RateProbe, Reason, ReasonSeverity, RunResult, SearchJudge, SearchProbe,
@@ -33,7 +33,7 @@ pub async fn perform(stage: &LoadgenStage<'_>, bounds: RateBounds, spec: &BenchS
     let cost =
         Cost::estimate(bench).ok_or_else(|| Failure::refused("the rules do not allow the tests of this search"))?;
     context.lease.notice(cost.to_string());
-    let servers = series::begin(context, spec, &context.lease.out.join(FILE), PROBES).await?;
+    let servers = resume::begin(context, spec, &context.lease.out.join(FILE), PROBES).await?;
     let mut probes: Vec<LoadgenProbe> = Vec::new();
     let interval = loop {
         let history: Vec<SearchTest> = probes

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::measurement::headline_details;
-use super::series::{self, copy, ended_without_result};
+use super::resume::{self, copy, ended_without_result};
 use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind, Verdict};
 use base::spec::TimeSpan;
@@ -51,7 +51,7 @@ pub async fn perform(
     if let Some(earlier) = &started_from {
         context.lease.notice(earlier.notice());
     }
-    let servers = series::begin(context, &spec, &context.lease.out.join(FILE), PROBES).await?;
+    let servers = resume::begin(context, &spec, &context.lease.out.join(FILE), PROBES).await?;
     let search = RateSearcher { low, high, start: start.unwrap_or(low), second: None, precision, most: ESTIMATING };
     let search = started_from.as_ref().map_or(search, |earlier| earlier.begin(search));
     let prober = Prober { context, spec: &spec, bench, servers: &servers };

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::{FILE, PROBES, with_identity};
 use crate::bench::measurement::{MeasurementPlace, is_only_noticed, measure};
-use crate::bench::series::{Servers, before, copy, keep};
+use crate::bench::resume::{Servers, before, copy, keep};
 use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind, Verdict};
 use base::files::{Digest, read_bytes, read_bytes_up_to};
