@@ -21,7 +21,7 @@ use runner::store::write_named;
 /// Bytes of standard input: command lines and scripts.
 const MOST_INPUT: u64 = 64 << 20;
 
-/// Bytes of a YAML file that may be a compose file, and of the `.env` beside it.
+/// Bytes of a YAML file that may be a compose file, and of its `.env`.
 const MOST_SETTINGS: u64 = 1 << 20;
 
 pub(super) fn export(global: &Global, request: &ExportRequest) -> Result<CliExit, CommandError> {

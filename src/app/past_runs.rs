@@ -302,7 +302,8 @@ pub(super) fn report(global: &Global, request: &cli::ReportRequest) -> Result<Cl
         None => last_run(&home)?.ok_or_else(|| no_run_error(&home))?,
     };
     let its_page = home.run(&run).join("report.html");
-    // A run from the cache alone has no folder: it makes `latest` lead to the page of the run that it repeats.
+    // A run whose tasks were all cached has no folder of its own: `latest` links to the report of the run that it
+    // repeats.
     let shown = || home.latest().join("report.html").canonicalize().ok();
     let page = if request.run.is_none() && is_there(&its_page)? { shown().unwrap_or(its_page) } else { its_page };
     if !is_there(&page)? {

@@ -15,7 +15,7 @@ use base::spec::{Arrivals, Length, Limits, StopAfter};
 use base::units::counted;
 use harness::{BenchSpec, LoadPattern, Measured, ReasonSeverity, RequestEnd, Slo, VerdictCheck};
 use report::{Block, Cell, Document, Section, Table};
-use sim::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript, TONIC_STREAMS};
+use sim::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript};
 
 /// Tokens of an answer that follows the script.
 const TOKENS: u32 = 16;
@@ -133,7 +133,7 @@ pub(super) fn selftest(global: &Global, request: &SelftestRequest) -> Result<Cli
 
 async fn measure(effort: &SelftestPlan, print_progress: impl Fn(&str)) -> Result<SelftestReport, CommandError> {
     let load_average = load_average();
-    let server = GroundTruthServer::start(ResponsePattern::Scripted(SCRIPT), TONIC_STREAMS)?;
+    let server = GroundTruthServer::start(ResponsePattern::Scripted(SCRIPT))?;
     let (mut scripted, mut ceilings, mut reasons) = (Vec::new(), Vec::new(), Vec::new());
     for rate in &effort.rates {
         server.clear();
@@ -147,7 +147,7 @@ async fn measure(effort: &SelftestPlan, print_progress: impl Fn(&str)) -> Result
         }
     }
     for tokens in [128, 1] {
-        let server = GroundTruthServer::start(ResponsePattern::AtOnce { tokens }, TONIC_STREAMS)?;
+        let server = GroundTruthServer::start(ResponsePattern::AtOnce { tokens })?;
         let name = format!("answers of {} at once", counted(tokens, "token"));
         print_progress(&format!("{name}, {:?}", effort.flood));
         let measurement =
@@ -451,9 +451,7 @@ mod tests {
         let slow = ResponseScript { seed: 1, first_ms: (600_000.0, 600_001.0), gap_ms: (1.0, 2.0) };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let Ok(server) = GroundTruthServer::start(ResponsePattern::Scripted(slow), TONIC_STREAMS) else {
-                panic!("no server")
-            };
+            let Ok(server) = GroundTruthServer::start(ResponsePattern::Scripted(slow)) else { panic!("no server") };
             let measurement =
                 SelftestMeasurement { scenario: LoadPattern::Server { rate: 50.0.into() }, tokens: TOKENS, clients: 1 };
             let mut reasons = Vec::new();

@@ -83,7 +83,7 @@ fn repository(global: &Global, target: &str) -> Result<PathBuf, CommandError> {
 /// The server for a preflight: real sockets and no work. Prints `ready grpc=PORT`, serves until TERM or INT.
 pub(super) fn null_server(first_ms: (f64, f64), gap_ms: (f64, f64)) -> Result<CliExit, CommandError> {
     let script = ResponseScript { seed: 2026, first_ms, gap_ms };
-    let server = GroundTruthServer::start(ResponsePattern::Scripted(script), u32::MAX)?;
+    let server = GroundTruthServer::with_streams(ResponsePattern::Scripted(script), u32::MAX)?;
     print(&format!("ready grpc={}\n", server.address.port()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

@@ -41,7 +41,7 @@ pub mod process {
         ExitKind, Leftover, ProcessCommand, ProcessExit, SpawnError, StreamCopies, first_line, reexec, shown,
     };
     pub use confinement::{Confinement, ConfinementError};
-    pub use diagnose::{Diagnosis, diagnose, diagnose_server, shortage};
+    pub use diagnose::{Diagnosis, diagnose, diagnose_server, exhausted_memory};
     pub use log::{AttemptLog, FollowedLog, Splitter, first_to_fail, tail, untagged};
     pub use orphans::{adopt_orphans, mark_descendants, orders, remove_all, remove_shared_memory, sweep};
     pub use private_values::{PrivateValues, redacted};

@@ -4,8 +4,8 @@
 use serde_json::json;
 
 use crate::command_line::{
-    CHAT, COMPLETIONS, Env, GivenOption, ParsedLine, TranslatedLoad, Translation, TranslationError, WHOLE_REQUESTS,
-    api_key, token_ids, tool_table,
+    CHAT, COMPLETIONS, Env, GivenOption, ParsedLine, ScriptBench, ToolTable, TranslatedLoad, TranslatedScript,
+    Translation, TranslationBuilder, TranslationError, TranslationKind, WHOLE_REQUESTS, api_key, token_ids, tool_table,
 };
 use base::spec::Quantity;
 
@@ -25,8 +25,48 @@ tool_table!(
 tool_table!(LLAMA_BENCHY, ["llama-benchy"], [("api_key", api_key), ("extra_body", extra_body)]);
 tool_table!(LLMPERF, ["llmperf"], []);
 
+/// The measurements of a line in which each of these options has a value for each of them: one after the other. Where
+/// their numbers differ, or it is one, the line is one measurement.
+fn one_after_the_other(
+    table: &'static ToolTable,
+    words: &[String],
+    names: &[&'static str],
+    measure: impl Fn(&[String]) -> Result<Translation, TranslationError>,
+) -> Result<Translation, TranslationError> {
+    let line = table.read(words, &mut TranslationBuilder::default());
+    let lists: Vec<GivenOption> = names.iter().map(|name| line.all(name)).collect();
+    let count = lists.first().map_or(0, |list| list.values.len());
+    if count < 2 || lists.iter().any(|list| list.values.len() != count) {
+        return measure(words);
+    }
+    let others = line.given.iter().filter(|given| !names.contains(&given.name));
+    let others = others.flat_map(|given| std::iter::once(&given.written).chain(&given.values)).cloned();
+    let others: Vec<String> = others.collect();
+    let (mut script, mut builder) = (TranslatedScript::default(), TranslationBuilder::default());
+    builder.note(format!("{} has {count} values: each is a benchmark of its own", names.join(" with ")));
+    for at in 0..count {
+        let level = lists.iter().flat_map(|list| [list.name.to_owned(), list.values[at].clone()]);
+        let mut translation = measure(&others.iter().cloned().chain(level).collect::<Vec<_>>())?;
+        builder.absorb(table.program, &mut translation);
+        if let TranslationKind::Bench(bench) = translation.kind {
+            script.benches.push(ScriptBench { server: None, run: None, bench, place: table.program.to_owned() });
+        }
+    }
+    builder.finish(table.program, TranslationKind::Script(script))
+}
+
 /// `genai-bench benchmark`.
 pub(crate) fn genai_bench(words: &[String]) -> Result<Translation, TranslationError> {
+    /// Of its texts, where the line names none.
+    const USUAL: [&str; 5] = ["N(480,240)/(300,150)", "D(100,100)", "D(100,1000)", "D(2000,200)", "D(7800,200)"];
+    let name = "--traffic-scenario";
+    let is_named = GENAI_BENCH.read(words, &mut TranslationBuilder::default()).has(name);
+    let usual = USUAL.iter().filter(|_| !is_named).flat_map(|usual| [name.to_owned(), (*usual).to_owned()]);
+    let words: Vec<String> = words.iter().cloned().chain(usual).collect();
+    one_after_the_other(&GENAI_BENCH, &words, &[name], genai_bench_scenario)
+}
+
+fn genai_bench_scenario(words: &[String]) -> Result<Translation, TranslationError> {
     GENAI_BENCH.measurement(words, |line, load| {
         load.put("protocol", CHAT.0);
         load.address(line.setting("--api-base"), CHAT.1, CHAT.1);
@@ -44,13 +84,11 @@ fn backend(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bo
     ["openai", "vllm", "sglang"].contains(&given.value())
 }
 
-/// `D(100,200)`, `N(480,240)/(300,150)`, `U(50,100)/(200,250)`: the lengths of prompts and of answers. Of several
-/// scenarios the first one is measured.
+/// `D(100,200)`, `N(480,240)/(300,150)`, `U(50,100)/(200,250)`: the lengths of prompts and of answers.
 fn scenario(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
     let numbers = given.value().split(|c: char| !c.is_ascii_digit());
     let numbers: Vec<u32> = numbers.filter_map(|number| number.parse().ok()).collect();
     let (input, output) = match (given.value().get(..1), numbers.as_slice()) {
-        _ if load.has("output_tokens") => return false,
         (Some("D"), [input, output]) => ([*input; 2], [*output; 2]),
         // Numbers below the upper end, without their fractions.
         (Some("U"), [input, output]) => ([1, input.saturating_sub(1)], [2, output.saturating_sub(1)]),
@@ -72,6 +110,12 @@ fn scenario(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> b
 
 /// `evalscope perf`.
 pub(crate) fn evalscope(words: &[String]) -> Result<Translation, TranslationError> {
+    let level =
+        if EVALSCOPE.read(words, &mut TranslationBuilder::default()).has("--rate") { "--rate" } else { "--parallel" };
+    one_after_the_other(&EVALSCOPE, words, &[level, "--number"], evalscope_level)
+}
+
+fn evalscope_level(words: &[String]) -> Result<Translation, TranslationError> {
     EVALSCOPE.measurement(words, |line, load| {
         let url = line.setting("--url");
         let is_chat = url.ends_with("/chat/completions") || !url.ends_with("/completions");
@@ -86,7 +130,7 @@ pub(crate) fn evalscope(words: &[String]) -> Result<Translation, TranslationErro
         }
         let requests = line.all("--number");
         if requests.values.len() > 1 {
-            let reason = "all levels of a sweep have one number of requests; it is the last one";
+            let reason = "it has another number of values than the levels; it is the last one";
             load.builder.push_untranslated_load(requests.as_written(), reason);
         }
         load.put("stop.requests", requests.values.last().cloned().unwrap_or_default());
@@ -215,6 +259,9 @@ mod tests {
     fn args(line: &str) -> String {
         match import(line).kind {
             TranslationKind::Bench(bench) => bench.args.join(" "),
+            TranslationKind::Script(script) => {
+                script.benches.iter().map(|one| one.bench.args.join(" ")).collect::<Vec<_>>().join("; ")
+            }
             other => panic!("{line}: {other:?}"),
         }
     }
@@ -244,11 +291,10 @@ mod tests {
         let sent = args(&two.replace("vllm", "openai --num-concurrency 4 --num-concurrency 8"));
         assert!(sent.contains("--concurrency 4,8 ") && sent.contains("--input-tokens 480 --input-tokens-stddev 240"));
         assert!(!sent.contains("--ignore-eos"), "{sent}");
-        assert!(matches!(&lost(&two)[..], [second] if second.contains("D(7800,200)")), "{:?}", lost(&two));
+        assert!(sent.contains("; ") && sent.contains("--input-tokens 7800 --output-tokens 200"), "{sent}");
         assert_eq!(lost(&line.replace("text-to-text", "text-to-image")), ["--task text-to-image"]);
         assert_eq!(lost(&line.replace("vllm", "aws-bedrock")), ["--api-backend aws-bedrock"]);
-        let error = read_line(&[line.replace("--traffic-scenario 'D(100,1000)'", "")]).unwrap_err().to_string();
-        assert!(error.contains("needs --traffic-scenario"), "{error}");
+        assert_eq!(args(&line.replace("--traffic-scenario 'D(100,1000)'", "")).split("; ").count(), 5);
     }
 
     #[test]
@@ -284,15 +330,18 @@ mod tests {
             --prefix-length 0 --min-prompt-length 1024 --max-prompt-length 1024 --extra-args '{\"ignore_eos\":true}'";
         let sent = args(line);
         for part in [
-            "http://127.0.0.1:8801 --model m --protocol openai-chat --concurrency 1,10,50 --requests 100",
+            "http://127.0.0.1:8801 --model m --protocol openai-chat --concurrency 1 --requests 10 ",
+            "; http://127.0.0.1:8801 --model m --protocol openai-chat --concurrency 50 --requests 100 ",
             "--input-tokens 1024 --output-tokens 1024 --ignore-eos",
             "--temperature 0",
             "--extra min_tokens:1024",
         ] {
             assert!(sent.contains(part), "`{part}` is missing in {sent}");
         }
-        assert_eq!(lost(line), ["--number 10 20 100"], "another load than the tool's at all levels but one");
-        assert!(lost(&line.replace("10 20 100", "100")).is_empty());
+        assert_eq!(lost(&line.replace("10 20 100", "10 20")), ["--number 10 20"], "the tool refuses it");
+        let swept = line.replace("10 20 100", "100");
+        assert!(args(&swept).contains("--concurrency 1,10,50 --requests 100") && lost(&swept).is_empty());
+        let line = &swept;
         let rate = args(&line.replace("--parallel 1 10 50", "--rate 5 --open-loop"));
         assert!(rate.contains("--rate 5") && !rate.contains("--concurrency"), "{rate}");
         for (warmup, requests) in [("7", "7"), ("0.1", "10"), ("0.001", "1")] {

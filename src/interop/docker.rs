@@ -6,8 +6,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::command_line::{
-    ParsedLine, TranslateInner, Translation, TranslationBuilder, TranslationError, TranslationKind, base, idle_command,
-    is_secret, mounts, put_container, put_secret, tool_table,
+    ParsedLine, TranslateContained, Translation, TranslationBuilder, TranslationError, TranslationKind, base,
+    idle_command, is_secret, mounts, put_container, put_secret, tool_table,
 };
 use base::spec::Quantity;
 use base::units::{is_identifier, shell_word, unquoted};
@@ -33,11 +33,11 @@ fn entry_point(image: &str) -> Option<&'static [&'static str]> {
     ENTRY_POINTS.iter().find(|(end, _)| is_end(end)).map(|(_, words)| *words)
 }
 
-/// `inner` translates the command in the container.
+/// `inner` translates the command in the container, whose files lie where its mounts say.
 pub(crate) fn translate(
     engine: &str,
     words: &[String],
-    inner: TranslateInner<'_>,
+    inner: TranslateContained<'_>,
 ) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
     let nothing = |text: String| TranslationBuilder::nothing("docker", text);
@@ -98,7 +98,8 @@ pub(crate) fn translate(
              before its arguments, or start the container and measure it: `regatta bench http://localhost:PORT`"
         ));
     }
-    let mut translation = inner(&started).map_err(|error| error.within(&format!("in the container of `{image}`")))?;
+    let translated = inner(&mounts(&container), &started);
+    let mut translation = translated.map_err(|error| error.within(&format!("in the container of `{image}`")))?;
     for stage in translation.kind.stages_mut() {
         if put_container(stage, &container) {
             for name in &secrets {
@@ -113,10 +114,12 @@ pub(crate) fn translate(
     // Clients do not run in a container here.
     if let TranslationKind::Bench(bench) = &mut translation.kind {
         for (host, inside) in mounts(&container) {
-            // A model is called as its server is told to call it.
+            // `--model` is the name that the server was given, not a path on the host.
             let is_name = |at: usize, args: &[String]| at > 0 && args[at - 1] == "--model";
             for at in (0..bench.args.len()).filter(|at| !is_name(*at, &bench.args)).collect::<Vec<_>>() {
-                bench.args[at] = on_host(&bench.args[at], &inside, &host);
+                if let Some(path) = on_host(&bench.args[at], &inside, &host) {
+                    bench.args[at] = path;
+                }
             }
         }
     }
@@ -158,11 +161,9 @@ fn see_gpus(stage: &mut Map<String, Value>, value: &str, builder: &mut Translati
 }
 
 /// A path below `inside`, as it is on the host.
-fn on_host(word: &str, inside: &str, host: &str) -> String {
-    match word.strip_prefix(inside) {
-        Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{host}{rest}"),
-        _ => word.to_owned(),
-    }
+pub(crate) fn on_host(word: &str, inside: &str, host: &str) -> Option<String> {
+    let rest = word.strip_prefix(inside).filter(|rest| rest.is_empty() || rest.starts_with('/'))?;
+    Some(format!("{host}{rest}"))
 }
 
 /// The options of a line that describe its container.

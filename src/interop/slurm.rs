@@ -13,6 +13,7 @@ tool_table!(TABLE, ["slurm"], []);
 
 /// How many ranks a step has, and where.
 const RANKS: [&str; 3] = ["--nodes", "--ntasks", "--ntasks-per-node"];
+const ARRAY: &str = "--array";
 
 /// Whether an option belongs to a step, and not to the allocation or the terminal of the line.
 fn is_of_step(name: &str) -> bool {
@@ -266,15 +267,22 @@ pub(crate) fn job_options(text: &str) -> Vec<String> {
     given.map(|given| format!("{}={}", given.name, given.value())).collect()
 }
 
+/// The tasks of the array that a job's script is, as they are written.
+pub(crate) fn array_option(text: &str) -> Option<String> {
+    directive_line(text, &mut TranslationBuilder::default())?.value(ARRAY).map(str::to_owned)
+}
+
 /// Reads the `#SBATCH` lines of a script: a note on what they set, and those that are not for the run.
-pub(crate) fn directives(text: &str, builder: &mut TranslationBuilder) {
+/// `has_tasks`: the tasks of its array are in the translation.
+pub(crate) fn directives(text: &str, has_tasks: bool, builder: &mut TranslationBuilder) {
     let mut reading = TranslationBuilder::default();
     let Some(line) = directive_line(text, &mut reading) else { return };
     for problem in reading.problems {
         builder.push_untranslated("#SBATCH", problem.to_string());
     }
     for given in &line.given {
-        if let Some(row) = TABLE.row(given.name).filter(|row| row.sets.is_none()) {
+        let is_left = !has_tasks || given.name != ARRAY;
+        if let Some(row) = TABLE.row(given.name).filter(|row| row.sets.is_none() && is_left) {
             builder.push_untranslated(format!("#SBATCH {}", given.as_written()), row.reason());
         }
     }
@@ -304,7 +312,7 @@ mod tests {
         let script = "#!/bin/bash\n#SBATCH -p gpu -N 2\n#SBATCH --gres=gpu:h100:4 --ntasks-per-node=4 --exclusive\n\
             #SBATCH --job-name=x -o out.txt --array=0-3%2\n#SBATCH --signal=USR1@60\nsrun hostname\n";
         let mut builder = TranslationBuilder::default();
-        directives(script, &mut builder);
+        directives(script, false, &mut builder);
         assert_eq!(
             builder.notes,
             ["this is a Slurm job: `regatta run FILE --on slurm --slurm partition=gpu --slurm nodes=2 --slurm \
@@ -317,13 +325,14 @@ mod tests {
         let mut builder = TranslationBuilder::default();
         directives(
             "#!/bin/bash\n#SBATCH -N 2 -t 30:00\n#SBATCH hetjob\n#SBATCH -N 1\n\n## x\nsrun a\n#SBATCH -t 9:00:00\n",
+            false,
             &mut builder,
         );
         let note = "this is a Slurm job: `regatta run FILE --on slurm --slurm nodes=2 --slurm time=30:00`";
         assert_eq!(builder.notes, [note], "the first group's, in front of the first command");
         assert_eq!(builder.untranslated.len(), 1, "{builder:?}");
         let mut builder = TranslationBuilder::default();
-        directives("echo\n", &mut builder);
+        directives("echo\n", false, &mut builder);
         assert!(builder.notes.is_empty() && builder.untranslated.is_empty(), "{builder:?}");
     }
 }

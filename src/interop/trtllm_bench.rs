@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::command_line::{
     Env, GivenOption, ParsedLine, Translation, TranslationBuilder, TranslationError, read_known, tool_table,
+    yaml_options,
 };
 use crate::tensorrt_llm::OUTPUT;
 use crate::trtllm_serve::{self, ServeStage};
@@ -218,7 +219,7 @@ fn throughput(
     for given in line.given.iter().filter(|given| given.name != "--model") {
         match given.name {
             "--extra_llm_api_options" => {
-                if let Some(options) = content(given.value()).and_then(|content| options(&content)) {
+                if let Some(options) = content(given.value()).and_then(|content| yaml_options(&content)) {
                     keys.insert("options".to_owned(), Value::Object(options));
                     builder.reads(given.value());
                 } else {
@@ -283,10 +284,4 @@ fn key_or_flag(
             }
         }
     }
-}
-
-/// The settings in a file of YAML; none where a shell would still change them.
-pub(crate) fn options(content: &str) -> Option<Map<String, Value>> {
-    let is_changed = content.contains(['$', '`']) || content.contains("{{");
-    base::files::parse_yaml(content).ok().filter(|_| !is_changed)
 }

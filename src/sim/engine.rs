@@ -71,7 +71,7 @@ pub struct RankFile {
 }
 
 impl RankFile {
-    /// What its step times rest on, with the band of the tokens per second.
+    /// Basis of the step times, with the band of tokens per second.
     pub(super) fn step_times(&self, config: &EngineConfig) -> String {
         let is_fp4 = config.pretrained_config.quantization.quant_algo.as_deref() == Some("NVFP4");
         let basis = StepTimeBasis::new(&self.model, is_fp4.then_some(Precision::Fp4), &self.calibration);

@@ -57,11 +57,15 @@ pub struct GroundTruthServer {
 }
 
 /// The limit on concurrent streams that servers built on tonic announce.
-pub const TONIC_STREAMS: u32 = 200;
+const TONIC_STREAMS: u32 = 200;
 
 impl GroundTruthServer {
+    pub fn start(response_pattern: ResponsePattern) -> std::io::Result<Self> {
+        Self::with_streams(response_pattern, TONIC_STREAMS)
+    }
+
     /// A connection may carry so many requests at once.
-    pub fn start(response_pattern: ResponsePattern, streams: u32) -> std::io::Result<Self> {
+    pub fn with_streams(response_pattern: ResponsePattern, streams: u32) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;

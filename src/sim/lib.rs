@@ -25,7 +25,7 @@ pub use calibrate::{CalibrationTarget, FittedStep, LoggedStep, RegionError, Step
 pub use engine::{
     EngineServing, EngineSpec, RankFile, load as load_engine, served_limits, simulated, write as write_engine,
 };
-pub use ground_truth::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript, TONIC_STREAMS};
+pub use ground_truth::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript};
 pub use serve::{Addresses, Faults, LoadFailure, ServeError, SimOptions, serve, token};
 pub use timing::{
     Coefficients, DecoderModel, Drafter, Drafting, Experts, GpuMemory, GpuTiming, LoraCost, ModelOnGpus, Parallelism,

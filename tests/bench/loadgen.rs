@@ -13,7 +13,7 @@ use regatta::harness::{BenchSpec, CallSource, LoadPattern, Slo, read_result};
 use regatta::mlperf::DatasetRecord;
 use regatta::mlperf::loadgen::{ChildOrders, LoadgenTest};
 use regatta::rules::{Round, TestRequest, conf};
-use regatta::sim::{GroundTruthServer, ResponsePattern, TONIC_STREAMS};
+use regatta::sim::{GroundTruthServer, ResponsePattern};
 use regatta::spec::{Arrivals, Division, Length, Limits, StopAfter, TestMode};
 
 const TOKENS: u32 = 8;
@@ -23,7 +23,7 @@ const SECONDS: u64 = 5;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let mut out = std::io::stdout().lock();
-    let server = GroundTruthServer::start(ResponsePattern::AtOnce { tokens: TOKENS }, TONIC_STREAMS)?;
+    let server = GroundTruthServer::start(ResponsePattern::AtOnce { tokens: TOKENS })?;
     let Some(library) = words.first() else {
         writeln!(out, "needs the path of a libloadgen.so, as a `mlperf: {{ loadgen: … }}` stage builds it")?;
         return Ok(());

@@ -39,7 +39,7 @@ fn main() {
     tables.iter().filter(|(name, _)| !has_choice || is_chosen(name)).for_each(|(_, print)| print(runs));
 }
 
-/// What `Stability` reads of it is the scenario, which each table sets.
+/// A plain load; each table sets its scenario.
 fn spec() -> BenchSpec {
     BenchSpec {
         endpoints: Vec::new(),

@@ -375,3 +375,18 @@ fn a_project_runs_its_own_manifest_where_it_was_copied_or_shares_its_state() {
         assert!(world.good(&["run", "m", "--home", &home]).ran().is_empty());
     }
 }
+
+#[test]
+fn a_run_from_the_cache_has_the_report_of_the_run_that_it_repeats() {
+    let world = World::new();
+    world.manifest("good", "stages: { s: { shell: 'echo hi > $OUT/x', outputs: [x] } }\n");
+    world.manifest("bad", "stages: { s: { shell: 'false' } }\n");
+    let report = || fs::canonicalize(world.good(&["report"]).stdout.trim()).expect("a page");
+    world.good(&["run", "good"]);
+    let page = report();
+    world.regatta(&["run", "bad"]);
+    assert_ne!(report(), page);
+    world.good(&["run", "good"]).shows("1 cached");
+    assert_eq!(report(), page);
+    world.regatta(&["report", "none"]).shows("run none has no report").shows("runs of this folder: ");
+}

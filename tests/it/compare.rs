@@ -618,3 +618,10 @@ fn what_differs_beside_what_was_varied_is_listed() {
     result(&world, "old", 0, |result| drop(result.as_object_mut().unwrap().remove("identity")));
     world.regatta(&["compare", "before", "old"]).shows("B: the file does not say what was measured");
 }
+
+#[test]
+fn words_of_comparisons_are_explained() {
+    let world = World::new();
+    world.good(&["explain", "inconclusive"]).shows("cannot tell");
+    world.good(&["explain", "unlike"]).shows("not subtracted");
+}

@@ -456,6 +456,8 @@ fn the_only_model_of_a_server_and_the_key_that_it_needs_are_what_to_set() {
     assert!(loading.ends_with("it is not ready (/v1/models: HTTP status 503)"), "{loading}");
     let moved = refused("308 Permanent Redirect\r\nLocation: https://h.example/v1/models", "", "");
     assert!(moved.contains("/v1/models is a redirect to https://h.example/v1/models, which is not on"), "{moved}");
+    let looped = refused("302 Found\r\nLocation: /v1/models", "", "");
+    assert!(looped.contains("/v1/models is redirected more than 3 times; for a login, name the variable"), "{looped}");
     let page = refused("200 OK", "<html>Sign in</html>", "");
     assert!(page.contains("/v1/models (HTTP status 200) is a web page, not JSON"), "{page}");
     let absent = refused("404 Not Found", "", "");

@@ -249,3 +249,11 @@ fn two_sweeps_are_compared_level_by_level_and_not_judged() {
     assert_eq!(history.code, 2);
     history.shows("there are sweeps only (bench)").shows("`regatta compare RUN/TASK RUN/TASK`");
 }
+
+#[test]
+fn a_sweep_names_the_warnings_of_its_points() {
+    let world = World::new();
+    let options = ["-c", "1,2", "-n", "8", "--input-tokens", "8", "--output-tokens", "4"];
+    let ended = world.good(&[&["bench", "sim:"][..], &options].concat());
+    ended.shows("2 of 2 points with warnings: ").shows("samples (2)");
+}

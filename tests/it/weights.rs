@@ -237,7 +237,7 @@ fn what_cannot_be_is_said_before_anything_starts() {
         "needs `hf` or `path`",
         "cannot be combined with `hf`",
         "must be the name of a repository",
-        "is fetched from nowhere",
+        "weights.revision` has no effect",
         "is not a glob",
     ] {
         ended.shows(text);

@@ -87,11 +87,13 @@ fn read(request: &BulkRequest, project: &Project) -> Result<BulkFile, CommandErr
             manifests: project.manifests.names()?.into_iter().map(|(name, ..)| name).collect(),
             has_system: request.settings.iter().any(|setting| setting.key == "system"),
         };
-        let hint = "Regatta's own list begins with `runs:`; llmb-run's is YAML, and its older text form is not read";
-        cluster.items(llmb::read(&text).map_err(|error| wrong(error.hint(hint)))?).map_err(wrong)?
+        let is_yaml = path.extension().is_some_and(|end| end == "yaml" || end == "yml");
+        let hint = "write YAML: llmb-run's list of workloads, or Regatta's own, which begins with `runs:`";
+        let jobs = llmb::read(&text).map_err(|error| wrong(if is_yaml { error } else { error.hint(hint) }))?;
+        cluster.items(jobs).map_err(wrong)?
     };
     if read.items.is_empty() {
-        return Err(wrong(ErrorText::new("it has none")));
+        return Err(CommandError::Usage(format!("{}: the list is empty", path.display())));
     }
     let over = &request.settings;
     let items = read.items.into_iter().map(|item| without_replaced(project, item.with(over), over)).collect();

@@ -89,8 +89,8 @@ pub struct SimCalibration {
     /// From a request's arrival to the scheduler, ms.
     #[schemars(range(min = 0))]
     pub frontend_ms: f64,
-    /// Each request in the HTTP server, µs, one after another: the time before the next one can reach the scheduler.
-    /// Virtual time only. [default: nothing]
+    /// Time of the HTTP server for each request, µs: requests reach the scheduler at least this far apart. Virtual time
+    /// only. [default: 0]
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub admission_us: Option<f64>,

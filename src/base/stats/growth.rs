@@ -32,21 +32,20 @@ const CERTAIN: (f64, f64) = (-0.02, 1.5);
 const RISE: f64 = 1.75;
 /// How many times the level without a queue the late level must be.
 const BACKLOG: f64 = 2.0;
-/// Parts whose mean times in the system say how short it is without a queue, and the fewest whose counts say how much
-/// more or less evenly than at random departures come.
+/// Parts for the mean time in the system without a queue; also the fewest parts whose departures are counted.
 const PARTS: usize = 10;
-/// Of many departures there are more parts, up to this number, with at least so many departures in each: ten counts
-/// know their own dispersion to half of it, and where services differ tenfold each tenth stationary run would look
-/// twice as even as it is.
+/// With more departures the window has more parts, up to this many. Ten counts estimate their dispersion only to within
+/// a half: with service times that differ tenfold, one stationary run in ten would look twice as even as it is.
 const MOST_PARTS: usize = 40;
+/// The fewest departures in a part, if there are more than `PARTS`.
 const DEPARTURES_OF_PART: usize = 50;
 /// The least dispersion that is believed of so few parts.
 const LEAST_DISPERSION: f64 = 0.3;
 /// The dispersion of departures that is believed of any count, unless services differ more: a server of batches empties
 /// many slots at once, which says nothing about longer times.
 const MOST_OF_DEPARTURES: f64 = 2.0;
-/// For this many departures in each part 1 more is believed: batches even out in long parts, and answers of very
-/// different lengths do not.
+/// The accepted dispersion rises by 1 for this many departures in each tenth of the window: batches even out in long
+/// parts, and answers of very different lengths do not.
 const DEPARTURES_FOR_MORE: f64 = 12.0;
 /// Standard errors that an overload must be above the bound, to be seen in nine of ten runs: a little more than the
 /// quantile of the normal law, because the level must show it, too.

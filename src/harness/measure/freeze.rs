@@ -17,9 +17,9 @@ pub(crate) const SEVERAL: u64 = 3;
 /// This many times the mean gap between events of answers while requests were in flight, as of so many as are in
 /// flight, and as long for an answer of usual length. Exponential gaps exceed it once in three million.
 pub(crate) const TIMES_GAP: f64 = 15.0;
-/// The bound is multiplied by how much this percentile of the other gaps exceeds that of exponential ones with the same
-/// mean: a slot whose answers differ tenfold is silent for long now and then, though it never pauses.
-const SHARE_SHORTER: f64 = 0.98;
+/// The bound is raised by the ratio of this percentile of the other gaps to that of exponential gaps with the same
+/// mean: a server whose answers differ tenfold in length has long gaps without pausing.
+const GAP_PERCENTILE: f64 = 0.98;
 /// This many times the median TTFT of requests that were not in flight during it is a request held up.
 const TIMES_TTFT: f64 = 3.0;
 /// Requests that it must have held up for this long.
@@ -104,9 +104,9 @@ impl ServerFreeze {
             stands_out
         });
         let unevenness = {
-            let longest = lengths.percentile(SHARE_SHORTER * gaps.count / count.max(1.0)).unwrap_or(0) as f64;
-            let exponential = -(1.0 - SHARE_SHORTER).ln() * gaps.total / gaps.count.max(1.0);
-            (longest / exponential.max(1.0)).max(1.0)
+            let observed = lengths.percentile(GAP_PERCENTILE * gaps.count / count.max(1.0)).unwrap_or(0) as f64;
+            let expected = -(1.0 - GAP_PERCENTILE).ln() * gaps.total / gaps.count.max(1.0);
+            (observed / expected.max(1.0)).max(1.0)
         };
         let bound = |silence: Silence| TIMES_GAP * silence.work * unevenness * gaps.usual(silence.in_flight);
         long.retain(|silence| silence.length() as f64 >= bound(*silence));

@@ -201,14 +201,14 @@ mod tests {
 
     /// Where services differ tenfold, ten counts of departures may look even by chance.
     #[test]
-    fn an_overload_is_found_and_a_long_run_near_saturation_is_none() {
+    fn overload_is_found_and_a_stable_run_near_saturation_is_not_overload() {
         let law = LAWS.into_iter().find(|law| law.name == "M/H2/1").unwrap();
         let overload = |load| CourseTally::of_law(&spec(1), law, load, 3_000, false, 1_000..1_100).percent("overload");
         let (held, grown) = (overload(0.9), overload(1.05));
         assert!(held <= 2.0 && grown >= 40.0, "{held} and {grown} %");
     }
 
-    /// A search takes it for the next rate to try, from no run that the verdict does not call overloaded.
+    /// A search starts its next rate from this capacity, so only overloaded runs have one.
     #[test]
     fn the_capacity_is_that_of_an_overload() {
         let capacity = |service: u64| {

@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_did_not_end_are_told() {
+    fn unfinished_and_failed_requests_are_findings() {
         let books =
             |spec: &BenchSpec, change: fn(&mut RunResult)| findings(change, |run, found| bookkeeping(spec, run, found));
         let plain = spec(200);
@@ -427,6 +427,6 @@ mod tests {
         assert_eq!(open, [(VerdictCheck::InFlight, ReasonSeverity::InvalidClient)]);
         let none = |run: &mut RunResult| (run.counts.ok, run.counts.failed, run.counts.issued) = (0, 200, 200);
         let failed = (VerdictCheck::Failures, ReasonSeverity::InvalidServer);
-        assert_eq!(books(&plain, none), [failed], "said once");
+        assert_eq!(books(&plain, none), [failed], "one finding");
     }
 }

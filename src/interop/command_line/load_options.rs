@@ -307,6 +307,12 @@ impl TranslatedLoad {
         let (server, prefix) = server_and_prefix(base);
         self.target(server);
         let whole = format!("{prefix}/{}", path.trim_start_matches('/'));
+        if whole.contains("/v1/v1/") {
+            let note = format!(
+                "the tool asks {whole}, and so does this: servers have no such path; end `{base}` before `/v1`"
+            );
+            self.builder.note(note);
+        }
         if whole != usual {
             self.put("endpoint", whole);
         }

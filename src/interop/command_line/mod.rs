@@ -1,11 +1,12 @@
 //! Other tools' command lines and scripts, read as text: what each argument means here, and what has no place.
 //!
-//! Nothing is run, and no file is opened but scripts that a script names, and those with the settings of a `vllm bench
-//! sweep` or of a `trtllm-bench`.
-//! Every argument of a line ends in one of three places: in what is done here, in the notes (carried over, and not
-//! quite the same), or in what was left, with why. An unknown argument is an error. No tool is named here:
+//! Nothing is run. The only files that are opened are scripts that a script names, and files of options that a line
+//! names, as `vllm serve --config` does. Every argument of a line ends in one of three places: in what is done here,
+//! in the notes (carried over, and not quite the same), or in what was left, with why. An unknown argument is an
+//! error. No tool is named here:
 //! `translate` has the table of them.
 
+mod config_file;
 mod connections;
 mod conversations;
 mod load;
@@ -19,6 +20,7 @@ mod tool_table;
 mod translated_bench;
 mod translation;
 
+pub(crate) use config_file::{ConfiguredLine, yaml_options};
 pub(crate) use connections::{StartedServer, TargetMatch, match_target, read_outputs, replace_path};
 pub(crate) use conversations::{ConversationOptions, length_pairs, rate_of_conversations};
 pub(crate) use load::{TranslatedLoad, range};
@@ -42,4 +44,6 @@ pub use translation::{
     GpuScale, ProblemKind, RunLine, RunSetting, ScriptBench, SystemNeed, TranslatedScript, Translation,
     TranslationError, TranslationKind, TranslationProblem, UntranslatedOption, origin,
 };
-pub(crate) use translation::{NoMeaning, TranslateInner, TranslateRanks, TranslationBuilder, number, quantity};
+pub(crate) use translation::{
+    NoMeaning, TranslateContained, TranslateInner, TranslateRanks, TranslationBuilder, number, quantity,
+};

@@ -219,6 +219,10 @@ pub(crate) type TranslateRanks<'a> = &'a dyn Fn(&[String], &[String]) -> Result<
 /// What a command in another command means: `docker run IMAGE COMMAND`.
 pub(crate) type TranslateInner<'a> = &'a dyn Fn(&[String]) -> Result<Translation, TranslationError>;
 
+/// What a command in a container means, whose mounts are `(HOST, INSIDE)`.
+pub(crate) type TranslateContained<'a> =
+    &'a dyn Fn(&[(String, String)], &[String]) -> Result<Translation, TranslationError>;
+
 /// Collects while arguments are read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TranslationBuilder {

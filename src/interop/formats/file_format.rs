@@ -110,9 +110,21 @@ struct LatencyRow {
     name: String,
     /// How many values, where that is not with the metric.
     n: Option<String>,
-    /// Of times whose unit the file does not state: `s`, `ns`; else `ms`.
+    /// Unit of the times where the file does not state one.
     #[serde(default)]
-    unit: String,
+    unit: TimeUnit,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum TimeUnit {
+    #[default]
+    Ms,
+    #[serde(alias = "sec", alias = "seconds")]
+    S,
+    #[serde(alias = "µs")]
+    Us,
+    Ns,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -256,13 +268,14 @@ impl LatencyRows {
         let row = |row: &LatencyRow| {
             let get = |place: &String| run_values.number_at(&place.replace('@', &row.name));
             let stated = run_values.at(&format!("/{}/unit", row.name)).or_else(|| run_values.at("/_time_unit"));
-            let unit = stated.and_then(Value::as_str).unwrap_or(&row.unit);
+            // Times in a unit that is not known have no meaning.
+            let unit = stated.map_or(Some(row.unit), |stated| TimeUnit::deserialize(stated).ok());
             let ms = |place: &String| {
-                get(place).map(|time| match unit {
-                    "s" | "sec" | "seconds" => time * 1e3,
-                    "us" | "µs" => time / 1e3,
-                    "ns" => time / 1e6,
-                    _ => time,
+                Some(match unit? {
+                    TimeUnit::Ms => get(place)?,
+                    TimeUnit::S => get(place)? * 1e3,
+                    TimeUnit::Us => get(place)? / 1e3,
+                    TimeUnit::Ns => get(place)? / 1e6,
                 })
             };
             let StatisticPlaces { n, mean, p50, percentile, min, max } = &self.places;

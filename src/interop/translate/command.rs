@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 
 use super::script::{called_script, read_commands};
 use crate::command_line::{
-    Env, LAUNCHER, ProblemKind, Program, Translation, TranslationBuilder, TranslationError, TranslationKind,
-    UntranslatedOption, base, idle, idle_command, on_the_host, prefix_reason, program,
+    ConfiguredLine, Env, LAUNCHER, ProblemKind, Program, Translation, TranslationBuilder, TranslationError,
+    TranslationKind, UntranslatedOption, base, idle, idle_command, on_the_host, prefix_reason, program,
 };
-use crate::command_server::ConfiguredLine;
 use crate::nvidia_harness::run_args;
 use crate::tensorrt_llm::{convert_checkpoint, prepare_dataset, trtllm_build};
 use crate::triton_backend::{benchmarks, fill_template, tritonserver};
 use crate::{
-    aiperf, chat_benchmarks, command_server, curl, docker, genai_perf, git_clone_command, guidellm, inference_perf,
-    llmb_run, nvidia_smi, perf_analyzer, r2_downloader, sglang, slurm, triton_cli, trtllm_bench, trtllm_serve, vllm,
+    aiperf, chat_benchmarks, command_server, curl, docker, docker::on_host, genai_perf, git_clone_command, guidellm,
+    inference_perf, llmb_run, nvidia_smi, perf_analyzer, r2_downloader, sglang, slurm, triton_cli, trtllm_bench,
+    trtllm_serve, vllm,
 };
 use base::files::{open_text, read_text_up_to};
 
@@ -44,8 +44,8 @@ pub(super) struct Surroundings {
     pub job: Vec<String>,
     /// How many commands it is inside: `docker run IMAGE COMMAND`.
     depth: usize,
-    /// Its files are those of a container.
-    is_contained: bool,
+    /// In a container: where its files are on the host, `(HOST, INSIDE)`.
+    mounts: Option<Vec<(String, String)>>,
 }
 
 impl Surroundings {
@@ -53,8 +53,16 @@ impl Surroundings {
         Self { depth: self.depth + 1, before: Vec::new(), written_to: None, ..self.clone() }
     }
 
-    /// The content of a file that the text writes, or that is there.
+    /// The content of a file that the text writes, or that is there. In a container those are there that are mounted.
     fn content(&self, file: &str) -> Option<String> {
+        let Some(mounts) = &self.mounts else { return self.content_on_host(file) };
+        match mounts.iter().find_map(|(host, inside)| on_host(file, inside, host)) {
+            Some(path) => self.content_on_host(&path),
+            None => self.written.get(file).cloned(),
+        }
+    }
+
+    fn content_on_host(&self, file: &str) -> Option<String> {
         let name = file.strip_prefix("./").unwrap_or(file);
         let written = || self.written.get(name).cloned();
         let beside = || small_file(&Path::new(self.home.as_ref()?).join(name));
@@ -132,7 +140,9 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
         return Err(TranslationError::new(ProblemKind::TooDeep { deepest: DEEPEST }));
     }
     let inner = |words: &[String]| translate(words, &surroundings.inside());
-    let contained = |words: &[String]| translate(words, &Surroundings { is_contained: true, ..surroundings.inside() });
+    let contained = |mounts: &[(String, String)], words: &[String]| {
+        translate(words, &Surroundings { mounts: Some(mounts.to_vec()), ..surroundings.inside() })
+    };
     let ranks = |before: &[String], words: &[String]| {
         translate(words, &Surroundings { before: before.to_vec(), ..surroundings.inside() })
     };
@@ -152,8 +162,7 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
         (*name, arguments.first().map(String::as_str)),
         ("vllm" | "sglang", Some("serve")) | ("vllm.entrypoints.openai.api_server" | "sglang.launch_server", _)
     );
-    let configured = ConfiguredLine::read(arguments, &|file| surroundings.content(file))
-        .filter(|_| reads_config && !surroundings.is_contained);
+    let configured = ConfiguredLine::read(arguments, &|file| surroundings.content(file)).filter(|_| reads_config);
     let arguments = configured.as_ref().map_or(arguments, |line| line.arguments.as_slice());
     let mut translation = match (*name, arguments.first().map(String::as_str)) {
         ("launch_triton_server.py", _) => tritonserver::translate_launch_script(env, arguments)?,

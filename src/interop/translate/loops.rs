@@ -11,8 +11,33 @@ pub(super) const OPENING: [&str; 5] = ["do", "then", "else", "{", "!"];
 /// A loop over more values is not written out.
 const MOST_VALUES: usize = 64;
 
+/// A loop whose values the text has.
+pub(super) struct FollowedLoop {
+    pub names: Vec<String>,
+    /// The values of these variables, each time.
+    pub rows: Vec<Vec<String>>,
+    /// How many commands after the first one its `done` is.
+    pub length: usize,
+}
+
+/// The loop that begins with the first of some commands, whose text is expanded.
+pub(super) fn followed_loop(
+    text: &str,
+    commands: &[WrittenCommand],
+    here_document: &mut dyn FnMut(&WrittenCommand) -> String,
+) -> Option<FollowedLoop> {
+    let length = end_of_loop(commands)?;
+    let (names, rows) = if let Some((name, values)) = for_loop(text) {
+        (vec![name], values.into_iter().map(|value| vec![value]).collect())
+    } else {
+        let end = commands.get(length).filter(|end| end.has_here_document)?;
+        read_loop(text, &here_document(end))?
+    };
+    Some(FollowedLoop { names, rows, length })
+}
+
 /// The variable and the values of `for NAME in VALUE…` and `for ((…))`, where they are all in the text.
-pub(super) fn for_loop(text: &str) -> Option<(String, Vec<String>)> {
+fn for_loop(text: &str) -> Option<(String, Vec<String>)> {
     let words: Vec<String> = shlex::split(text)?.into_iter().skip_while(|word| OPENING.contains(&&**word)).collect();
     if let Some(head) = words.join(" ").strip_prefix("for ((").and_then(|rest| rest.strip_suffix("))")) {
         return counted(&head.replace(' ', ""));
@@ -28,6 +53,44 @@ pub(super) fn for_loop(text: &str) -> Option<(String, Vec<String>)> {
         None => values.to_vec(),
     };
     (values.len() <= MOST_VALUES).then(|| (name.clone(), values))
+}
+
+/// The variables of `while IFS=, read -r NAME…; do … done << EOF`, and their values in each line of the document.
+fn read_loop(text: &str, document: &str) -> Option<(Vec<String>, Vec<Vec<String>>)> {
+    let words = shlex::split(text)?;
+    let words = words.strip_prefix(&["while".to_owned()][..])?;
+    let separator = words.first().and_then(|word| word.strip_prefix("IFS="));
+    let names = words[usize::from(separator.is_some())..].strip_prefix(&["read".to_owned()][..])?;
+    let names: Vec<String> = names.iter().filter(|name| *name != "-r").cloned().collect();
+    let is_separator = |c: char| separator.map_or(c.is_whitespace(), |separator| separator.contains(c));
+    let values = |line: &str| {
+        let mut rest = line.trim();
+        let mut values = Vec::new();
+        for _ in 1..names.len() {
+            let (value, behind) = rest.split_once(is_separator).unwrap_or((rest, ""));
+            values.push(value.to_owned());
+            // Several blanks are one, several commas are not.
+            rest = if separator.is_none() { behind.trim_start() } else { behind };
+        }
+        values.push(rest.to_owned());
+        values
+    };
+    let rows: Vec<Vec<String>> = document.lines().filter(|line| !line.trim().is_empty()).map(values).collect();
+    let has_names = !names.is_empty() && names.iter().all(|name| is_identifier(name));
+    let is_followed = has_names && !document.contains("{{");
+    (is_followed && (1..=MOST_VALUES).contains(&rows.len())).then_some((names, rows))
+}
+
+/// The numbers of the tasks of `--array=0-3`, `1,4,8` or `0-15:4%2`.
+pub(super) fn array_tasks(array: &str) -> Option<Vec<String>> {
+    let numbers = array.split_once('%').map_or(array, |(numbers, _)| numbers);
+    let mut tasks = Vec::new();
+    for part in numbers.split(',') {
+        let (range, step) = part.split_once(':').unwrap_or((part, "1"));
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        tasks.extend(sequence(&format!("{first} {step} {last}"))?);
+    }
+    (1..=MOST_VALUES).contains(&tasks.len()).then_some(tasks)
 }
 
 /// The variable and its values in `N=1;N<=8;N*=2`.
@@ -121,7 +184,7 @@ impl Wait {
 }
 
 /// How many commands after the first one its `done` is.
-pub(super) fn end_of_loop(commands: &[WrittenCommand]) -> Option<usize> {
+fn end_of_loop(commands: &[WrittenCommand]) -> Option<usize> {
     let mut open = 0_usize;
     for (at, command) in commands.iter().enumerate() {
         let words = command.text.split_whitespace().find(|word| !OPENING.contains(word));
@@ -250,6 +313,28 @@ mod tests {
             ("for f in *.json", None),
         ] {
             assert_eq!(values(text).as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn lines_of_a_document_and_tasks_of_an_array_are_values_of_a_loop() {
+        let read = |text: &str, document: &str| {
+            let (names, rows) = read_loop(text, document)?;
+            Some((names.join(" "), rows.iter().map(|row| row.join("|")).collect::<Vec<_>>().join("; ")))
+        };
+        let expected = |names: &str, rows: &str| Some((names.to_owned(), rows.to_owned()));
+        assert_eq!(read("while read -r rate n", "1   100\n\n2 200 x\n"), expected("rate n", "1|100; 2|200 x"));
+        assert_eq!(read("while IFS=, read -r a b c", "1,,3\n4\n"), expected("a b c", "1||3; 4||"));
+        for (text, document) in
+            [("while read -r", "1"), ("while read x", ""), ("while read x", "{{y}}"), ("while true", "1")]
+        {
+            assert_eq!(read(text, document), None, "{text}");
+        }
+        let tasks = |array: &str| array_tasks(array).map(|tasks| tasks.join(" "));
+        assert_eq!(tasks("0-3%2").as_deref(), Some("0 1 2 3"));
+        assert_eq!(tasks("1,4-6,8-16:4").as_deref(), Some("1 4 5 6 8 12 16"));
+        for other in ["{{n}}", "0-99", "3-1"] {
+            assert_eq!(tasks(other), None, "{other}");
         }
     }
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::command::{NOT_RUN, Surroundings, translate};
-use super::loops::{OPENING, Wait, array, end_of_loop, for_loop, function, test, waiting_loop};
+use super::loops::{FollowedLoop, OPENING, Wait, array, array_tasks, followed_loop, function, test, waiting_loop};
 use super::stage_names::{unique, with_unique_names};
 use super::unknown_values::{with_every_value, with_variables_named};
 use crate::command_line::{
@@ -19,13 +19,15 @@ use crate::command_line::{
     base, idle, match_target, on_the_host, program, put_container, read_outputs, split, tools, without_prompts,
 };
 use crate::nvidia_smi;
-use crate::slurm::{directives, job_options};
+use crate::slurm::{array_option, directives, job_options};
 use crate::triton_backend::fill_template::{self, FilledFile};
 
 pub(super) use joined::called_script;
 use joined::{WrittenFile, echoed, plain};
 
 const TOOL: &str = "a script";
+/// The number of a task in a job's array.
+const ARRAY_TASK: &str = "SLURM_ARRAY_TASK_ID";
 /// The limit of commands in one text; documentation pages stay far below it.
 const MOST_COMMANDS: usize = 10_000;
 
@@ -43,8 +45,11 @@ pub fn read_scripts(files: &[(String, String)]) -> Result<Translation, Translati
             script.surroundings.job = job_options(text);
             script.name = Some(path.clone());
             script.variables.set_positional(path, &[]);
+            let tasks = array_option(text).filter(|_| text.contains(ARRAY_TASK)).and_then(|array| array_tasks(&array));
+            script.array = tasks.map(|tasks| tasks.into_iter().map(|task| vec![task]).collect());
+            let is_array = script.array.is_some();
             script.file(path, text)?;
-            directives(text, &mut builder);
+            directives(text, is_array, &mut builder);
         }
     }
     let mut translation = script.into_translation()?;
@@ -83,6 +88,8 @@ struct Script {
     functions: BTreeMap<String, Vec<WrittenCommand>>,
     /// Those that a command called.
     called: BTreeSet<String>,
+    /// The numbers of the tasks that run the text, where it uses them.
+    array: Option<Vec<Vec<String>>>,
     wait: Wait,
     /// How many conditions are open here.
     conditions: usize,
@@ -129,7 +136,10 @@ impl Script {
             return Err(TranslationError::new(ProblemKind::TooManyCommands { commands, most }));
         }
         self.total += commands.len();
-        self.all(&commands, 0);
+        match self.array.take() {
+            Some(tasks) => self.repeat("job's array", &[ARRAY_TASK.to_owned()], &tasks, &commands, 0),
+            None => self.all(&commands, 0),
+        }
         Ok(())
     }
 
@@ -149,20 +159,9 @@ impl Script {
                 continue;
             }
             let text = self.variables.expand(&command.text);
-            let followed = for_loop(&text)
-                .filter(|_| depth < DEEPEST)
-                .and_then(|values| Some((values, end_of_loop(&commands[at..])?)));
-            if let Some(((name, values), length)) = followed {
-                let note = format!(
-                    "the loop over `{name}` is written out, {} times; `foreach: {{ {name}: […] }}` of a stage does \
-                    that in one",
-                    values.len()
-                );
-                self.builder.note(note);
-                for value in values {
-                    self.variables.set(&name, &value);
-                    self.all(&commands[at + 1..at + length], depth + 1);
-                }
+            let followed = followed_loop(&text, &commands[at..], &mut |end| self.here_document(end));
+            if let Some(FollowedLoop { names, rows, length }) = followed.filter(|_| depth < DEEPEST) {
+                self.repeat("loop", &names, &rows, &commands[at + 1..at + length], depth + 1);
                 at += length + 1;
                 continue;
             }

@@ -1,8 +1,5 @@
-//! One sample on its way.
-//!
-//! `dataset.json`: what a prepared data set is, and where it is from.
-//!
-//! JSON: an array of records, or a record a line. One record in memory at a time.
+//! A row of a data set, the columns that a benchmark needs, and `dataset.json`, which describes a prepared data set;
+//! and data sets in JSON: an array of records, or one record a line, of which one at a time is in memory.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Read};
@@ -217,7 +214,7 @@ fn read_records(
     })
 }
 
-/// One of a million tokens has 7 MB, and in memory many times as much.
+/// A record of a million tokens has 7 MB of text, and many times that in memory.
 const LONGEST: u64 = 64 << 20;
 
 /// A text whose reading fails where a record is too long.

@@ -147,7 +147,7 @@ fn settings(to: &mut SubmissionFindings, folder: &Path, test: TestMode, audit: &
             "run the test again with the settings of the result, and verify it again";
         Review, AuditLog, &at, other("effective_accuracy_log_sampling_target", audit.sampling_target), rule, fix;
         Review, AuditLog, &at, other("requested_min_query_count", audit.samples), rule, fix;
-        // Of 80 published ones, 77 have 0.83 to 1 of the result's rate.
+        // In 77 of 80 published audits the rate is 0.83 to 1 of the result's.
         Review, AuditLog, &at,
             rates.map(|(rate, of_result)| format!("`effective_target_qps` is {rate}, that of the result {of_result}")),
             "the test runs with the settings of the result", "run the test again, and verify it again";

@@ -200,7 +200,7 @@ impl PackedLogs {
                             && (log.run.scenario, log.run.mode) == (MlperfScenario::Offline, TestMode::Accuracy)
                     }
                     EVALUATION => log.run.scenario == first.run.scenario,
-                    // That of a log that is the same byte for byte is reported for the log.
+                    // If the whole log is a copy, that is reported for the log.
                     RESULT => sha256_of_file(&first.path).ok() == sha256_of_file(&log.path).ok(),
                     _ => log.run.may_answer_like(&first.run),
                 };

@@ -1,7 +1,8 @@
 //! A measurement of power beside a performance run: its files, its samples while the run lasted, and whether they are
 //! those that the measurement recorded. Average and energy are by the method of the official checker. Of the Power WG's
-//! own checker the rules about results are repeated here: checksums, times, ranging against testing, one session; those
-//! about the power meter's messages and the sources of its tools are not.
+//! own checker the rules about results are repeated here: checksums, times, ranging against testing, one session with
+//! the same sources on client and server. Its rules about the meter's messages, and its list of accepted source
+//! versions, are not.
 
 use std::path::{Path, PathBuf};
 
@@ -213,7 +214,7 @@ pub(super) fn check_sessions(to: &mut SubmissionFindings, above: &Path) {
             SAME, REPACK_POWER;
         Refused, Power, &at,
             (client["sources"] != server["sources"]).then_some("`sources` differs from that of client.json"),
-            "both log the SHA-1 of each of their source files, which are one revision's", REPACK_POWER;
+            "client and server log the SHA-1 of each source file, and both run the same revision", REPACK_POWER;
         Refused, Power, &at, server.get("debug").filter(|debug| **debug != Value::Bool(false)).map(|_| "`debug` is on"),
             "the server measures without it", "measure again";
     }

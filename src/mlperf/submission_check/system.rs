@@ -1,4 +1,4 @@
-//! `systems/<name>.json`: every field there, and saying something.
+//! `systems/<name>.json`: required fields, their values, and whether they agree with the system's name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

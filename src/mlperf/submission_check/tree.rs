@@ -372,8 +372,8 @@ const IGNORED: [&str; 3] = ["mlperf_log_trace.json", "results.json", ".gitkeep"]
 pub(super) fn run_files(to: &mut SubmissionFindings, entry: &ResultEntry) {
     let above = entry.folder().join("performance");
     for name in folders(&above).into_iter().filter(|name| name.starts_with("run_") && name != "run_1") {
-        finding!(to; Review, StrayFile, &above.join(name), "it is another run, and not examined",
-            "a result is that of run_1", "remove it");
+        finding!(to; Review, StrayFile, &above.join(name), "it is another run, which is not checked",
+            "the result is run_1", "remove it");
     }
     let logs = [SUMMARY_FILE, DETAIL_FILE, ACCURACY_FILE, "accuracy.txt"];
     // A performance run with power has more files, which `power` checks.

@@ -67,8 +67,8 @@ pub(super) fn check(to: &mut SubmissionFindings, folder: &Path, detail: &Detail,
     engine.report(to, folder)
 }
 
-/// Compares the dates in the log of any other run.
-pub(super) fn other_run(to: &mut SubmissionFindings, folder: &Path, detail: &Detail) {
+/// Checks that the dates in the log of an accuracy run or an audit test are in order.
+pub(super) fn check_dates(to: &mut SubmissionFindings, folder: &Path, detail: &Detail) {
     let summary = LoadgenSummary::default();
     let mut engine = Engine::new(detail, &summary, Review);
     engine.dates();

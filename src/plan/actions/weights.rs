@@ -51,9 +51,8 @@ impl Check for Weights {
             }
             (None, Some(_)) => {
                 if self.revision != "main" {
-                    checker
-                        .fault(&["weights", "path"], "is fetched from nowhere", "so it would have no effect")
-                        .hint("`revision` is for `hf`");
+                    let hint = "remove it, or use `hf` in place of `path`";
+                    checker.idle(&["weights", "revision"], "a local folder has no revision", hint);
                 }
             }
             (Some(hf), None) => checker.repository(hf),

@@ -207,6 +207,9 @@ impl SchemaWalker<'_> {
             NodeValue::Text(text) if wants(numeric) && text.parse::<f64>().is_ok_and(f64::is_finite) => {
                 hint = Some(format!("remove the quotes: {text}"));
             }
+            NodeValue::Text(text) if text.starts_with("inf") && path.rsplit('.').next() == Some("rate") => {
+                hint = Some("`scenario: offline` sends all requests at once".to_owned());
+            }
             NodeValue::Text(text) if wants(|shape| matches!(shape, ValueShape::Bool)) => {
                 if matches!(&*text.to_lowercase(), "yes" | "no" | "on" | "off") {
                     hint = Some("YAML 1.2 has only `true` and `false`".to_owned());

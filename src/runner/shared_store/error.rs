@@ -22,8 +22,8 @@ pub enum SharedStoreError {
     /// One object is not what it must be, or is gone.
     #[error("{object} {why}")]
     Damaged { object: String, why: String },
-    /// A record that came during a collection, and whose answer was damaged, or it itself.
-    #[error("{object} came while the store was collected and cannot be read, so no file was removed")]
+    /// A record written during garbage collection could not be read: the record or the response is damaged.
+    #[error("{object} was written during garbage collection and cannot be read; no file was removed")]
     Unread { object: String },
     /// A record that this program cannot read, and must not replace.
     #[error("{object} was written by a newer Regatta")]
@@ -65,7 +65,7 @@ impl SharedStoreError {
                     GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME and …_KEY) or the machine's own role; \
                     they need to read, write and list"
             }
-            Self::Unread { .. } => "run it again: a record that is really damaged is then removed",
+            Self::Unread { .. } => "run `regatta store gc` again: it removes the record if it is damaged",
             Self::Damaged { .. } => {
                 "it is rebuilt here and stored again; `regatta store push MANIFEST --verify` checks and repairs \
                     the rest"

@@ -69,7 +69,7 @@ pub(super) async fn collect_from(
     for record in &records {
         let Some(bytes) = bucket.get(&record.name).await? else { continue };
         let Some(shared) = read(&record.name, &bytes)? else {
-            // Also a good one whose answer came damaged: its stage runs again.
+            // Also a good record whose response was damaged: its stage runs again.
             removed.damaged += 1;
             doomed.push(record);
             continue;

@@ -24,7 +24,8 @@
 //!                        `progress.jsonl` while it is under way
 //!   by-manifest/<name>/  <task id> → the output folder of each task
 //! latest                 → the folder in `.regatta/by-manifest` of the manifest that last finished a stage;
-//!                          `report.html` in it is that of the last run
+//!                          `report.html` in it is that of the last run, or of the run that it repeats if everything
+//!                          was cached
 //! ```
 //!
 //! # When is an output accepted?

@@ -347,7 +347,7 @@ impl LoadedModel {
 #[derive(Clone, Debug)]
 pub(super) struct LoadedEngine {
     pub limits: EngineLimits,
-    /// What its step times rest on.
+    /// Basis of the step times, with the band of tokens per second.
     pub step_times: String,
     /// Copies of the engine, each with its own scheduler.
     pub instances: usize,

@@ -367,7 +367,8 @@ impl Coefficients {
         (1e9 * self.frontend) as u64
     }
 
-    /// When a request that comes then reaches the scheduler, which it can from `free` on, and when the next one can.
+    /// When a request that arrives at `at` reaches the scheduler, if the HTTP server is busy until `free`; and until
+    /// when the server is busy then.
     pub(crate) fn admitted(&self, at: u64, free: u64) -> (u64, u64) {
         let admitted = free.max(at + self.frontend_ns());
         (admitted, admitted + (1e9 * self.admission) as u64)

@@ -98,7 +98,7 @@ async fn run(context: &TaskContext, trial: &PreflightTrial, endpoint: &Endpoint)
     let measured = timeout(TRIAL_TIMEOUT, Box::pin(harness::run(&spec, &stop, |_| {})));
     let late = |_| ErrorText::new(format_args!("it did not finish within {TRIAL_TIMEOUT:?}"));
     let measured = measured.await.map_err(late)?.map_err(ErrorText::new)?;
-    trial.evaluate(&measured).map_err(ErrorText::new)
+    trial.evaluate(&measured)
 }
 
 /// The server, as a process of its own.

@@ -72,12 +72,12 @@ pub fn explain(
     far: &[String],
     how: ExitKind,
 ) -> Failure {
-    let Some(of) = process::shortage(far, out_of_memory::is_killed(how)) else { return failure };
+    let Some(kind) = process::exhausted_memory(far, out_of_memory::is_killed(how)) else { return failure };
     let rule = context.lease.task.retry.as_ref().and_then(|rule| rule.lower.as_ref());
     let value = rule.and_then(|rule| match &server.repository {
         Some(repository) => repository_models::value(repository, &rule.setting),
         None => out_of_memory::value(&server.argv, &rule.setting).or_else(|| option_value(context, &rule.setting)),
     });
-    failure.out_of_memory = Some(OutOfMemory { of, value });
+    failure.out_of_memory = Some(OutOfMemory { of: kind, value });
     failure
 }

@@ -219,7 +219,7 @@ impl TaskContext {
         let (kind, what) = match how {
             ExitKind::Code(code) => (FailureKind::Exit(code), format!("exit code {code}")),
             ExitKind::Signal(signal) => (FailureKind::Signal(signal), format!("ended by {}", signal_name(signal))),
-            ExitKind::Stopped => (FailureKind::Interrupted, "because it was stopped".to_owned()),
+            ExitKind::Stopped => (FailureKind::Interrupted, "stopped".to_owned()),
         };
         let mut failure = self.failure(kind, what, argv);
         if self.place.is_some() {

@@ -27,7 +27,7 @@ pub fn ran_out(context: &TaskContext, how: ExitKind, value: Option<f64>) -> Opti
         return None;
     }
     let far = context.log.tail(LINES_SEARCHED);
-    Some(OutOfMemory { of: process::shortage(&far, is_killed(how))?, value })
+    Some(OutOfMemory { of: process::exhausted_memory(&far, is_killed(how))?, value })
 }
 
 /// What trtllm-build takes without a flag.

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use regatta::sim::{GroundTruthServer, ResponsePattern, ResponseScript, TONIC_STREAMS};
+use regatta::sim::{GroundTruthServer, ResponsePattern, ResponseScript};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::Outcome;
@@ -108,7 +108,7 @@ pub fn serve(manner: &[String]) -> Outcome {
         }
         _ => ResponsePattern::AtOnce { tokens: number(1) as u32 },
     };
-    let proof = GroundTruthServer::start(pattern, TONIC_STREAMS)?;
+    let proof = GroundTruthServer::start(pattern)?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", proof.address.port())?;
     out.flush()?;

@@ -1,6 +1,8 @@
 //! What programs print: servers and their launchers into logs, `nvidia-smi`, MLPerf's checker, engines into their logs of steps.
 
-use regatta::exec::process::{ExitKind, diagnose, diagnose_server, first_to_fail, redacted, shortage, tail, untagged};
+use regatta::exec::process::{
+    ExitKind, diagnose, diagnose_server, exhausted_memory, first_to_fail, redacted, tail, untagged,
+};
 use regatta::harness::gpu::{GpuTrace, GpusUsage, NvidiaSmi, SmiError, cuda_version, summarize};
 use regatta::mlperf::Official;
 use regatta::rules::gpus_of_table;
@@ -23,7 +25,7 @@ fn logs(text: &str) {
     }
     let _ = diagnose_server(&lines);
     for killed in [false, true] {
-        let _ = shortage(&lines, killed);
+        let _ = exhausted_memory(&lines, killed);
     }
     let _ = first_to_fail(&lines);
     for line in &lines {

@@ -419,7 +419,7 @@ const MUTATIONS: &[Mutation] = &[
         s.replace(&s.of("Interactive/user.conf"), "40.2", "40.5");
     }),
     ("a second run beside run_1", Style, |s| write(s.of("Server/performance/run_2/mlperf_log_summary.txt"), summary("server_performance"))),
-    ("an accuracy run of a year before by one of its dates", FraudLike, |s| s.set("Server/accuracy", "test_datetime", &json!("2025-11-21T10:00:00Z"))),
+    ("an accuracy run with the test_datetime of a year before", FraudLike, |s| s.set("Server/accuracy", "test_datetime", &json!("2025-11-21T10:00:00Z"))),
     ("an accuracy run's summary that is cut", FraudLike, |s| write(s.of("Server/accuracy/mlperf_log_summary.txt"), "\n")),
     ("an accuracy run of a smaller library", FraudLike, |s| s.set("Server/accuracy", "qsl_reported_total_count", &json!(12_288))),
     ("a verification of TEST06 without its last line", Contradiction, |s| s.replace(&s.of("Server/TEST06/verify_accuracy.txt"), "TEST06 verification complete", "")),
@@ -481,7 +481,7 @@ const MUTATIONS: &[Mutation] = &[
         let hash = |text: &str| text.rsplit_once("hash=").unwrap().1.trim().to_owned();
         write(&server, copied.replace(&hash(&copied), &hash(&own)));
     }),
-    ("an accuracy run of the year before", FraudLike, |s| s.set("Server/accuracy", "power_begin", &json!("11-21-2025 19:35:47.856"))),
+    ("an accuracy run with the power_begin of a year before", FraudLike, |s| s.set("Server/accuracy", "power_begin", &json!("11-21-2025 19:35:47.856"))),
     ("accelerators of another name", Contradiction, |s| {
         s.field(&s.system(), "system_name", Some(json!("Box (8x H200-SXM-141GB, TensorRT)")));
         s.field(&s.system(), "accelerator_model_name", Some(json!("NVIDIA B200-SXM")));

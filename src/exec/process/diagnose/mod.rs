@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::command::ExitKind;
 use base::event::MemoryKind;
-pub use shortage::shortage;
+pub use shortage::exhausted_memory;
 
 /// How an end is recognized, its cause and a hint; `causes.toml` says what each key means.
 #[derive(Default, Deserialize)]

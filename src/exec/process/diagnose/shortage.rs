@@ -89,8 +89,9 @@ fn before_free(line: &str) -> Option<&str> {
     Some(text.rsplit_once("; ")?.1)
 }
 
-/// Which memory ran out, from the last lines of a log and from how it ended (`killed`: by signal 9, or exit code 137).
-pub fn shortage(lines: &[String], killed: bool) -> Option<MemoryKind> {
+/// Which memory ran out, by the last lines of a log and how the process ended (`killed`: by signal 9, or exit code
+/// 137).
+pub fn exhausted_memory(lines: &[String], killed: bool) -> Option<MemoryKind> {
     let log = Log::new(lines);
     if log.find_line(GPU).is_some() {
         return Some(MemoryKind::Gpu);
@@ -221,7 +222,7 @@ mod tests {
 
     fn kind_in(lines: &[&str]) -> Option<MemoryKind> {
         let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
-        shortage(&lines, false)
+        exhausted_memory(&lines, false)
     }
 
     #[test]
@@ -267,7 +268,7 @@ mod tests {
             kind_in(&["W1121 09:11:05.739310 51 pinned_memory_manager.cc:273] \"CUDA error: out of memory\""]),
             None
         );
-        assert_eq!(shortage(&[], true), Some(MemoryKind::Host));
+        assert_eq!(exhausted_memory(&[], true), Some(MemoryKind::Host));
     }
 
     #[test]

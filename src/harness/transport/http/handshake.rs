@@ -69,8 +69,8 @@ struct HandshakeClient<'a> {
 
 impl HandshakeClient<'_> {
     /// Status and body. Redirects on the server itself are followed.
-    async fn get(&self, path: &str) -> Result<(u16, Value), HandshakeError> {
-        let (mut path, mut left) = (path.to_owned(), MOST_REDIRECTS);
+    async fn get(&self, first: &str) -> Result<(u16, Value), HandshakeError> {
+        let (mut path, mut left) = (first.to_owned(), MOST_REDIRECTS);
         loop {
             let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n{}\r\n", self.pool.authority(), self.headers);
             let (head, body) = match tokio::time::timeout(self.patience, get(self.pool, &request)).await {
@@ -82,12 +82,20 @@ impl HandshakeClient<'_> {
                 Ok(Ok(answered)) => answered,
             };
             let Some(redirect) = head.location.map(Redirect) else {
+                if path != first && head.status >= 400 {
+                    let answer = format!("{first} is a redirect to {path}, which returns HTTP status {}", head.status);
+                    return Err(HandshakeError::Access(format!("{answer}; for a login, {NAME_THE_KEY}")));
+                }
                 let mut value = serde_json::from_slice(&body).unwrap_or(Value::Null);
                 self.sent.hide_in_value(&mut value);
                 return Ok((head.status, value));
             };
-            match redirect.path_on(&self.pool.authority()).filter(|_| left > 0) {
-                Some(next) => (path, left) = (next, left - 1),
+            match redirect.path_on(&self.pool.authority()) {
+                Some(next) if left > 0 => (path, left) = (next, left - 1),
+                Some(_) => {
+                    let many = format!("{first} is redirected more than {MOST_REDIRECTS} times");
+                    return Err(HandshakeError::Access(format!("{many}; for a login, {NAME_THE_KEY}")));
+                }
                 None => return Err(HandshakeError::Refused(format!("{path} is {redirect}: name that server"))),
             }
         }

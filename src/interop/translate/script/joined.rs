@@ -2,8 +2,8 @@
 //! are one run.
 //!
 //! What a script names: `source FILE` goes on in that file, `bash FILE` starts it with what is exported, and a function
-//! is read with its arguments. A variable without a value in the place of a program is the tool that it is named after,
-//! or nothing. Conditions are not followed, and are reported.
+//! is read with its arguments, a loop once for each of its values. A variable without a value in the place of a program
+//! is the tool that it is named after, or nothing. Conditions are not followed, and are reported.
 //!
 //! Files that a script writes with a here-document, which a stage writes if another one reads it.
 
@@ -22,6 +22,29 @@ use crate::triton_backend::fill_template;
 use base::units::unquoted;
 
 impl Script {
+    /// Reads commands once for each row of values of some variables.
+    pub(super) fn repeat(
+        &mut self,
+        around: &str,
+        names: &[String],
+        rows: &[Vec<String>],
+        commands: &[WrittenCommand],
+        depth: usize,
+    ) {
+        let (variables, axes) = (names.join("`, `"), names.join(": […], "));
+        let times = rows.len();
+        self.builder.note(format!(
+            "the {around} over `{variables}` is written out, {times} times; `foreach: {{ {axes}: […] }}` of a stage \
+            does that in one"
+        ));
+        for row in rows {
+            for (name, value) in names.iter().zip(row) {
+                self.variables.set(name, value);
+            }
+            self.all(commands, depth);
+        }
+    }
+
     /// The stage of the repository goes in front of the server's.
     pub(super) fn repository(&mut self) {
         let tree = self.filled.first().map(|file| file.tree.trim_end_matches('/').to_owned());

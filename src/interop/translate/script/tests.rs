@@ -441,3 +441,20 @@ fn a_reference_implementation_is_named_with_the_run_of_its_workload() {
         assert!(text.contains(&format!("`regatta run {run}")) && !text.contains("tee"), "{line}: {text}");
     }
 }
+
+#[test]
+fn the_tasks_of_an_array_and_the_lines_of_a_document_are_benchmarks_of_their_own() {
+    let bench = "vllm bench serve --model m --base-url http://gpu7:8000 --num-prompts 9";
+    let array =
+        format!("#SBATCH --array=0-2%1\nRATES=(1 2 4)\n{bench} --request-rate ${{RATES[$SLURM_ARRAY_TASK_ID]}}\n");
+    let lines =
+        format!("while read -r rate n; do\n{bench} --seed $n --request-rate $rate\ndone <<EOF\n1 5\n2 6\n4 7\nEOF\n");
+    for text in [array, lines] {
+        let translation = read_scripts(&[("job.sh".to_owned(), text)]).expect("a script");
+        assert_eq!(translation.untranslated, [], "{:?}", translation.notes);
+        assert!(translation.notes.iter().any(|note| note.contains("3 times")), "{:?}", translation.notes);
+        let TranslationKind::Script(script) = translation.kind else { panic!("three benchmarks") };
+        let rates = script.benches.iter().map(|one| one.bench.value("--rate").unwrap_or_default().to_owned());
+        assert_eq!(rates.collect::<Vec<_>>(), ["1", "2", "4"]);
+    }
+}
