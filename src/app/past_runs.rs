@@ -3,11 +3,11 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
-use std::io;
 use std::io::{IsTerminal as _, Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
+use std::{fs, io};
 
 use serde_json::json;
 
@@ -415,6 +415,11 @@ impl ObservedRun {
         let is_held = is_held();
         let mut state = RunState::new();
         fold_run(home, run, |event| state.fold(&event))?;
+        let journal = home.run(run).join("journal.jsonl");
+        if state.run.is_none() && fs::metadata(&journal).is_ok_and(|file| file.len() > 0) {
+            let text = "it does not begin as a journal that this Regatta can read";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text)).at("read", &journal);
+        }
         Ok(Self { is_alive: is_held && state.finished.is_none(), state })
     }
 }

@@ -155,16 +155,19 @@ impl Project {
         if let Some(digest) = compiler.fresh_plan(|name| self.variable(name))
             && let Some(plan) = compiler.plan(&digest)
         {
+            let file = self.home.project().join(format!("manifests/{name}.yaml"));
+            let source = read_bytes(&file).ok().map(|bytes| (file, Digest::hash(&bytes)));
+            self.report_hidden(source.as_slice());
             return Ok((plan, Some(digest)));
         }
         if !keep {
-            return self.compile(name, settings).map(|(plan, _)| (plan, None));
+            let (plan, origins) = self.compile(name, settings)?;
+            self.report_hidden(&origins.sources);
+            return Ok((plan, None));
         }
         let compile = || {
             let (plan, origins) = self.compile(name, settings)?;
-            for name in hiding_files(self.home.project(), &origins.sources) {
-                print_error(&format!("note: {name} of this project is used in place of the one that is shipped\n"));
-            }
+            self.report_hidden(&origins.sources);
             // Only a cache: a run must not fail because it could not be written.
             let digest = compiler.keep_plan(origins, &plan).ok();
             Ok((plan, digest))
@@ -182,6 +185,13 @@ impl Project {
                 Err(_) => compile(),
             }
         })
+    }
+
+    /// Names files of the project that were read although other ones of the same name are shipped.
+    fn report_hidden(&self, sources: &[(PathBuf, Digest)]) {
+        for name in hiding_files(self.home.project(), sources) {
+            print_error(&format!("note: {name} of this project is used in place of the one that is shipped\n"));
+        }
     }
 
     /// Reads the manifest. The second value: what the plan was made from.

@@ -43,7 +43,7 @@ pub mod process {
     pub use confinement::{Confinement, ConfinementError};
     pub use diagnose::{Diagnosis, diagnose, diagnose_server, exhausted_memory};
     pub use log::{AttemptLog, FollowedLog, Splitter, first_to_fail, tail, untagged};
-    pub use orphans::{adopt_orphans, mark_descendants, orders, remove_all, remove_shared_memory, sweep};
+    pub use orphans::{adopt_orphans, is_inside, mark_descendants, orders, remove_all, remove_shared_memory, sweep};
     pub use private_values::{PrivateValues, redacted};
     pub use process_ref::{ProcessRef, below, children, processor_time};
     pub use procfs::{BusyProcess, PortOwner, ProcessorTimes, is_alive, listener, variable};

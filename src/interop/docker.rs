@@ -3,11 +3,13 @@
 //!
 //! Compose files: each service is the line of `docker run` that starts it.
 
+use std::path::Path;
+
 use serde_json::{Map, Value, json};
 
 use crate::command_line::{
-    ParsedLine, TranslateContained, Translation, TranslationBuilder, TranslationError, TranslationKind, base,
-    idle_command, is_secret, mounts, put_container, put_secret, tool_table,
+    OptionRow, ParsedLine, TranslateContained, Translation, TranslationBuilder, TranslationError, TranslationKind,
+    base, idle_command, is_secret, mounts, put_container, put_secret, tool_table,
 };
 use base::spec::Quantity;
 use base::units::{is_identifier, shell_word, unquoted};
@@ -196,9 +198,8 @@ fn container(line: &ParsedLine, image: &str, builder: &mut TranslationBuilder) -
                 Some((home, rest)) => mounts.push(format!("{}/{rest}", home.trim_end_matches('/'))),
                 // A volume of the engine's own has a name.
                 None if !value.starts_with(['/', '{', '.', '~']) => args.push(format!("--volume={value}")),
-                None => mounts.push(value.to_owned()),
+                None => mounts.push(whole_mount(value)),
             },
-            "--mount" => args.push(format!("--mount={value}")),
             "--env" => match value.split_once('=') {
                 Some((name, _)) if is_secret(name) => {
                     secrets.push(name.to_owned());
@@ -210,17 +211,17 @@ fn container(line: &ParsedLine, image: &str, builder: &mut TranslationBuilder) -
                 }
                 None => secrets.push(value.to_owned()),
             },
-            "--workdir" | "--ipc" | "--cap-add" | "--security-opt" | "--device" | "--memory" | "--cpus"
-            | "--runtime" | "--env-file" | "--hostname" | "--platform" | "--add-host" | "--group-add" | "--pull" => {
-                args.push(format!("{}={value}", given.name));
-            }
-            "--privileged" | "--init" => args.push(given.name.to_owned()),
             // A server's ports are the host's own.
             "--publish" => {
                 keys.entry("network").or_insert_with(|| json!("host"));
                 builder.note(format!("-p {value}: with `network: host` the server listens on the host's port itself"));
             }
-            // A stage removes its container, and has no terminal in it; --gpus goes to the server that is started.
+            // They are for the server that is started.
+            "--gpus" | "--entrypoint" => {}
+            name if TABLE.row(name).is_some_and(OptionRow::is_of_server) => {
+                args.push(given.values.first().map_or_else(|| name.to_owned(), |value| format!("{name}={value}")));
+            }
+            // A stage removes its container, and has no terminal in it.
             _ => {}
         }
     }
@@ -235,6 +236,17 @@ fn container(line: &ParsedLine, image: &str, builder: &mut TranslationBuilder) -
         }
     }
     ContainerKeys { keys, secrets }
+}
+
+/// A mount with the whole path of a folder that is named from here, and without labels of SELinux.
+fn whole_mount(value: &str) -> String {
+    let (host, inside) = value.split_once(':').unwrap_or((value, ""));
+    let whole = Some(host).filter(|host| host.starts_with('.')).and_then(|host| std::path::absolute(host).ok());
+    let mut parts = inside.split(':');
+    let (inside, options) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let option = options.split(',').find(|option| ["ro", "rw"].contains(option));
+    let host = whole.as_deref().and_then(Path::to_str).unwrap_or(host);
+    [Some(host), Some(inside), option].into_iter().flatten().collect::<Vec<_>>().join(":")
 }
 
 /// Triton's ports, and their defaults.
@@ -296,7 +308,12 @@ fn put_option(words: &mut Vec<Value>, option: &str, value: u64) {
 }
 
 /// Keys of a service whose option of `docker run` has another name.
-const OPTIONS: [(&str, &str); 6] = [
+const OPTIONS: [(&str, &str); 11] = [
+    ("devices", "--device"),
+    ("env_file", "--env-file"),
+    ("extra_hosts", "--add-host"),
+    ("mem_limit", "--memory"),
+    ("sysctls", "--sysctl"),
     ("ports", "--publish"),
     ("volumes", "--volume"),
     ("environment", "--env"),
@@ -395,6 +412,7 @@ fn mount(key: &str, value: &Value) -> String {
     let names = if key == "ports" { ["published", "target"] } else { ["source", "target"] };
     let parts = names.map(|name| value.get(name).map(unquoted));
     match parts {
+        [Some(from), Some(to)] if value.get("read_only") == Some(&Value::Bool(true)) => format!("{from}:{to}:ro"),
         [Some(from), Some(to)] => format!("{from}:{to}"),
         _ => unquoted(value),
     }

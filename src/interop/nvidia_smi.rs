@@ -18,7 +18,29 @@ pub(crate) fn gpu_clocks(arguments: &[String], is_root: bool) -> Option<Value> {
 
 /// Alone it changes the machine, which a stage does for its own time only.
 pub(crate) fn translate(arguments: &[String]) -> Result<Translation, TranslationError> {
-    let Some(clocks) = gpu_clocks(arguments, false) else { return idle_command("nvidia-smi", "nvidia-smi *") };
+    const SETTINGS: [&str; 8] = [
+        "-pl",
+        "--power-limit",
+        "-ac",
+        "--applications-clocks",
+        "-lmc",
+        "--lock-memory-clocks",
+        "-mig",
+        "--multi-instance-gpu",
+    ];
+    let Some(clocks) = gpu_clocks(arguments, false) else {
+        let setting = arguments.iter().find(|word| SETTINGS.contains(&word.split('=').next().unwrap_or_default()));
+        return setting.map_or_else(
+            || idle_command("nvidia-smi", "nvidia-smi *"),
+            |setting| {
+                let text = format!(
+                    "cannot translate `nvidia-smi {setting}`: it changes the GPUs for everybody on the machine; run it \
+                    before the benchmark"
+                );
+                TranslationBuilder::nothing("nvidia-smi", text)
+            },
+        );
+    };
     let text = format!(
         "cannot translate `nvidia-smi -lgc` alone: `gpu_clocks: {{ graphics: {} }}` of a stage locks the clocks while \
         it runs, and unlocks them at its end",

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::command_line::{
     CHAT, COMPLETIONS, Env, NoMeaning, ParsedLine, RangeRatio, SHAREGPT_FILE, ScriptBench, TranslatedBench,
-    TranslatedLoad, TranslatedScript, Translation, TranslationBuilder, TranslationError, TranslationKind,
+    TranslatedLoad, TranslatedScript, Translation, TranslationBuilder, TranslationError, TranslationKind, adapters,
     host_and_port, idle_command, share, token_ids, tool_table,
 };
 use crate::command_server::ServerProgram;
@@ -48,7 +48,7 @@ pub(super) fn serve(start: &[&str], env: &Env, words: &[String]) -> Result<Trans
     ServerProgram { table: &SERVER, is_typed: false }.translate(start, env, words)
 }
 
-tool_table!(SERVING, ["sglang-bench-serving"], [("token_ids", token_ids)]);
+tool_table!(SERVING, ["sglang-bench-serving"], [("token_ids", token_ids), ("adapters", adapters)]);
 
 fn bench_serving(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
     let mut load = TranslatedLoad::default();

@@ -142,7 +142,15 @@ fn triton_step(
         server.insert("mode".to_owned(), json!("leader"));
         server.insert("world_size".to_owned(), json!(tasks));
     }
-    let options = ["--container-image", "--container-mounts", "--container-name", "--ntasks-per-node", "--export"];
+    let options = [
+        "--container-image",
+        "--container-mounts",
+        "--container-name",
+        "--container-workdir",
+        "--container-env",
+        "--ntasks-per-node",
+        "--export",
+    ];
     let args: Vec<String> = options
         .iter()
         .filter_map(|name| {

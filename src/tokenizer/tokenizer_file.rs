@@ -123,7 +123,12 @@ fn growth(step: &Value) -> f64 {
         .flatten()
         .map(growth)
         .product();
-    if step["type"] == "Replace" { factor.max(1.0) } else { steps }
+    match step["type"].as_str() {
+        Some("Replace") => factor.max(1.0),
+        // In front of a text of one character.
+        Some("Prepend") => 1.0 + length(&step["prepend"]),
+        _ => steps,
+    }
 }
 
 /// The library panics at some files, such as one that is cut in its decoder, and at texts with some of those that it

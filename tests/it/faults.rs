@@ -313,15 +313,18 @@ stages:
 
 #[test]
 fn a_run_in_a_stage_of_its_own_project_ends_at_once() {
-    let mut world = World::with("stages:\n  a: { shell: 'cd \"$W\"; \"$PROGRAM\" run other' }\n");
-    let folder = world.path("");
-    world.env("W", folder).env("PROGRAM", env!("CARGO_BIN_EXE_regatta"));
-    world.manifest("other", "stages:\n  b: { shell: echo b > out }\n");
-    let ended = world.regatta(&["run", "m"]);
-    assert_eq!(ended.code, 1);
-    // The last lines of the stage's log.
-    ended.shows("this command runs in a stage of run");
-    world.good(&["run", "other"]);
+    for begin in ["", "env -i "] {
+        let stages = format!("stages:\n  a: {{ shell: 'cd \"$W\"; {begin}\"$PROGRAM\" run other' }}\n");
+        let mut world = World::with(&stages);
+        let folder = world.path("");
+        world.env("W", folder).env("PROGRAM", env!("CARGO_BIN_EXE_regatta"));
+        world.manifest("other", "stages:\n  b: { shell: echo b > out }\n");
+        let ended = world.regatta(&["run", "m"]);
+        assert_eq!(ended.code, 1);
+        // The last lines of the stage's log.
+        ended.shows("this command runs in a stage of run");
+        world.good(&["run", "other"]);
+    }
 }
 
 #[test]

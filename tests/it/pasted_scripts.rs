@@ -448,7 +448,10 @@ fn conversations_are_sessions_with_their_pauses() {
 fn lengths_in_pairs_have_their_weights() {
     let world = World::new();
     for tool in ["genai-perf profile -m m --sequence-distribution", "aiperf profile -m m --seq-dist"] {
-        let printed = import(&world, &format!("{tool} '256,128:60;512,256:40'")).stdout;
+        let line = format!("{tool} '256,128:60;512,256:40'");
+        let imported = world.regatta(&["import", "--", &line]);
+        assert_eq!(imported.code, 2, "prompts and answers that the tool draws together are other requests");
+        let printed = imported.stdout;
         let bench = manifest(&printed)["stages"]["bench"]["bench"].clone();
         let lengths = "{empirical: [{tokens: 256, weight: 60}, {tokens: 512, weight: 40}]}";
         assert_eq!(bench["input_tokens"], serde_yaml::from_str::<Value>(lengths).expect("YAML"), "{printed}");

@@ -341,6 +341,9 @@ pub fn in_options(text: &str) -> String {
 
 /// `warmup: 0` → `--warmup 0`, `extra: { max_tokens: null }` → `--extra max_tokens:null`.
 fn option_text(code: &str) -> Option<String> {
+    if code == "tokenizer.json" {
+        return None;
+    }
     let (mut key, mut value) = code.split_once(": ").unwrap_or((code, ""));
     let below: String;
     if let Some((name, inner)) = value.strip_prefix("{ ").and_then(|map| map.strip_suffix(" }")?.split_once(": ")) {

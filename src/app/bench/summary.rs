@@ -9,14 +9,14 @@ use crate::cli::{BenchLoad, BenchRequest, TokenLength};
 use base::spec::{BenchSweep, Quantity, SweepLevels};
 use base::units::{counted, grouped};
 use harness::{Metric, ReasonSeverity, RunResult, WHOLE_ANSWERS, zero_point_text};
-use report::{Styler, TextRole};
+use report::{Styler, TextRole, clean};
 
 /// Reasons below a verdict; the page has all.
 const SHOWN_REASONS: usize = 5;
 
 /// The line above the progress: `http://h:1 · concurrency 2 · 20 requests · 550 → 128 tokens`.
 pub fn header(request: &BenchRequest) -> String {
-    let mut parts = vec![request.target.clone(), load(&request.load)];
+    let mut parts = vec![clean(&request.target), load(&request.load)];
     parts.extend(request.requests.as_ref().map(|requests| match requests {
         Quantity::Known(number) => counted(*number, "request"),
         Quantity::Unknown(_) => format!("{requests} requests"),
@@ -130,15 +130,16 @@ fn gpus(result: &RunResult) -> Option<String> {
 fn verdict(result: &RunResult, styler: Styler) -> String {
     let verdict = styler.tone(TextRole::from(result.verdict()), result.verdict_text());
     // The verdict has that word.
-    let measured = result.identity.as_ref().map(|identity| identity.short_line().replacen("SIMULATED, ", "", 1));
+    let identity = result.identity.as_ref();
+    let measured = identity.map(|identity| clean(&identity.short_line()).replacen("SIMULATED, ", "", 1));
     let judged = [Some(verdict), measured].into_iter().flatten().collect::<Vec<_>>().join("  ");
-    let mut text = format!("{}\n{judged}\n", result.workload());
+    let mut text = format!("{}\n{judged}\n", clean(&result.workload().to_string()));
     for reason in result.reasons().iter().take(SHOWN_REASONS) {
         let (role, mark) = match reason.severity {
             ReasonSeverity::Warning => (TextRole::Warning, "!"),
             _ => (TextRole::Bad, "✗"),
         };
-        let _ = writeln!(text, "  {} {}", styler.tone(role, mark), reason.line());
+        let _ = writeln!(text, "  {} {}", styler.tone(role, mark), clean(&reason.line()));
         // Some texts have a cure for their case.
         if !reason.check.cure().is_empty() && !reason.text.contains("; ") {
             let _ = writeln!(text, "    → {}", reason.check.cure());

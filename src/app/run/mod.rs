@@ -257,7 +257,8 @@ pub(super) fn take_lock(
                     return Ok(LockWait::Interrupted);
                 }
                 let own_run = std::env::var(process::RUN).ok();
-                if let Some(held) = held.as_ref().filter(|held| own_run.as_ref() == Some(&held.run)) {
+                let is_inside = |run: &String| own_run.as_ref() == Some(run) || process::is_inside(home.state(), run);
+                if let Some(held) = held.as_ref().filter(|held| is_inside(&held.run)) {
                     return Ok(LockWait::Inside(held.run.clone()));
                 }
                 if gives_way && held.as_ref().is_some_and(|held| held.serving) {

@@ -10,7 +10,8 @@ pub fn is_invisible(c: char) -> bool {
 /// A cell of a CSV file, quoted where it must be. A text that a spreadsheet would take for a formula begins with `'`.
 pub fn csv_cell(text: &str) -> String {
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err();
-    let text = if is_formula { format!("'{text}") } else { text.to_owned() };
+    let shown = text.chars().map(|c| if is_invisible(c) && !"\t\r\n".contains(c) { '·' } else { c });
+    let text: String = is_formula.then_some('\'').into_iter().chain(shown).collect();
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
 }
 

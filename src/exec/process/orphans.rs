@@ -70,6 +70,12 @@ pub fn mark_descendants(home: &Path, run: &RunId) {
     let _ = setrlimit(Resource::Locks, Rlimit { current, ..getrlimit(Resource::Locks) });
 }
 
+/// Whether this process was started by that run, whatever became of its environment.
+pub fn is_inside(home: &Path, run: &str) -> bool {
+    let mark = InheritedMark::read(Pid::as_raw(Some(getpid())));
+    mark == Some(InheritedMark::new(&home.to_string_lossy(), run))
+}
+
 /// A mark that nothing else in this process has.
 pub fn fresh_mark() -> String {
     format!("{}.{}", Pid::as_raw(Some(getpid())), COUNT.fetch_add(1, Ordering::Relaxed))

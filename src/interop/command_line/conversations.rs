@@ -166,10 +166,9 @@ pub(crate) fn length_pairs(load: &mut TranslatedLoad, _: &ParsedLine, given: &Gi
     ];
     let is_varied = |tokens: &[f64]| tokens.iter().any(|length| (length - tokens[0]).abs() > 0.5);
     if lengths.iter().all(|(_, tokens)| is_varied(tokens)) {
-        load.builder.note(format!(
-            "{written}: the tool draws both lengths together, in pairs; Regatta draws each independently, with \
-            the same weights"
-        ));
+        let reason = "the tool draws both lengths together, in pairs; Regatta draws each independently, with the same \
+            weights";
+        load.builder.push_untranslated_load(&written, reason);
     }
     if pairs.iter().any(|pair| pair.has_deviation) {
         load.builder.push_untranslated_load(

@@ -9,7 +9,7 @@ use base::units::{is_identifier, parse_duration};
 /// Words of the shell that a command may follow.
 pub(super) const OPENING: [&str; 5] = ["do", "then", "else", "{", "!"];
 /// A loop over more values is not written out.
-const MOST_VALUES: usize = 64;
+pub(super) const MOST_VALUES: usize = 64;
 
 /// A loop whose values the text has.
 pub(super) struct FollowedLoop {
@@ -31,7 +31,9 @@ pub(super) fn followed_loop(
         (vec![name], values.into_iter().map(|value| vec![value]).collect())
     } else {
         let end = commands.get(length).filter(|end| end.has_here_document)?;
-        read_loop(text, &here_document(end))?
+        let words = shlex::split(text.strip_prefix("while ")?)?;
+        read_values(&words, &here_document(end))
+            .filter(|(_, rows)| !rows.iter().flatten().any(|it| it.contains("{{")))?
     };
     Some(FollowedLoop { names, rows, length })
 }
@@ -55,16 +57,18 @@ fn for_loop(text: &str) -> Option<(String, Vec<String>)> {
     (values.len() <= MOST_VALUES).then(|| (name.clone(), values))
 }
 
-/// The variables of `while IFS=, read -r NAME…; do … done << EOF`, and their values in each line of the document.
-fn read_loop(text: &str, document: &str) -> Option<(Vec<String>, Vec<Vec<String>>)> {
-    let words = shlex::split(text)?;
-    let words = words.strip_prefix(&["while".to_owned()][..])?;
+/// The variables of `IFS=, read -r NAME…`, and their values in each line of what it reads; `-a NAME` takes all of it.
+pub(super) fn read_values(words: &[String], document: &str) -> Option<(Vec<String>, Vec<Vec<String>>)> {
     let separator = words.first().and_then(|word| word.strip_prefix("IFS="));
-    let names = words[usize::from(separator.is_some())..].strip_prefix(&["read".to_owned()][..])?;
-    let names: Vec<String> = names.iter().filter(|name| *name != "-r").cloned().collect();
+    let (read, words) = words[usize::from(separator.is_some())..].split_first()?;
+    let (options, names): (Vec<&String>, Vec<&String>) = words.iter().partition(|word| word.starts_with('-'));
+    let is_list = options.iter().any(|option| option.contains('a'));
     let is_separator = |c: char| separator.map_or(c.is_whitespace(), |separator| separator.contains(c));
     let values = |line: &str| {
         let mut rest = line.trim();
+        if is_list {
+            return vec![rest.split(is_separator).collect::<Vec<_>>().join(" ")];
+        }
         let mut values = Vec::new();
         for _ in 1..names.len() {
             let (value, behind) = rest.split_once(is_separator).unwrap_or((rest, ""));
@@ -76,9 +80,9 @@ fn read_loop(text: &str, document: &str) -> Option<(Vec<String>, Vec<Vec<String>
         values
     };
     let rows: Vec<Vec<String>> = document.lines().filter(|line| !line.trim().is_empty()).map(values).collect();
-    let has_names = !names.is_empty() && names.iter().all(|name| is_identifier(name));
-    let is_followed = has_names && !document.contains("{{");
-    (is_followed && (1..=MOST_VALUES).contains(&rows.len())).then_some((names, rows))
+    let has_names = read == "read" && !names.is_empty() && names.iter().all(|name| is_identifier(name));
+    let is_followed = has_names && (1..=MOST_VALUES).contains(&rows.len());
+    is_followed.then(|| (names.into_iter().cloned().collect(), rows))
 }
 
 /// The numbers of the tasks of `--array=0-3`, `1,4,8` or `0-15:4%2`.
@@ -184,7 +188,7 @@ impl Wait {
 }
 
 /// How many commands after the first one its `done` is.
-fn end_of_loop(commands: &[WrittenCommand]) -> Option<usize> {
+pub(super) fn end_of_loop(commands: &[WrittenCommand]) -> Option<usize> {
     let mut open = 0_usize;
     for (at, command) in commands.iter().enumerate() {
         let words = command.text.split_whitespace().find(|word| !OPENING.contains(word));
@@ -319,15 +323,14 @@ mod tests {
     #[test]
     fn lines_of_a_document_and_tasks_of_an_array_are_values_of_a_loop() {
         let read = |text: &str, document: &str| {
-            let (names, rows) = read_loop(text, document)?;
+            let (names, rows) = read_values(&shlex::split(text)?, document)?;
             Some((names.join(" "), rows.iter().map(|row| row.join("|")).collect::<Vec<_>>().join("; ")))
         };
         let expected = |names: &str, rows: &str| Some((names.to_owned(), rows.to_owned()));
-        assert_eq!(read("while read -r rate n", "1   100\n\n2 200 x\n"), expected("rate n", "1|100; 2|200 x"));
-        assert_eq!(read("while IFS=, read -r a b c", "1,,3\n4\n"), expected("a b c", "1||3; 4||"));
-        for (text, document) in
-            [("while read -r", "1"), ("while read x", ""), ("while read x", "{{y}}"), ("while true", "1")]
-        {
+        assert_eq!(read("read -r rate n", "1   100\n\n2 200 x\n"), expected("rate n", "1|100; 2|200 x"));
+        assert_eq!(read("IFS=, read -r a b c", "1,,3\n4\n"), expected("a b c", "1||3; 4||"));
+        assert_eq!(read("IFS=/ read -ra x", "1/2"), expected("x", "1 2"));
+        for (text, document) in [("read -r", "1"), ("read x", ""), ("true", "1")] {
             assert_eq!(read(text, document), None, "{text}");
         }
         let tasks = |array: &str| array_tasks(array).map(|tasks| tasks.join(" "));

@@ -1,6 +1,8 @@
 //! A text of several commands → one translation: its stages become one manifest, in which what one command wrote is
-//! what the next one reads. It is read from the top, nothing of it is run; loops and conditions are not followed.
+//! what the next one reads. It is read from the top, nothing of it is run; loops and conditions are followed where it
+//! has their values.
 
+mod control_flow;
 mod joined;
 #[cfg(test)]
 mod tests;
@@ -10,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::command::{NOT_RUN, Surroundings, translate};
-use super::loops::{FollowedLoop, OPENING, Wait, array, array_tasks, followed_loop, function, test, waiting_loop};
+use super::loops::{Wait, array, array_tasks, function, test, waiting_loop};
 use super::stage_names::{unique, with_unique_names};
 use super::unknown_values::{with_every_value, with_variables_named};
 use crate::command_line::{
@@ -22,6 +24,7 @@ use crate::nvidia_smi;
 use crate::slurm::{array_option, directives, job_options};
 use crate::triton_backend::fill_template::{self, FilledFile};
 
+use control_flow::{Leaving, UNKNOWN_VALUES};
 pub(super) use joined::called_script;
 use joined::{WrittenFile, echoed, plain};
 
@@ -91,8 +94,12 @@ struct Script {
     /// The numbers of the tasks that run the text, where it uses them.
     array: Option<Vec<Vec<String>>>,
     wait: Wait,
-    /// How many conditions are open here.
+    /// How many conditions and loops are open here that are not followed.
     conditions: usize,
+    loops: usize,
+    /// A command runs only after another one.
+    is_chained: bool,
+    left: Option<Leaving>,
     /// The values of variables that a condition sets.
     alternatives: BTreeMap<String, BTreeSet<String>>,
     /// Files that it writes and no translation has yet.
@@ -145,10 +152,8 @@ impl Script {
 
     /// Reads commands in their order; those of a loop over values that the text has, once for each value.
     fn all(&mut self, commands: &[WrittenCommand], depth: usize) {
-        /// Loops in loops of more than these are not followed.
-        const DEEPEST: usize = 8;
         let mut at = 0;
-        while let Some(command) = commands.get(at) {
+        while let Some(command) = commands.get(at).filter(|_| self.left.is_none()) {
             self.read += 1;
             if self.read > MOST_COMMANDS {
                 return self.builder.push_error(ProblemKind::TooManyInLoops { most: MOST_COMMANDS });
@@ -159,10 +164,8 @@ impl Script {
                 continue;
             }
             let text = self.variables.expand(&command.text);
-            let followed = followed_loop(&text, &commands[at..], &mut |end| self.here_document(end));
-            if let Some(FollowedLoop { names, rows, length }) = followed.filter(|_| depth < DEEPEST) {
-                self.repeat("loop", &names, &rows, &commands[at + 1..at + length], depth + 1);
-                at += length + 1;
+            if let Some(length) = self.followed(&text, &commands[at..], depth) {
+                at += length;
                 continue;
             }
             if let Some(length) = waiting_loop(&commands[at..]) {
@@ -189,10 +192,10 @@ impl Script {
                 }
                 continue;
             }
-            let is_conditional = usize::from(["&&", "||"].contains(&command.behind));
-            self.conditions += is_conditional;
+            let was_chained = self.is_chained;
+            self.is_chained |= ["&&", "||"].contains(&command.behind);
             self.command(command, depth);
-            self.conditions = self.conditions.saturating_sub(is_conditional);
+            self.is_chained = was_chained;
         }
     }
 
@@ -214,7 +217,7 @@ impl Script {
             return self.problems(&place, TranslationError::new(ProblemKind::OpenQuote));
         };
         self.keywords(&place, &mut words);
-        if self.is_unknown_command(&words) {
+        if self.shell_word(&place, command, &words) || self.is_unknown_command(&words) {
             return;
         }
         if let Some((name, arguments)) = words.split_first()
@@ -255,34 +258,17 @@ impl Script {
         if let Some(name) = name.strip_suffix('+') {
             return self.variables.append(name, between, value);
         }
-        if self.conditions > 0 {
+        // A value that the script is given: without it the one from before stays.
+        let is_argument = ["{{optarg}}", "{{argument_"].iter().any(|argument| value.starts_with(argument));
+        if self.conditions + self.loops > 0 && is_argument {
+            return;
+        }
+        if self.conditions > 0 || self.is_chained {
             let values = self.alternatives.entry(name.to_owned()).or_default();
             values.extend(self.variables.values.get(name).cloned());
             values.insert(value.to_owned());
         }
         self.variables.set(name, value);
-    }
-
-    /// Words of the shell in front of a command: what is behind them is read, once.
-    fn keywords(&mut self, place: &str, words: &mut Vec<String>) {
-        const LOOPS: [&str; 10] = ["for", "while", "until", "if", "elif", "case", "select", "[", "[[", "test"];
-        const CLOSING: [&str; 4] = ["done", "fi", "esac", "}"];
-        if words.first().is_some_and(|word| word.starts_with("((")) {
-            words.clear();
-        }
-        let is_around = |word: &String| OPENING.contains(&&**word) || CLOSING.contains(&&**word);
-        let count = words.iter().take_while(|word| is_around(word)).count();
-        for word in words.drain(..count) {
-            self.conditions = self.conditions.saturating_sub(usize::from(["fi", "esac"].contains(&&*word)));
-        }
-        self.conditions += usize::from(words.first().is_some_and(|word| ["if", "case"].contains(&&**word)));
-        if words.first().is_some_and(|word| LOOPS.contains(&word.as_str())) {
-            let head = words.join(" ");
-            let reason = "loops and conditions are not followed, their commands are read once: `foreach` and `when` of \
-                a stage do that";
-            self.not_followed.push(UntranslatedOption::new(format!("{place}: {head}"), reason));
-            words.clear();
-        }
     }
 
     /// Follows `cd`; whether it was one.
@@ -423,6 +409,9 @@ impl Script {
             TranslationKind::Nothing(reason) => self.without.push((place.to_owned(), reason, translation.tool)),
             TranslationKind::Container(container) => self.container = Some(container),
             TranslationKind::Bench(mut bench) => {
+                if let Some(head) = self.not_followed.last_mut().filter(|_| self.conditions + self.loops > 0) {
+                    head.is_workload |= head.why != UNKNOWN_VALUES;
+                }
                 let target = bench.args.first().map(String::as_str).unwrap_or_default();
                 let server = self.server_of_target(target);
                 // Without a server of a stage it is that of the run that keeps its servers up.

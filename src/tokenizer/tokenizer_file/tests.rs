@@ -80,3 +80,15 @@ fn a_file_that_is_cut_or_of_another_shape_is_an_error_wherever_that_is() {
     let without_its_table = whole.replace("Lowercase", "Precompiled");
     assert!(Tokenizer::from_bytes(without_its_table.as_bytes()).is_err());
 }
+
+#[test]
+fn what_is_put_in_front_of_a_text_counts_as_its_growth() {
+    let prepend = r#"{"type":"Prepend","prepend":"▁"}"#;
+    let refused = |steps: usize| {
+        let list = vec![prepend; steps].join(",");
+        let file = format!(r#"{{"normalizer":{{"type":"Sequence","normalizers":[{list}]}},"model":{{}}}}"#);
+        Tokenizer::from_bytes(file.as_bytes()).unwrap_err().to_string()
+    };
+    assert!(refused(10).contains("1024 times as long"), "{}", refused(10));
+    assert!(!refused(2).contains("times as long"), "{}", refused(2));
+}

@@ -3,6 +3,8 @@
 //! `$(( … ))`: whole numbers, `+ - * / %`, `**` and parentheses. Of a value that the text does not have it is a
 //! formula.
 
+use std::cmp::Ordering;
+
 use base::spec::Quantity;
 
 /// A variable, and what is done with its value.
@@ -26,6 +28,11 @@ pub(super) enum Operation<'a> {
     /// The number of its characters, or of the values of an array.
     Count,
     Changed(Change<'a>),
+    /// `:3` and `:0:8`: what comes first is left out, and what comes behind so many.
+    Slice {
+        first: usize,
+        count: usize,
+    },
 }
 
 /// A part is taken from the value, or replaced.
@@ -81,7 +88,11 @@ impl<'a> Operation<'a> {
             Some('=') => Self::Assign(chars.as_str()),
             Some('+') => Self::Alternative(chars.as_str()),
             Some('?') => Self::Value,
-            _ if plain.len() < text.len() => return None,
+            _ if plain.len() < text.len() => {
+                let (first, count) = plain.split_once(':').map_or((plain, None), |(first, count)| (first, Some(count)));
+                let count = count.map_or(Some(usize::MAX), |count| count.trim().parse().ok())?;
+                Self::Slice { first: first.trim().parse().ok()?, count }
+            }
             Some(cut @ ('%' | '#')) => {
                 let rest = chars.as_str();
                 let longest = rest.strip_prefix(cut);
@@ -163,7 +174,7 @@ fn matches(pattern: &str, text: &str) -> bool {
 /// The value; `None` if this arithmetic is not supported. `value` returns the value of a name, or its placeholder.
 pub(super) fn evaluate(text: &str, value: &mut dyn FnMut(&str) -> String) -> Option<Quantity<i64>> {
     let mut expression = Expression { chars: text.chars().collect(), at: 0, value };
-    let result = expression.sum(0)?;
+    let result = expression.choice(0)?;
     expression.peek().is_none().then_some(result)
 }
 
@@ -199,6 +210,34 @@ impl Expression<'_> {
         let is_next = self.peek().is_some() && self.chars[self.at..].starts_with(&text.chars().collect::<Vec<_>>());
         self.at += if is_next { text.len() } else { 0 };
         is_next
+    }
+
+    /// `A < B`, and `CONDITION ? ONE : OTHER`, of known numbers.
+    fn choice(&mut self, depth: usize) -> Option<Quantity<i64>> {
+        use Ordering::{Equal, Greater, Less};
+        const SIGNS: [(&str, &[Ordering]); 6] = [
+            ("<=", &[Less, Equal]),
+            (">=", &[Greater, Equal]),
+            ("==", &[Equal]),
+            ("!=", &[Less, Greater]),
+            ("<", &[Less]),
+            (">", &[Greater]),
+        ];
+        if depth > Self::DEEPEST {
+            return None;
+        }
+        let mut result = self.sum(depth)?;
+        if let Some((_, orders)) = SIGNS.into_iter().find(|(sign, _)| self.takes(sign)) {
+            let (Quantity::Known(left), Quantity::Known(right)) = (result, self.sum(depth)?) else { return None };
+            result = Quantity::Known(i64::from(orders.contains(&left.cmp(&right))));
+        }
+        if !self.takes("?") {
+            return Some(result);
+        }
+        let Quantity::Known(condition) = result else { return None };
+        let first = self.choice(depth + 1)?;
+        let second = self.takes(":").then(|| self.choice(depth + 1))??;
+        Some(if condition == 0 { second } else { first })
     }
 
     fn sum(&mut self, depth: usize) -> Option<Quantity<i64>> {
@@ -258,7 +297,7 @@ impl Expression<'_> {
             return self.behind(Quantity::Known(0), "-", i64::checked_sub, |it| it.operand(depth + 1));
         }
         if self.takes("(") {
-            let inner = self.sum(depth + 1)?;
+            let inner = self.choice(depth + 1)?;
             return self.takes(")").then_some(inner);
         }
         let rest = &self.chars[self.at..];

@@ -19,6 +19,8 @@ pub(crate) struct WrittenCommand {
     pub has_here_document: bool,
     /// That text, as it stands.
     pub here_document: String,
+    /// Its input as it is written: `<<< "$TEXT"`.
+    pub here_string: Option<String>,
     /// Its variables stay as they are: `<< 'EOF'`.
     pub is_literal: bool,
 }
@@ -261,7 +263,8 @@ impl Splitter {
             && !self.chars[..self.at].ends_with(&['2'])
             && !self.chars[..self.at].ends_with(&['&']);
         let is_appended = self.peek(1) == Some('>');
-        let is_here = self.peek(0) == Some('<') && self.peek(1) == Some('<') && self.peek(2) != Some('<');
+        let is_string = self.chars[self.at..].starts_with(&['<', '<', '<']);
+        let is_here = !is_string && self.chars[self.at..].starts_with(&['<', '<']);
         while matches!(self.peek(0), Some('<' | '>' | '&' | '-')) {
             self.at += 1;
         }
@@ -279,6 +282,9 @@ impl Splitter {
             let word: String = self.chars[begun..self.at].iter().filter(|c| !"'\"".contains(**c)).collect();
             self.current.written_to = Some(word);
             self.current.is_appended = is_appended;
+        }
+        if is_string {
+            self.current.here_string = Some(self.chars[begun..self.at].iter().collect());
         }
         if is_here {
             let word: String = self.chars[begun..self.at].iter().filter(|c| !"'\"\\".contains(**c)).collect();

@@ -20,6 +20,8 @@ pub(crate) struct Variables {
     /// As they are now.
     pub values: BTreeMap<String, String>,
     exported: BTreeSet<String>,
+    /// How many unknown arguments of the script are left out.
+    shifted: usize,
     /// Names that a command used.
     pub used: BTreeSet<String>,
     /// In the order in which they were met.
@@ -62,6 +64,17 @@ impl Variables {
         self.used.extend(arguments.keys().cloned());
         self.values.extend(arguments);
         before
+    }
+
+    /// Leaves out the first arguments. Those that the text does not have keep their numbers.
+    pub fn shift(&mut self, count: usize) {
+        match self.values.get("@") {
+            Some(arguments) => {
+                let rest: Vec<String> = arguments.split_whitespace().skip(count).map(str::to_owned).collect();
+                self.swap_positional(positional(&rest));
+            }
+            None => self.shifted += count,
+        }
     }
 
     pub fn append(&mut self, name: &str, between: &str, more: &str) {
@@ -139,6 +152,12 @@ impl Variables {
                     if let Some((value, length)) = self.substituted(&chars[at..], &out) {
                         match (is_command, value) {
                             (false, value) => out.push_str(&value.text()),
+                            // In quotes `[*]` is one word.
+                            (true, Substituted::List(values))
+                                if quote.is_some() && chars[..at + length].ends_with(&['[', '*', ']', '}']) =>
+                            {
+                                push_value(&mut out, &values, true);
+                            }
                             (true, Substituted::Value(value)) => push_value(&mut out, &value, quote.is_some()),
                             (true, Substituted::List(values)) => push_values(&mut out, &values, quote.is_some()),
                         }
@@ -197,7 +216,9 @@ impl Variables {
         let Some(expansion) = ParameterExpansion::read(inner) else {
             return Substituted::Value(self.marker(UnknownValue::of_expression(&written)));
         };
-        let name = expansion.name;
+        let moved = expansion.name.parse::<usize>().ok().filter(|at| *at > 0 && !self.values.contains_key("@"));
+        let moved = moved.map(|at| (at + self.shifted).to_string());
+        let name = moved.as_deref().unwrap_or(expansion.name);
         self.used.insert(name.to_owned());
         let value = self.values.get(name).cloned();
         let is_list = expansion.is_list || name == "@" && value.is_some();
@@ -205,6 +226,18 @@ impl Variables {
             let value = value.unwrap_or_else(|| self.marker(UnknownValue::of_list(name)));
             let plain = value.split_whitespace().map(|value| keyed(value).map_or(value, |(_, plain)| plain));
             return Substituted::List(plain.collect::<Vec<_>>().join(" "));
+        }
+        if let Operation::Slice { first, count } = expansion.operation {
+            let value = value.filter(|value| !value.contains("{{"));
+            let Some(value) = value else {
+                return Substituted::Value(self.marker(UnknownValue::of_expression(&written)));
+            };
+            if !is_list {
+                return Substituted::Value(value.chars().skip(first).take(count).collect());
+            }
+            // Arguments are counted from 1.
+            let skipped = first.saturating_sub(usize::from(name == "@"));
+            return Substituted::List(value.split_whitespace().skip(skipped).take(count).collect::<Vec<_>>().join(" "));
         }
         let is_unknown_list = value.as_deref().is_none_or(is_one_marker);
         let value = match (expansion.index, value) {
@@ -228,7 +261,7 @@ impl Variables {
                 }
                 Some(default)
             }
-            Operation::Value | Operation::Default(_) | Operation::Assign(_) => value,
+            Operation::Value | Operation::Default(_) | Operation::Assign(_) | Operation::Slice { .. } => value,
             Operation::Alternative(text) => {
                 let is_set = value.is_some_and(|value| !value.is_empty());
                 Some(if is_set { self.expand_text(text) } else { String::new() })
@@ -271,6 +304,9 @@ impl Variables {
         // `cd FOLDER && pwd` is that folder.
         let folder = command.strip_prefix("cd ").and_then(|rest| rest.strip_suffix("pwd")?.trim().strip_suffix("&&"));
         let command = &*folder.map_or_else(|| command.to_owned(), |folder| format!("echo {folder}"));
+        if let Some(field) = self.cut(command) {
+            return field;
+        }
         let is_plain = !command.contains(['|', ';', '&', '<', '>', '\n']);
         let words = if is_plain { shlex::split(&self.expand(command)) } else { None };
         let printed = words.and_then(|words| match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
@@ -282,9 +318,28 @@ impl Variables {
             _ => None,
         });
         printed.unwrap_or_else(|| {
+            // In a loop it prints something else for each value.
+            let expanded = self.expand(command);
+            let written = if expanded == command { written } else { &format!("$({expanded})") };
             let value = UnknownValue::of_command(written, last_word(before));
             self.marker(value)
         })
+    }
+
+    /// What `echo TEXT | cut -d: -f2` prints, or `cut … <<< TEXT`, where the text is known.
+    fn cut(&mut self, command: &str) -> Option<String> {
+        let (text, cut) = match command.split_once("<<<") {
+            Some((cut, text)) => (text, cut),
+            None => command.trim().strip_prefix("echo ")?.split_once('|')?,
+        };
+        let words = shlex::split(cut).filter(|words| words.first().is_some_and(|word| word == "cut"))?;
+        let value = |option: &str| {
+            let at = words.iter().position(|word| word.starts_with(option))?;
+            Some(&words[at][option.len()..]).filter(|value| !value.is_empty()).or(words.get(at + 1).map(String::as_str))
+        };
+        let (delimiter, field) = (value("-d")?.chars().next()?, value("-f")?.parse::<usize>().ok()?);
+        let text = shlex::split(&self.expand(text)).filter(|words| !words.iter().any(|word| word.contains("{{")))?;
+        text.join(" ").split(delimiter).nth(field.checked_sub(1)?).map(str::to_owned)
     }
 
     /// Of a variable, or what stands for it.
@@ -297,10 +352,18 @@ impl Variables {
     /// The result of `$(( … ))`: a number or a formula. Unsupported arithmetic becomes a parameter itself.
     fn result(&mut self, written: &str) -> String {
         let text = self.expand_text(written);
-        match evaluate(&text, &mut |name| self.value(name)) {
-            Some(result) => result.to_string(),
-            None => self.marker(UnknownValue::of_expression(&format!("$(({written}))"))),
+        if let Some(result) = evaluate(&text, &mut |name| self.value(name)) {
+            return result.to_string();
         }
+        // In a loop it is something else for each value.
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let valued = text.split_inclusive(|c| !is_name(c)).map(|part| {
+            let name = part.trim_end_matches(|c| !is_name(c));
+            let value = self.values.get(name).filter(|_| !name.is_empty()).map_or(name, String::as_str);
+            format!("{value}{}", &part[name.len()..])
+        });
+        let valued: String = valued.collect();
+        self.marker(UnknownValue::of_expression(&format!("$(({valued}))")))
     }
 
     /// What stands for the value in arguments and keys. Different values have different names.
@@ -453,7 +516,7 @@ mod tests {
             ("A=$(scontrol show hostnames $NODES | head -n1)", "A={{a}}"),
             ("B=(`hostname -i | awk '{print $1}'`)", "B=({{b}})"),
             ("p --host $(hostname -s) --name=\"$(id -un)\"", "p --host {{host}} --name=\"{{name}}\""),
-            ("p $(cat \"x $(echo y)\")", "p {{cat_x_echo_y}}"),
+            ("p $(cat \"x $(echo y)\")", "p {{cat_x_y}}"),
             ("for i in $(seq 2 2 6)", "for i in 2 4 6"),
             ("p $(pwd)/x $(echo a b) '$(date)'", "p {{pwd}}/x a b '$(date)'"),
             ("A=${TP} p $TP ${tp} $1 \"$@\" $", "A={{tp}} p {{tp}} {{tp_2}} {{argument_1}} \"{{arguments}}\" $"),
@@ -461,7 +524,7 @@ mod tests {
         ] {
             assert_eq!(variables.expand(text), expected, "{text}");
         }
-        assert_eq!(variables.unknown[0].written, "$(scontrol show hostnames $NODES | head -n1)");
+        assert_eq!(variables.unknown[1].written, "$(scontrol show hostnames {{nodes}} | head -n1)");
         assert_eq!(variables.expand_text("it's \"$TP\" \\$X"), "it's \"{{tp}}\" $X");
     }
 

@@ -2,8 +2,8 @@
 //! are one run.
 //!
 //! What a script names: `source FILE` goes on in that file, `bash FILE` starts it with what is exported, and a function
-//! is read with its arguments, a loop once for each of its values. A variable without a value in the place of a program
-//! is the tool that it is named after, or nothing. Conditions are not followed, and are reported.
+//! is read with its arguments. A variable without a value in the place of a program is the tool that it is named after,
+//! or nothing.
 //!
 //! Files that a script writes with a here-document, which a stage writes if another one reads it.
 
@@ -22,29 +22,6 @@ use crate::triton_backend::fill_template;
 use base::units::unquoted;
 
 impl Script {
-    /// Reads commands once for each row of values of some variables.
-    pub(super) fn repeat(
-        &mut self,
-        around: &str,
-        names: &[String],
-        rows: &[Vec<String>],
-        commands: &[WrittenCommand],
-        depth: usize,
-    ) {
-        let (variables, axes) = (names.join("`, `"), names.join(": […], "));
-        let times = rows.len();
-        self.builder.note(format!(
-            "the {around} over `{variables}` is written out, {times} times; `foreach: {{ {axes}: […] }}` of a stage \
-            does that in one"
-        ));
-        for row in rows {
-            for (name, value) in names.iter().zip(row) {
-                self.variables.set(name, value);
-            }
-            self.all(commands, depth);
-        }
-    }
-
     /// The stage of the repository goes in front of the server's.
     pub(super) fn repository(&mut self) {
         let tree = self.filled.first().map(|file| file.tree.trim_end_matches('/').to_owned());
@@ -194,7 +171,8 @@ impl Script {
                     one in front of the commands, and leave the condition out"
                 );
                 let last = self.variables.values.get(&name).map_or("", String::as_str);
-                self.not_followed.push(UntranslatedOption::new(format!("{name}={last}"), reason));
+                let option = UntranslatedOption::new(format!("{name}={last}"), reason);
+                self.not_followed.push(UntranslatedOption { is_workload: true, ..option });
             }
         }
     }
@@ -332,10 +310,19 @@ impl Script {
     /// A program that is named only by a variable, `python3 ${FILL_TEMPLATE_SCRIPT}`, is the tool that the variable is
     /// named after.
     pub(super) fn with_its_name(&mut self, mut words: Vec<String>) -> Vec<String> {
-        // It reads its words once more.
-        if words.len() > 1 && words[0] == "eval" {
-            words = ["bash", "-c", &words[1..].join(" ")].map(str::to_owned).to_vec();
-        }
+        let shell = |text: &str| ["bash", "-c", text].map(str::to_owned).to_vec();
+        let started = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+            // It reads its words once more.
+            ["eval", _, ..] => Some(shell(&words[1..].join(" "))),
+            ["tmux", "new-session" | "new", .., text] | ["tmux", "send-keys", .., text, "C-m" | "Enter"]
+                if text.contains(' ') =>
+            {
+                Some(shell(text))
+            }
+            ["screen", "-dmS", _, _, ..] => Some(words[3..].to_vec()),
+            _ => None,
+        };
+        words = started.unwrap_or(words);
         let unknown = &self.variables.unknown;
         let is_marker = |word: &String| unknown.iter().any(|value| value.marker() == *word);
         // `$PROFILER vllm bench serve …`: nothing, or a program in front of the one that is known.

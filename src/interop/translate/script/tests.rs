@@ -1,6 +1,7 @@
 //! Scripts as a whole: what is named of each command, and which server a measurement is of.
 
 use super::*;
+use crate::command_line::TranslatedBench;
 
 fn untranslated(script: &str) -> Vec<String> {
     let translation = read_scripts(&[("job.sh".to_owned(), script.to_owned())]).expect("a script");
@@ -146,7 +147,7 @@ fn a_file_that_a_stage_reads_is_written_by_a_stage_of_its_own() {
 
 #[test]
 fn a_function_is_read_where_it_is_called_with_its_arguments() {
-    let script = "bench() {\n  local c=$1\n  vllm bench serve --model m --port 9000 --max-concurrency $c $2\n}\n\
+    let script = "bench() {\n  local c=$1\n  vllm bench serve --model m --port 9000 -c $c $2\n}\n\
         start () {\n  vllm serve m --port 9000 &\n}\nfunction wait_ready { sleep 5; }\nstart\nwait_ready\n\
         bench 4 \"--seed 3\"\nbench 8\nagain() { again; }\nagain\n\
         unused() { tritonserver --model-repository=/m; }\n";
@@ -179,7 +180,7 @@ fn what_a_condition_sets_to_several_values_is_named() {
 
 #[test]
 fn loops_in_one_line_and_counted_ones_are_written_out() {
-    let bench = "vllm bench serve --model m --max-concurrency $c --num-prompts $n";
+    let bench = "vllm bench serve --model m -c $c -n $n";
     for (script, count) in [
         (format!("for n in 1 2; do for c in 4 8; do {bench}; done; done\n"), 4),
         (format!("for ((c=1; c<=8; c*=2)); do\n  {bench}\n  ((n++))\ndone\n"), 4),
@@ -266,7 +267,7 @@ fn elements_of_an_array_with_names_are_those_of_their_keys() {
 
 #[test]
 fn what_stands_in_front_of_a_known_line_does_not_hide_it() {
-    let line = "vllm bench serve --model m --max-concurrency 3";
+    let line = "vllm bench serve --model m -c 3";
     for written in [
         format!("{line} \"$@\"\n"),
         format!("{line} ${{@:2}}\n"),
@@ -286,13 +287,11 @@ fn what_stands_in_front_of_a_known_line_does_not_hide_it() {
 
 #[test]
 fn what_a_loop_leaves_is_named_once() {
-    let left = untranslated(
-        "for c in 1 2 4; do\necho $c\nvllm bench serve --model m --max-concurrency $c --save-result\ndone\n",
-    );
+    let left = untranslated("for c in 1 2 4; do\necho $c\nvllm bench serve --model m -c $c --save-result\ndone\n");
     for part in ["job.sh:2:", "--save-result"] {
         assert_eq!(left.iter().filter(|text| text.contains(part)).count(), 1, "{part}: {left:?}");
     }
-    let left = untranslated("read -r N\nvllm bench serve --model m --max-concurrency $N\n").join("\n");
+    let left = untranslated("read -r N\nvllm bench serve --model m -c $N\n").join("\n");
     assert!(left.contains("write `NAME=VALUE` in its place"), "{left}");
 }
 
@@ -322,10 +321,7 @@ fn a_line_that_is_only_a_variable_is_read_as_nothing() {
 #[test]
 fn a_measurement_whose_output_a_variable_keeps_is_read() {
     let line = "vllm bench serve --model m --dataset-name random";
-    for kept in [
-        format!("R=$({line} --max-concurrency $c 2>&1 | tail -3)"),
-        format!("local R=\"$({line} \\\n --max-concurrency $c)\""),
-    ] {
+    for kept in [format!("R=$({line} -c $c 2>&1 | tail -3)"), format!("local R=\"$({line} \\\n -c $c)\"")] {
         let lines =
             bench_lines(&format!("{line} --num-prompts 3\nfor c in 1 4; do\n{kept}\necho \"$R\" | grep TPOT\ndone\n"));
         assert_eq!(lines.len(), 3, "{kept}: {lines:?}");
@@ -341,7 +337,7 @@ fn what_a_test_over_known_values_guards_is_read_as_the_shell_runs_it() {
     let loops = |guard: &str| {
         let script = format!(
             "for c in 1 600; do\nN=$((c * 4)); {guard}\n\
-            vllm bench serve --model m --max-concurrency $c --num-prompts $N\ndone\n"
+            vllm bench serve --model m -c $c --num-prompts $N\ndone\n"
         );
         let count =
             |line: &String| line.split("--requests ").nth(1).and_then(|rest| rest.split(' ').next()).map(str::to_owned);
@@ -361,7 +357,7 @@ fn what_a_test_over_known_values_guards_is_read_as_the_shell_runs_it() {
 
 #[test]
 fn a_command_in_an_array_of_a_function_is_read() {
-    let script = "run() {\n  local args=(\n    vllm bench serve\n    --model m\n    --max-concurrency \"$1\"\n  )\n  \
+    let script = "run() {\n  local args=(\n    vllm bench serve\n    --model m\n    -c \"$1\"\n  )\n  \
         \"${args[@]}\"\n}\nrun 7\n";
     assert!(composed(script).contains("--concurrency 7"), "{}", composed(script));
 }
@@ -456,5 +452,76 @@ fn the_tasks_of_an_array_and_the_lines_of_a_document_are_benchmarks_of_their_own
         let TranslationKind::Script(script) = translation.kind else { panic!("three benchmarks") };
         let rates = script.benches.iter().map(|one| one.bench.value("--rate").unwrap_or_default().to_owned());
         assert_eq!(rates.collect::<Vec<_>>(), ["1", "2", "4"]);
+    }
+}
+
+/// The users and the requests of each benchmark of a script, and whether it sends another load than the script.
+fn loads(script: &str) -> (String, bool) {
+    let bench = "vllm bench serve --model m --base-url http://h:8000";
+    let text = script.replace("BENCH", bench).replace("-c ", "--max-concurrency ").replace("-n ", "--num-prompts ");
+    let translation = read_scripts(&[("job.sh".to_owned(), text)]).unwrap_or_else(|error| panic!("{script}: {error}"));
+    let is_other = translation.untranslated.iter().any(|option| option.is_workload);
+    let benches = match translation.kind {
+        TranslationKind::Bench(bench) => vec![bench],
+        TranslationKind::Script(script) => script.benches.into_iter().map(|one| one.bench).collect(),
+        other => panic!("{script}: {other:?}"),
+    };
+    let load = |bench: &TranslatedBench| {
+        let value = |option: &str| bench.value(option).unwrap_or("-").to_owned();
+        format!("{} {}", value("--concurrency"), value("--requests"))
+    };
+    (benches.iter().map(load).collect::<Vec<_>>().join(", "), is_other)
+}
+
+#[test]
+fn what_a_shell_computes_from_known_values_is_computed() {
+    for (script, expected) in [
+        (
+            "for c in 1 8; do if [ $c -gt 4 ]; then N=80; else N=10; fi; BENCH -c $c --num-prompts $N; done",
+            "1 10, 8 80",
+        ),
+        (
+            "M=b\nif [[ $M == a ]]; then\nBENCH -c 1\nelif [[ $M == b ]]\nthen\nBENCH -c 2\nelse\nBENCH -c 3\nfi\n",
+            "2 1000",
+        ),
+        ("for c in 1 2 4; do [ $c = 2 ] && continue\nBENCH -c $c --num-prompts 9; done", "1 9, 4 9"),
+        ("for c in 1 2 4; do if [ $c = 2 ]; then break; fi\nBENCH -c $c --num-prompts 9; done", "1 9"),
+        ("c=1; while [ $c -le 4 ]; do BENCH -c $c --num-prompts 9; c=$((c*2)); done", "1 9, 2 9, 4 9"),
+        ("BENCH -c 1\n[ 2 = 3 ] || exit 0\nBENCH -c 2\n", "1 1000"),
+        ("for l in '1 9' '2 8'; do read -r c n <<< \"$l\"; BENCH -c $c -n $n; done", "1 9, 2 8"),
+        ("for l in 1/9 2/8; do IFS=/ read -r c n <<< $l; BENCH -c $c -n $n; done", "1 9, 2 8"),
+        ("for l in '1 9' '2 8'; do set -- $l; BENCH -c $1 --num-prompts $2; done", "1 9, 2 8"),
+        (
+            "for l in 1:9 2:8; do BENCH -c $(echo $l | cut -d: -f1) --num-prompts $(cut -d: -f2 <<< $l); done",
+            "1 9, 2 8",
+        ),
+        ("c=3; ((n=c*2)); ((n++)); let c+=1\nBENCH -c $c -n $n\n", "4 7"),
+        ("for c in 1 8; do BENCH -c $c --num-prompts $((c > 4 ? c * 10 : 20)); done", "1 20, 8 80"),
+        ("b() { BENCH -c $1 \"${@:2}\"; }\nb 8 --num-prompts 20\n", "8 20"),
+        ("A=(-c 3 --num-prompts 5); C=\"BENCH ${A[*]}\"; $C\n", "3 5"),
+        ("screen -dmS b BENCH -c 3 --num-prompts 5\n", "3 5"),
+    ] {
+        assert_eq!(loads(script), (expected.to_owned(), false), "{script}");
+    }
+}
+
+#[test]
+fn what_only_a_shell_knows_is_a_parameter_or_another_load() {
+    let counted = "for c in 1 8; do BENCH -c $c --num-prompts $(expr $c \\* 9); done";
+    assert_eq!(
+        loads(counted),
+        ("1 {{num_prompts}}, 8 {{num_prompts_2}}".to_owned(), false),
+        "two values are two parameters"
+    );
+    let given = "BENCH -c ${1}; shift\nBENCH -c $1\n";
+    assert_eq!(loads(given).0, "{{argument_1}} 1000, {{argument_2}} 1000");
+    let options = "C=8; while getopts c: o; do case $o in c) C=$OPTARG;; esac; done\nBENCH -c $C\n";
+    assert_eq!(loads(options), ("8 1000".to_owned(), false));
+    for script in [
+        "if [ -f ready ]; then\nBENCH -c 2\nfi\n",
+        "while pgrep x; do BENCH -c 2; done\n",
+        "N=1\nif [ -f ready ]; then N=2; fi\nBENCH -c $N\n",
+    ] {
+        assert_eq!(loads(script), ("2 1000".to_owned(), true), "{script}");
     }
 }
