@@ -147,7 +147,7 @@ fn a_file_that_a_stage_reads_is_written_by_a_stage_of_its_own() {
 
 #[test]
 fn a_function_is_read_where_it_is_called_with_its_arguments() {
-    let script = "bench() {\n  local c=$1\n  vllm bench serve --model m --port 9000 -c $c $2\n}\n\
+    let script = "bench() {\n  local c=$1\n  vllm bench serve --model m --port 9000 --max-concurrency $c $2\n}\n\
         start () {\n  vllm serve m --port 9000 &\n}\nfunction wait_ready { sleep 5; }\nstart\nwait_ready\n\
         bench 4 \"--seed 3\"\nbench 8\nagain() { again; }\nagain\n\
         unused() { tritonserver --model-repository=/m; }\n";
@@ -180,7 +180,7 @@ fn what_a_condition_sets_to_several_values_is_named() {
 
 #[test]
 fn loops_in_one_line_and_counted_ones_are_written_out() {
-    let bench = "vllm bench serve --model m -c $c -n $n";
+    let bench = "vllm bench serve --model m --max-concurrency $c --num-prompts $n";
     for (script, count) in [
         (format!("for n in 1 2; do for c in 4 8; do {bench}; done; done\n"), 4),
         (format!("for ((c=1; c<=8; c*=2)); do\n  {bench}\n  ((n++))\ndone\n"), 4),
@@ -267,7 +267,7 @@ fn elements_of_an_array_with_names_are_those_of_their_keys() {
 
 #[test]
 fn what_stands_in_front_of_a_known_line_does_not_hide_it() {
-    let line = "vllm bench serve --model m -c 3";
+    let line = "vllm bench serve --model m --max-concurrency 3";
     for written in [
         format!("{line} \"$@\"\n"),
         format!("{line} ${{@:2}}\n"),
@@ -287,11 +287,13 @@ fn what_stands_in_front_of_a_known_line_does_not_hide_it() {
 
 #[test]
 fn what_a_loop_leaves_is_named_once() {
-    let left = untranslated("for c in 1 2 4; do\necho $c\nvllm bench serve --model m -c $c --save-result\ndone\n");
+    let left = untranslated(
+        "for c in 1 2 4; do\necho $c\nvllm bench serve --model m --max-concurrency $c --save-result\ndone\n",
+    );
     for part in ["job.sh:2:", "--save-result"] {
         assert_eq!(left.iter().filter(|text| text.contains(part)).count(), 1, "{part}: {left:?}");
     }
-    let left = untranslated("read -r N\nvllm bench serve --model m -c $N\n").join("\n");
+    let left = untranslated("read -r N\nvllm bench serve --model m --max-concurrency $N\n").join("\n");
     assert!(left.contains("write `NAME=VALUE` in its place"), "{left}");
 }
 
@@ -321,7 +323,10 @@ fn a_line_that_is_only_a_variable_is_read_as_nothing() {
 #[test]
 fn a_measurement_whose_output_a_variable_keeps_is_read() {
     let line = "vllm bench serve --model m --dataset-name random";
-    for kept in [format!("R=$({line} -c $c 2>&1 | tail -3)"), format!("local R=\"$({line} \\\n -c $c)\"")] {
+    for kept in [
+        format!("R=$({line} --max-concurrency $c 2>&1 | tail -3)"),
+        format!("local R=\"$({line} \\\n --max-concurrency $c)\""),
+    ] {
         let lines =
             bench_lines(&format!("{line} --num-prompts 3\nfor c in 1 4; do\n{kept}\necho \"$R\" | grep TPOT\ndone\n"));
         assert_eq!(lines.len(), 3, "{kept}: {lines:?}");
@@ -337,7 +342,7 @@ fn what_a_test_over_known_values_guards_is_read_as_the_shell_runs_it() {
     let loops = |guard: &str| {
         let script = format!(
             "for c in 1 600; do\nN=$((c * 4)); {guard}\n\
-            vllm bench serve --model m -c $c --num-prompts $N\ndone\n"
+            vllm bench serve --model m --max-concurrency $c --num-prompts $N\ndone\n"
         );
         let count =
             |line: &String| line.split("--requests ").nth(1).and_then(|rest| rest.split(' ').next()).map(str::to_owned);
@@ -357,7 +362,7 @@ fn what_a_test_over_known_values_guards_is_read_as_the_shell_runs_it() {
 
 #[test]
 fn a_command_in_an_array_of_a_function_is_read() {
-    let script = "run() {\n  local args=(\n    vllm bench serve\n    --model m\n    -c \"$1\"\n  )\n  \
+    let script = "run() {\n  local args=(\n    vllm bench serve\n    --model m\n    --max-concurrency \"$1\"\n  )\n  \
         \"${args[@]}\"\n}\nrun 7\n";
     assert!(composed(script).contains("--concurrency 7"), "{}", composed(script));
 }
