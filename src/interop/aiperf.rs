@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::command_line::{
-    CHAT, COMPLETIONS, ConversationOptions, GivenOption, NoMeaning, ParsedLine, RangeRatio, SHAREGPT_FILE,
+    CHAT, COMPLETIONS, ConversationOptions, GivenOption, NoMeaning, OptionRow, ParsedLine, RangeRatio, SHAREGPT_FILE,
     TranslatedLoad, Translation, TranslationBuilder, TranslationError, WHOLE_REQUESTS, api_key, length_pairs, models,
     number, rate_of_conversations, share, tool_table,
 };
@@ -63,6 +63,12 @@ pub(crate) fn translate(words: &[String], first_line: FirstLine<'_>) -> Result<T
     }
     if file == Some(InputFile::Trace) {
         trace(&line, &mut load);
+    }
+    for given in line.given.iter().filter(|given| RAMPS.iter().any(|(name, ..)| *name == given.name)) {
+        if ramp(&line, given, &mut load).is_none() {
+            load.builder
+                .push_untranslated_load(given.as_written(), TABLE.row(given.name).map_or("", OptionRow::reason));
+        }
     }
     CONVERSATIONS.put(&line, &mut load);
     rate_of_conversations("--request-rate", &mut load);
@@ -156,6 +162,29 @@ fn trace(line: &ParsedLine, load: &mut TranslatedLoad) {
     }
     load.trace(1.0);
     load.keys.shift_remove("max_in_flight");
+}
+
+/// Options of a level that rises, the option and the key of the level.
+const RAMPS: [(&str, &str, &str); 2] = [
+    ("--concurrency-ramp-duration", "--concurrency", "concurrency"),
+    ("--request-rate-ramp-duration", "--request-rate", "rate"),
+];
+
+/// A level that rises evenly and then stays, as docs/tutorials/ramping.md of AIPerf has it: users from 1 on, a rate
+/// from what its first step of 0.1 s has. None where another level is beside it, or one of them is not known.
+fn ramp(line: &ParsedLine, given: &GivenOption, load: &mut TranslatedLoad) -> Option<()> {
+    const STEP_S: f64 = 0.1;
+    let (_, option, key) = RAMPS.iter().find(|(name, ..)| *name == given.name)?;
+    let above_0 = |text: &str| text.trim_end_matches('s').parse::<f64>().ok().filter(|number| *number > 0.0);
+    let (to, seconds) = (above_0(line.value(option)?)?, above_0(given.value())?);
+    let from = if *key == "rate" { to * STEP_S / seconds } else { 1.0 };
+    if (*key == "concurrency" && line.has("--request-rate")) || !from.is_finite() || from >= to {
+        return None;
+    }
+    load.set(key, Value::Null);
+    let over = format!("{}ms", number((seconds * 1e3).round()));
+    load.set("ramp", json!({"linear": {"from": number(from), "to": number(to), "over": over}}));
+    Some(())
 }
 
 /// Why turns at a fixed distance are not sent, and what is.

@@ -421,3 +421,23 @@ fn a_file_of_options_that_is_elsewhere_is_an_input() {
     assert!(printed.contains("extra_llm_api_options: there.yml"), "{printed}");
     world.good(&["plan", "there"]);
 }
+
+#[test]
+fn a_level_of_aiperf_that_rises_is_a_ramp_of_one_level() {
+    let ramp = |options: &str| {
+        let line = format!("aiperf profile --model m --endpoint-type chat --isl 8 --osl 4 {options}");
+        let translation = import(&line);
+        let is_lost = translation.untranslated.iter().any(|option| option.is_workload);
+        match translation.kind {
+            TranslationKind::Bench(bench) if !is_lost => bench.keys.get("ramp").cloned(),
+            _ => None,
+        }
+    };
+    let linear = |from: f64, to: u32, over: &str| Some(json!({"linear": {"from": from, "to": to, "over": over}}));
+    let users = ramp("--concurrency 4 --concurrency-ramp-duration 30").map(|ramp| ramp.to_string());
+    assert_eq!(users.as_deref(), Some(r#"{"linear":{"from":1,"over":"30000ms","to":4}}"#));
+    assert_eq!(ramp("--request-rate 10 --request-rate-ramp-duration 20"), linear(0.05, 10, "20000ms"));
+    for other in ["--concurrency 2,4", "--request-rate 5 --concurrency 4"] {
+        assert_eq!(ramp(&format!("{other} --concurrency-ramp-duration 30")), None, "{other}");
+    }
+}
