@@ -163,7 +163,7 @@ fn is_script(path: &Path) -> bool {
     let suffix = path.extension().and_then(|suffix| suffix.to_str()).unwrap_or_default();
     let mut first = [0; 2];
     let mut begins = || fs::File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok();
-    ["sh", "bash", "sub", "sbatch", "slurm"].contains(&suffix) || path.is_file() && begins() && first == *b"#!"
+    ["sh", "bash", "sub", "sbatch", "slurm", "md"].contains(&suffix) || path.is_file() && begins() && first == *b"#!"
 }
 
 /// The text of a YAML file that is small enough to be a config.

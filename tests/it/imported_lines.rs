@@ -441,3 +441,16 @@ fn a_level_of_aiperf_that_rises_is_a_ramp_of_one_level() {
         assert_eq!(ramp(&format!("{other} --concurrency-ramp-duration 30")), None, "{other}");
     }
 }
+
+#[test]
+fn lines_that_a_page_shows_as_a_pattern_do_not_hide_the_others() {
+    let run = |benchmark: &str| {
+        format!("make run_harness RUN_ARGS=\"--benchmarks={benchmark} --scenarios=Offline --harness_type=triton\"")
+    };
+    let page = format!("{}\n\n{}\n", run("llama2-70b"), run("<model_name>"));
+    let translation = import(&page);
+    assert!(matches!(&translation.kind, TranslationKind::Script(script) if script.runs.len() == 1), "{translation:?}");
+    let lost = translation.untranslated.iter().find(|option| option.is_workload).expect("the pattern");
+    assert!(lost.why.contains("`<model_name>` is a placeholder of the page: write one of llama2-70b"), "{}", lost.why);
+    assert!(error(&run("<model_name>")).contains("is a placeholder of the page"), "alone it is an error");
+}

@@ -34,8 +34,8 @@ pub(crate) use program::{
 };
 pub use shell::UnknownValue;
 pub(crate) use shell::{
-    ELEMENT_BLANK, Variables, WrittenCommand, as_typed, as_written, positional, sequence, split, unmentioned,
-    without_prompts,
+    ELEMENT_BLANK, Variables, WrittenCommand, as_typed, as_written, commands_of_page, positional, sequence, split,
+    unmentioned, without_prompts,
 };
 pub(crate) use stage_container::{is_in_container, mounts, on_the_host, put_container, put_secret};
 pub(crate) use tool_table::{Compute, OptionRow, ToolTable, tool_table};

@@ -431,6 +431,9 @@ pub enum ProblemKind {
     /// Of one program: what is wrong with its arguments, as a sentence.
     #[error("{0}")]
     Arguments(String),
+    /// What to write in the place of a page's placeholder, as a sentence.
+    #[error("{0}")]
+    Placeholder(String),
 }
 
 /// The first of some programs.

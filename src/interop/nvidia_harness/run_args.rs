@@ -7,7 +7,7 @@ use super::harness_table::{
     system_name,
 };
 use crate::command_line::{
-    RunLine, RunSetting, SystemNeed, Translation, TranslationBuilder, TranslationError, TranslationKind,
+    ProblemKind, RunLine, RunSetting, SystemNeed, Translation, TranslationBuilder, TranslationError, TranslationKind,
 };
 use base::diag::{did_you_mean, nearest};
 use base::spec::MIN_DURATION_MS;
@@ -81,9 +81,9 @@ impl HarnessFields {
                     "engine_dir" => "write the folder of an engine",
                     _ => "write a value of yours",
                 };
-                builder.push_error(format!(
+                builder.push_error(ProblemKind::Placeholder(format!(
                     "`--{name}={value}`: {placeholder} is a placeholder of the page: {instead} in its place"
-                ));
+                )));
                 continue;
             }
             self.field(name, value, builder);
@@ -408,9 +408,9 @@ pub const FLAG_VARIABLES: [&str; 3] = ["TRTLLM_CHECKPOINT_FLAGS", "TRTLLM_BUILD_
 
 fn variable(name: &str, value: &str, word: &str, args: &mut HarnessFields, builder: &mut TranslationBuilder) {
     if let Some(placeholder) = placeholder(value).filter(|_| name != "RUN_ARGS") {
-        return builder.push_error(format!(
+        return builder.push_error(ProblemKind::Placeholder(format!(
             "`{word}`: {placeholder} is a placeholder of the page: write a value of yours in its place"
-        ));
+        )));
     }
     match name {
         "RUN_ARGS" => args.read(value, builder),

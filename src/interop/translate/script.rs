@@ -12,13 +12,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::command::{NOT_RUN, Surroundings, translate};
-use super::loops::{Wait, array, array_tasks, function, test, waiting_loop};
+use super::loops::{Wait, array, array_tasks, function, waiting_loop};
 use super::stage_names::{unique, with_unique_names};
 use super::unknown_values::{with_every_value, with_variables_named};
 use crate::command_line::{
     ProblemKind, ScriptBench, StartedServer, TargetMatch, TranslatedScript, Translation, TranslationBuilder,
     TranslationError, TranslationKind, UntranslatedOption, Variables, WrittenCommand, as_typed, as_written, assignment,
-    base, idle, match_target, on_the_host, program, put_container, read_outputs, split, tools, without_prompts,
+    base, commands_of_page, idle, match_target, on_the_host, program, put_container, read_outputs, split, tools,
+    without_prompts,
 };
 use crate::nvidia_smi;
 use crate::slurm::{array_option, directives, job_options};
@@ -108,6 +109,8 @@ struct Script {
     servers: Vec<StartedServer>,
     /// Sentences on commands without a meaning here, with their places and what the programs are for.
     without: Vec<(String, String, &'static str)>,
+    /// Lines that a page shows as a pattern.
+    patterns: Vec<(String, TranslationError)>,
     /// Loops and conditions.
     not_followed: Vec<UntranslatedOption>,
     /// The translations of commands, if it is only one.
@@ -126,6 +129,7 @@ struct Script {
 impl Script {
     /// Reads the commands of a text.
     fn text(&mut self, text: &str) -> Result<(), TranslationError> {
+        let text = &*commands_of_page(text);
         let typed = as_typed(text);
         if typed != text {
             self.builder.note("typographic dashes and quotes are read as `--`, `\"` and `'`");
@@ -176,22 +180,6 @@ impl Script {
                 continue;
             }
             at += 1;
-            // `[ … ] && COMMAND`: what the shell would run is read.
-            if let Some(mut holds) = test(&text)
-                && !commands.get(at).is_some_and(WrittenCommand::is_conditional_compound)
-            {
-                let mut is_run = false;
-                while let Some(next) = commands.get(at).filter(|next| !next.behind.is_empty()) {
-                    // What reads a command's output runs with it.
-                    is_run = if next.behind == "|" { is_run } else { holds == (next.behind == "&&") };
-                    if is_run {
-                        self.command(next, depth);
-                        holds = true;
-                    }
-                    at += 1;
-                }
-                continue;
-            }
             let was_chained = self.is_chained;
             self.is_chained |= ["&&", "||"].contains(&command.behind);
             self.command(command, depth);
@@ -395,6 +383,9 @@ impl Script {
     }
 
     fn problems(&mut self, place: &str, error: TranslationError) {
+        if error.problems.iter().all(|problem| matches!(problem.kind, ProblemKind::Placeholder(_))) {
+            return self.patterns.push((place.to_owned(), error));
+        }
         self.builder.problems.extend(error.within(place).problems);
     }
 
@@ -528,6 +519,14 @@ impl Script {
         let whole = &self.whole;
         let is_empty =
             whole.stages.is_empty() && whole.benches.is_empty() && whole.runs.is_empty() && whole.commands.is_empty();
+        for (place, error) in std::mem::take(&mut self.patterns) {
+            if is_empty {
+                self.builder.problems.extend(error.within(&place).problems);
+            } else {
+                let sentences: Vec<String> = error.problems.iter().map(|problem| problem.kind.to_string()).collect();
+                self.builder.push_untranslated_load(place, sentences.join("; "));
+            }
+        }
         if is_empty && self.without.is_empty() && self.container.is_none() {
             if self.builder.problems.is_empty() {
                 let mut programs = self.unknown_programs;

@@ -15,7 +15,7 @@ mod variables;
 
 pub(crate) use parameter::sequence;
 pub(crate) use split::{WrittenCommand, split};
-pub(crate) use terminal_prompt::{as_typed, without_prompts};
+pub(crate) use terminal_prompt::{as_typed, commands_of_page, without_prompts};
 pub use unknown::UnknownValue;
 pub(crate) use unknown::{as_written, parameters, unmentioned};
 pub(crate) use variables::{ELEMENT_BLANK, Variables, positional};

@@ -33,6 +33,25 @@ pub(crate) fn without_prompts<'a>(text: &'a str, is_program: &dyn Fn(&str) -> bo
     Cow::Owned(lines.collect::<Vec<_>>().join("\n"))
 }
 
+/// Of a page in Markdown the blocks of commands; each line stays where it is.
+pub(crate) fn commands_of_page(text: &str) -> Cow<'_, str> {
+    const LANGUAGES: [&str; 6] = ["", "bash", "sh", "shell", "console", "shell-session"];
+    let fence = |line: &str| line.trim_start().strip_prefix("```").map(|language| LANGUAGES.contains(&language.trim()));
+    if text.starts_with("#!") || !text.lines().any(|line| fence(line).is_some()) {
+        return Cow::Borrowed(text);
+    }
+    let (mut is_open, mut is_read) = (false, false);
+    let lines = text.split('\n').map(|line| {
+        if let Some(is_shell) = fence(line) {
+            is_open = !is_open;
+            is_read = is_open && is_shell;
+            return "";
+        }
+        if is_read { line } else { "" }
+    });
+    Cow::Owned(lines.collect::<Vec<_>>().join("\n"))
+}
+
 /// Whether a command continues after the lines that were read.
 #[derive(Default)]
 struct OpenCommand {
@@ -117,6 +136,13 @@ mod tests {
 
     fn read(text: &str) -> String {
         without_prompts(text, &|name| name == "aiperf").into_owned()
+    }
+
+    #[test]
+    fn of_a_page_its_blocks_of_commands_are_read() {
+        let page = "# Start\nIt's `x`:\n```bash\nvllm serve m\n```\nthen\n```json\n{}\n```\n";
+        assert_eq!(super::commands_of_page(page), "\n\n\nvllm serve m\n\n\n\n\n\n");
+        assert_eq!(super::commands_of_page("echo '```'\n"), "echo '```'\n");
     }
 
     #[test]

@@ -29,6 +29,11 @@ impl Script {
         if depth >= DEEPEST {
             return None;
         }
+        if let Some(holds) =
+            test(text).filter(|_| !commands.get(1).is_some_and(WrittenCommand::is_conditional_compound))
+        {
+            return Some(1 + self.guarded(holds, &commands[1..], depth));
+        }
         if let Some((branch, length)) = self.branch(commands) {
             self.all(&branch, depth + 1);
             return Some(length + 1);
@@ -49,6 +54,22 @@ impl Script {
             holds = !self.is_loop_left() && test(&self.variables.expand(head)) == Some(true);
         }
         Some(length + 1)
+    }
+
+    /// Reads what a shell would run behind `[ … ] && COMMAND`; how many commands that are.
+    fn guarded(&mut self, mut holds: bool, commands: &[WrittenCommand], depth: usize) -> usize {
+        let mut is_run = false;
+        let guarded = commands.iter().take_while(|command| !command.behind.is_empty());
+        guarded
+            .map(|command| {
+                // What reads a command's output runs with it.
+                is_run = if command.behind == "|" { is_run } else { holds == (command.behind == "&&") };
+                if is_run {
+                    self.command(command, depth);
+                    holds = true;
+                }
+            })
+            .count()
     }
 
     /// Reads commands once for each row of values of some variables.
