@@ -209,7 +209,12 @@ mod tests {
         let terms = explain::terms().map(|(term, _)| term);
         let words =
             words.chain(listed_terms().map(|(term, _)| term)).chain(terms).chain(["ttft_p99", "tpot_mean", "SLO"]);
-        for word in words.chain(["INVALID", "limit_missed", "overloaded", "knee", "wrong_id", "SIMULATED", "verdict"]) {
+        let words = words.chain(Statistic::ALL.iter().map(|statistic| statistic.as_str()));
+        let printed = "INVALID limit_missed overloaded knee wrong_id SIMULATED verdict REHEARSAL smoke users schedule \
+                       user_idle Poisson poisson-scaled output_ids usage.completion_tokens retokenized chunks \
+                       broken_off unexplained spread scatter holm saturated again n/a ◆";
+        let phrases = ["in flight", "longest stall", "Welch's test", "95 % interval", "no change of level"];
+        for word in words.chain(printed.split_whitespace()).chain(phrases) {
             let topic = Topic::find(word, &root).unwrap_or_else(|| panic!("`{word}` is not explained"));
             let text = topic.text(Styler::OFF);
             assert!(text.lines().count() >= 1 && text.contains(": "), "{word}: {text}");

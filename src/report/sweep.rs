@@ -297,11 +297,11 @@ fn notes(report: &SweepReport) -> Vec<Block> {
     notes.extend(report.knee.as_ref().map(|knee| {
         let more = match knee.state {
             KneeState::Bracketed => "",
-            KneeState::AtLowest => "; it is the lowest level, so the knee may be lower",
+            KneeState::AtLowest => "; it is the lowest valid level, so the knee may be lower",
             KneeState::AtHighest if report.has_overload() => {
                 "; it is the highest level without overload, so the knee may be higher"
             }
-            KneeState::AtHighest => "; it is the highest level, so the knee may be higher",
+            KneeState::AtHighest => "; it is the highest valid level, so the knee may be higher",
         };
         format!("knee: {}, {}{more}", knee.level, knee.definition)
     }));

@@ -101,10 +101,7 @@ impl System {
         let mut serve = |arrival: f64| {
             let service = match self.kind {
                 Kind::Lognormal => lognormal(random),
-                // With mean 1.
-                Kind::TwoKinds | Kind::TwoKindsAtOnce => {
-                    exponential(random) * if random.random::<f64>() < 0.9 { 5.0 / 9.0 } else { 5.0 }
-                }
+                Kind::TwoKinds | Kind::TwoKindsAtOnce => two_kinds(random),
                 _ => exponential(random),
             };
             pool.serve(arrival, service)
@@ -151,6 +148,11 @@ pub fn steps(arrivals: &[f64], mut count: impl FnMut() -> u32, mut pace: impl Fn
 
 pub fn exponential(random: &mut Pcg64) -> f64 {
     -(1.0 - random.random::<f64>()).ln()
+}
+
+/// With mean 1; one in ten takes nine times as long as the others.
+pub fn two_kinds(random: &mut Pcg64) -> f64 {
+    exponential(random) * if random.random::<f64>() < 0.9 { 5.0 / 9.0 } else { 5.0 }
 }
 
 /// With mean 1; the logarithm has a standard deviation of 1 (Box and Muller).

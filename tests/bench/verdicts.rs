@@ -99,7 +99,7 @@ fn changes(runs: u64) {
         for cv in [0.02, 0.1, 0.3] {
             for requests in [100, 300, 1_000] {
                 let visits = |seed| unqueued(course, cv, requests, seed);
-                let tally = CourseTally::new(&spec(), 1.0, false, 0..runs, visits);
+                let tally = CourseTally::new(&spec(), false, 0..runs, visits);
                 println!("{name:<32}{cv:<5} {requests:>8} {:>5.0}", tally.percent("drift"));
             }
         }

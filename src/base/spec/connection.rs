@@ -58,7 +58,8 @@ pub const UNMEASURED: [UnmeasuredProtocol; 7] = [
     UnmeasuredProtocol {
         title: "Anthropic's Messages",
         names: &["anthropic", "anthropic-messages", "messages", "/v1/messages"],
-        fields: &[("type", "\"message")],
+        // Cohere's events are called `message-start` and so on.
+        fields: &[("type", "\"message_"), ("type", "\"message\"")],
         instead: "vLLM, SGLang and gateways serve the same models as openai-chat at /v1",
     },
     UnmeasuredProtocol {
@@ -272,5 +273,18 @@ impl ResponseSizeLimits {
             ("total", self.total),
         ];
         limits.into_iter().find(|(_, bytes)| *bytes == Some(0)).map(|(key, _)| key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_of_other_protocols_are_told_by_their_fields() {
+        let title = |key: &[u8], value: &[u8]| UnmeasuredProtocol::find_by_field(key, value).map(|row| row.title);
+        let [start, message] = [&b"\"message_start\""[..], b"\"message\""].map(|value| title(b"type", value));
+        assert_eq!((start, message), (Some("Anthropic's Messages"), Some("Anthropic's Messages")));
+        assert_eq!(title(b"type", b"\"message-end\""), None, "Cohere's");
     }
 }

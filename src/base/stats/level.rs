@@ -2,14 +2,16 @@
 //!
 //! Parts of a run are not comparable as they are: in a queue they differ because one happened to be busier. So the
 //! logarithms of the values are compared among requests that found about as many others in flight, as a regression
-//! within groups of equal load on a step at each twentieth of the run, and on a straight rise over all of it. Standard
-//! errors are those of means of consecutive residuals, so that what is left of their correlation counts. Where the
-//! load itself changed with the level, as it does at a constant rate of arrivals, nothing can be compared at equal
-//! load; then all values are, and have to be further apart.
+//! within groups of equal load on a step at each twentieth of the run, and on a straight rise over all of it; where
+//! no queue can be the cause, also on a level that comes back. Standard errors are those of means of consecutive
+//! residuals, so that what is left of their correlation counts. Where the load itself changed with the level, as it
+//! does at a constant rate of arrivals, nothing can be compared at equal load; then all values are, and have to be
+//! further apart.
 //!
 //! The bounds were set on queues of ten kinds up to ρ = 0.9; `tests/bench/verdicts.rs` prints false alarms and power.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::latency_trend::{NOT_BY_CHANCE, rank_errors};
 
@@ -36,6 +38,8 @@ pub const SHIFT_ERRORS: f64 = 6.5;
 const ERRORS_AT_ANY_LOAD: f64 = 19.0;
 /// A queue that rises as straight over a whole run is rarer than one that is busy in a part of it.
 const ERRORS_OF_RISE_AT_ANY_LOAD: f64 = 15.0;
+/// The same of a part after which the level comes back: there are ten times as many parts as steps.
+const ERRORS_OF_A_PART: f64 = 10.0;
 /// A shorter series may have one busy period that fills most of it: a step at any load must lie between two flat parts.
 const LONG: usize = 1_000;
 /// Smaller changes do not matter.
@@ -50,11 +54,12 @@ pub struct Observation {
 }
 
 /// A change of level that neither chance nor the load explains.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LatencyShift {
-    /// The first observation of the later level. None: a rise or fall over the whole series.
-    pub step: Option<usize>,
-    /// Later over earlier level, of geometric means: 1.5 is 50 % slower.
+    /// The observations of the other level: to the end of the series after a step, fewer where the level came back.
+    /// None: a rise or fall over the whole series.
+    pub part: Option<Range<usize>>,
+    /// Its level over that of the others, of geometric means: 1.5 is 50 % slower.
     pub ratio: f64,
     pub standard_errors: f64,
     pub is_at_equal_load: bool,
@@ -65,7 +70,9 @@ pub struct LatencyShift {
 impl LatencyShift {
     /// The change that is the most standard errors from none, of a series in the order of time.
     /// `is_constant`: the load was meant to be the same all the time, so that a change of it is the server's.
-    pub fn find(series: &[Observation], is_constant: bool) -> Option<Self> {
+    /// `users`: of a closed loop; else 0. `may_return`: no queue makes a part of such a series slower, so a level that
+    /// comes back is the server's, too.
+    pub fn find(series: &[Observation], is_constant: bool, users: usize, may_return: bool) -> Option<Self> {
         let count = series.len();
         if count < FEWEST {
             return None;
@@ -74,29 +81,42 @@ impl LatencyShift {
         let group = |observation: &Observation| groups.group(observation.load);
         let by_load = Panel::new(series, groups.highest.len(), group);
         let by_time = Panel::new(series, 1, |_| 0);
-        let shift = |step: Option<usize>| {
-            let course = |at: usize| match step {
-                Some(step) => f64::from(u8::from(at >= step)),
+        // Users wait for each other, so that each round of them is one observation.
+        let common_wait = ((BATCHES * users) as f64 / count as f64).sqrt().max(1.0);
+        let shift = |part: Option<Range<usize>>| {
+            let course = |at: usize| match &part {
+                Some(part) => f64::from(u8::from(part.contains(&at))),
                 None => at as f64 / count as f64,
             };
+            let (step, is_left) =
+                (part.as_ref().map(|part| part.start), part.as_ref().is_some_and(|it| it.end < count));
             let at_equal_load = by_load.effect(course);
             let bound = match step {
+                _ if is_left => ERRORS_OF_A_PART,
                 _ if at_equal_load.is_some() => SHIFT_ERRORS,
                 Some(_) => ERRORS_AT_ANY_LOAD,
                 None => ERRORS_OF_RISE_AT_ANY_LOAD,
             };
-            let (change, standard_errors) = at_equal_load.or_else(|| is_constant.then(|| by_time.effect(course))?)?;
-            let is_shift = standard_errors.abs() > bound && change.abs() > SHIFT_SHARE.ln_1p();
+            let at_any_load = || (is_constant && !is_left).then(|| by_time.effect(course))?;
+            let (change, standard_errors) = at_equal_load.or_else(at_any_load)?;
+            let is_shift = standard_errors.abs() > bound * common_wait && change.abs() > SHIFT_SHARE.ln_1p();
             let is_at_equal_load = at_equal_load.is_some();
-            let is_settled = is_shift && step.is_some_and(|step| is_flat(&series[..step]) && is_flat(&series[step..]));
+            let is_flat_before_and_after = |step: usize| is_flat(&series[..step]) && is_flat(&series[step..]);
+            let is_settled = is_shift && !is_left && step.is_some_and(is_flat_before_and_after);
             let is_certain = is_at_equal_load || step.is_none() || is_settled || count >= LONG;
-            let shift = Self { step, ratio: change.exp(), standard_errors, is_at_equal_load, is_settled };
+            let shift = Self { part, ratio: change.exp(), standard_errors, is_at_equal_load, is_settled };
             (is_shift && is_certain).then_some(shift)
         };
-        let steps = (1..STEPS).map(|place| count * place / STEPS);
-        let steps = steps.filter(|step| (FEWEST_OF_SIDE..=count - FEWEST_OF_SIDE).contains(step));
-        let shifts = steps.map(Some).chain([None]).filter_map(shift);
-        shifts.max_by(|a, b| a.rank().total_cmp(&b.rank()))
+        let place = |place: usize| count * place / STEPS;
+        let is_long = |part: &Range<usize>| part.len() >= FEWEST_OF_SIDE && count - part.len() >= FEWEST_OF_SIDE;
+        let steps = (1..STEPS).map(|step| place(step)..count);
+        let parts = (1..STEPS).flat_map(|from| (from + 1..STEPS.min(from + STEPS / 2 + 1)).map(move |to| (from, to)));
+        let parts = parts.map(|(from, to)| place(from)..place(to));
+        let most = |shifts: &mut dyn Iterator<Item = Option<Range<usize>>>| {
+            shifts.filter_map(shift).max_by(|a, b| a.rank().total_cmp(&b.rank()))
+        };
+        most(&mut steps.filter(is_long).map(Some).chain([None]))
+            .or_else(|| may_return.then(|| most(&mut parts.filter(is_long).map(Some)))?)
     }
 
     /// What was compared at equal load comes first.
@@ -207,7 +227,7 @@ mod tests {
     fn series(count: u32, observation: impl Fn(u32) -> (f64, u64)) -> Option<LatencyShift> {
         let series: Vec<Observation> =
             (0..count).map(observation).map(|(value, load)| Observation { value, load }).collect();
-        LatencyShift::find(&series, true)
+        LatencyShift::find(&series, true, 0, true)
     }
 
     #[test]
@@ -217,13 +237,14 @@ mod tests {
         let value = |at: u32, slower: f64| 10.0 + slower + load(at) as f64 * 20.0 + noise(at);
         assert_eq!(series(200, |at| (value(at, 0.0), load(at))), None);
         let shift = series(200, |at| (value(at, if at < 100 { 0.0 } else { 80.0 }), load(at))).unwrap();
-        assert!(shift.step.is_some_and(|step| step.abs_diff(100) <= 10) && shift.is_at_equal_load, "{shift:?}");
+        let step = shift.part.as_ref().unwrap();
+        assert!(step.start.abs_diff(100) <= 10 && step.end == 200 && shift.is_at_equal_load, "{shift:?}");
     }
 
     #[test]
     fn a_change_at_equal_load_comes_before_one_at_any_load() {
         let shift = |standard_errors, is_at_equal_load| LatencyShift {
-            step: None,
+            part: None,
             ratio: 2.0,
             standard_errors,
             is_at_equal_load,
@@ -237,11 +258,21 @@ mod tests {
     #[test]
     fn a_step_and_a_rise_are_found_where_they_are() {
         let step = series(300, |at| (30.0 * if at < 240 { 1.0 } else { 3.0 } + noise(at) / 10.0, 4)).unwrap();
-        assert!(step.step == Some(240) && (step.ratio - 3.0).abs() < 0.05, "{step:?}");
+        assert!(step.part == Some(240..300) && (step.ratio - 3.0).abs() < 0.05, "{step:?}");
         let rise = series(300, |at| (30.0 + f64::from(at) / 40.0, 4)).unwrap();
-        assert!(rise.step.is_none() && (rise.ratio - 1.25).abs() < 0.02, "{rise:?}");
+        assert!(rise.part.is_none() && (rise.ratio - 1.25).abs() < 0.02, "{rise:?}");
         assert_eq!(series(300, |at| (30.0 + f64::from(at) / 150.0, 4)), None, "7 % do not matter");
         assert_eq!(series(99, |at| (if at < 50 { 1.0 } else { 3.0 }, 4)), None, "too few");
+    }
+
+    #[test]
+    fn a_level_that_comes_back_is_found_where_no_queue_makes_one() {
+        let bump =
+            |at: u32| Observation { value: (if (120..180).contains(&at) { 60.0 } else { 30.0 }) + noise(at), load: 4 };
+        let series: Vec<Observation> = (0..300).map(bump).collect();
+        let shift = LatencyShift::find(&series, true, 0, true).unwrap();
+        assert!(shift.part == Some(120..180) && (shift.ratio - 1.8).abs() < 0.1 && !shift.is_settled, "{shift:?}");
+        assert_eq!(LatencyShift::find(&series, true, 0, false), None, "in a queue it may be a busy period");
     }
 
     #[test]
@@ -253,7 +284,7 @@ mod tests {
             }
         };
         let shift = series(800, at_constant_rate(90.0)).unwrap();
-        assert!(!shift.is_at_equal_load && shift.step == Some(400), "{shift:?}");
+        assert!(!shift.is_at_equal_load && shift.part == Some(400..800), "{shift:?}");
         // A queue that is busy in its second half returns to its quick answers again and again.
         let busy = |at: u32| if at > 400 && at % 50 > 20 { (300.0, 40) } else { (100.0 + noise(at), 3) };
         assert_eq!(series(800, busy), None);

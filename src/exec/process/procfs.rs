@@ -290,17 +290,21 @@ impl ProcessorTimes {
     pub fn busiest(&self) -> Option<BusyProcess> {
         let this = Pid::as_raw(Some(getpid()));
         let own: HashSet<i32> = children_of(this).into_iter().chain([this]).collect();
-        let (pid, cores) = self.busiest_until(&Self::now(), &own)?;
+        let machine_cores = thread::available_parallelism().map_or(f64::INFINITY, |cores| cores.get() as f64);
+        let (pid, cores) = self.busiest_until(&Self::now(), &own, machine_cores)?;
         Some(BusyProcess { pid, program: program_of(&command(pid)).to_owned(), cores })
     }
 
     /// A process and its cores. One that is new in `now` began with nothing.
-    fn busiest_until(&self, now: &Self, own: &HashSet<i32>) -> Option<(i32, f64)> {
+    /// Init adopts processes, and with their end it is given all that they used in their lives. So may another one be,
+    /// which then used no more than all cores.
+    fn busiest_until(&self, now: &Self, own: &HashSet<i32>, machine_cores: f64) -> Option<(i32, f64)> {
+        const INIT: i32 = 1;
         let used = |(pid, ticks): (&i32, &u64)| (*pid, ticks.saturating_sub(self.ticks.get(pid).copied().unwrap_or(0)));
-        let others = now.ticks.iter().filter(|(pid, _)| !own.contains(pid)).map(used);
+        let others = now.ticks.iter().filter(|(pid, _)| **pid != INIT && !own.contains(pid)).map(used);
         let (pid, ticks) = others.max_by_key(|(_, ticks)| *ticks)?;
         let seconds = now.at.duration_since(self.at).as_secs_f64();
-        let cores = ticks as f64 / clock_ticks_per_second() as f64 / seconds;
+        let cores = (ticks as f64 / clock_ticks_per_second() as f64 / seconds).min(machine_cores);
         (cores >= LEAST).then_some((pid, cores))
     }
 }
@@ -367,12 +371,15 @@ mod busy_process_tests {
         let times = |after, ticks: &[(i32, u64)]| ProcessorTimes { at: after, ticks: ticks.iter().copied().collect() };
         let begin = Instant::now();
         let before = times(begin, &[(1, 90 * second), (2, 5 * second), (3, second)]);
-        // In 10 s: 1 s of an old process, 10 s of ours, 20 s of one with two threads, 8 s of a new one.
+        // In 10 s: 88 s of a process that init had adopted, 10 s of ours, 20 s of one with two threads, 8 s of a new
+        // one.
         let end = begin + Duration::from_secs(10);
-        let now = times(end, &[(1, 91 * second), (2, 15 * second), (3, 21 * second), (4, 8 * second)]);
-        assert_eq!(before.busiest_until(&now, &HashSet::from([2])), Some((3, 2.0)));
-        assert_eq!(before.busiest_until(&now, &HashSet::from([2, 3])), Some((4, 0.8)));
-        assert_eq!(before.busiest_until(&now, &HashSet::from([2, 3, 4])), None, "a tenth of a core disturbs nothing");
+        let now = times(end, &[(1, 178 * second), (2, 15 * second), (3, 21 * second), (4, 8 * second)]);
+        let busiest = |own: &[i32], cores| before.busiest_until(&now, &own.iter().copied().collect(), cores);
+        assert_eq!(busiest(&[2], 4.0), Some((3, 2.0)));
+        assert_eq!(busiest(&[2], 1.0), Some((3, 1.0)), "it cannot use more than there are");
+        assert_eq!(busiest(&[2, 3], 4.0), Some((4, 0.8)));
+        assert_eq!(busiest(&[2, 3, 4], 4.0), None, "init itself used nothing");
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Changes of a latency within the run that neither chance nor the load explains: a beginning that was slower than the
-//! rest, a step, or a rise over all of it. A mean over the window would hide them. Pure.
+//! rest, a step, a level that came back, or a rise over all of it. A mean over the window would hide them. Pure.
 //!
 //! TTFT, TPOT and the longest stall of each answer are looked at in the order of arrivals: [`LatencyShift`] finds steps
 //! and rises, and ranks find a beginning of a few requests. A queue starts empty, so the first requests of a run are
@@ -7,6 +7,8 @@
 //!
 //! The longest stall stands for inter-token latency: a few long gaps among many tokens move the tail of ITL, and hardly
 //! TPOT, which is their mean. Where TPOT changes its stalls change, too, so only the change of TPOT is reported.
+
+use std::ops::Range;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,8 +25,10 @@ use base::units::counted;
 /// Fewer slow requests at the beginning are an accident.
 pub(crate) const LEAST_SLOW: usize = 3;
 /// Unless each took this many times the longest of all later ones: then one is enough, in a run of at least
-/// [`LEAST_OF_RUN`] requests. Users who all send at once make a beginning as many times as slow as they are.
+/// [`LEAST_OF_RUN`] requests.
 pub(crate) const FAR_SLOWER: f64 = 3.0;
+/// Users who all send at once make a beginning as many times as slow as they are, and this is beyond that.
+const SLOWER_OF_USERS: f64 = 1.2;
 pub(crate) const LEAST_OF_RUN: usize = 20;
 /// In a closed loop, whose users all send at once at the beginning, unless more of them are slow than there are users.
 const LEAST_SLOW_OF_USERS: usize = 10;
@@ -55,9 +59,12 @@ pub struct CourseChange {
     /// whole run half of them.
     pub requests: u64,
     pub at_s: f64,
+    /// When the level came back, s; absent where it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until_s: Option<f64>,
     /// It went on over the whole run.
     pub is_gradual: bool,
-    /// Means, ms: before and after it.
+    /// Means, ms: before and after it; of a level that came back, outside and within it.
     pub before_ms: f64,
     pub after_ms: f64,
     /// p99, ms: of all requests, and of those after it.
@@ -111,7 +118,11 @@ impl CourseChange {
             return found.warn(VerdictCheck::ColdStart, text);
         }
         let how = if self.change > 0.0 { "slower" } else { "faster" };
-        let when = if self.is_gradual { "over the run".to_owned() } else { format!("from {at_s:.1} s on") };
+        let when = match self.until_s {
+            Some(until_s) => format!("from {at_s:.1} to {until_s:.1} s"),
+            None if self.is_gradual => "over the run".to_owned(),
+            None => format!("from {at_s:.1} s on"),
+        };
         let text = format!(
             "the server got {how} while it was measured: {metric} changed by {:+.0} % {when} (means {before_ms:.1} and \
              {after_ms:.1} ms), which the load does not explain; {}",
@@ -165,20 +176,28 @@ impl Course<'_> {
             return Some(change);
         }
         let (first, last) = (self.answered.borrowed().next()?.t_sched, self.answered.borrowed().last()?.t_sched);
-        let shift = LatencyShift::find(&values, self.is_constant).filter(|_| last - first >= LEAST_NS)?;
-        let step = place(shift.step.unwrap_or(values.len() / 2));
-        if shift.step.is_some() && shift.ratio < 1.0 && step as f64 <= MOST_OF_RUN * count as f64 {
-            return (step > self.users).then(|| self.beginning(name, step)).flatten();
+        // In an open loop a busy period is a time of longer TTFT, also among requests that found as many in flight.
+        let may_return = self.users > 0 || name == "TPOT";
+        let is_long = last - first >= LEAST_NS;
+        // Users who all send at once find no queue, and the next requests that of all others.
+        let round = self.users.div_ceil(thin).min(values.len());
+        let shift =
+            LatencyShift::find(&values[round..], self.is_constant, self.users, may_return).filter(|_| is_long)?;
+        let part = shift.part.clone().unwrap_or(values.len() / 2..values.len());
+        let part = place(round + part.start)..place(round + part.end);
+        let is_beginning = shift.part.is_some() && part.end == count && shift.ratio < 1.0;
+        if is_beginning && part.start as f64 <= MOST_OF_RUN * count as f64 {
+            return (part.start > self.users).then(|| self.beginning(name, part.start)).flatten();
         }
-        let parts = self.parts(name, step)?;
+        let parts = self.parts(name, part)?;
         // Longer stalls are no sign that requests stopped queueing up.
-        let (is_gradual, is_settled) = (shift.step.is_none(), shift.is_settled && name != MAX_STALL.title);
+        let (is_gradual, is_settled) = (shift.part.is_none(), shift.is_settled && name != MAX_STALL.title);
         Some(CourseChange { is_gradual, change: shift.ratio - 1.0, is_settled, ..parts })
     }
 
     /// None where it does not matter for the headline.
     fn beginning(&self, name: &str, step: usize) -> Option<CourseChange> {
-        let parts = self.parts(name, step)?;
+        let parts = self.parts(name, step..self.answered.len())?;
         let share = step as f64 / self.answered.len() as f64;
         let mean = share * parts.before_ms + (1.0 - share) * parts.after_ms;
         let matters = mean > MEAN_ABOVE * parts.after_ms || parts.p99_ms > P99_ABOVE * parts.after_p99_ms;
@@ -186,27 +205,29 @@ impl Course<'_> {
         matters.then_some(CourseChange { is_beginning: true, change, ..parts })
     }
 
-    fn parts(&self, name: &str, step: usize) -> Option<CourseChange> {
-        let sorted = |from: usize, to: usize| {
-            let part = self.answered.borrowed().skip(from).take(to - from);
-            let mut values: Vec<f64> = part.filter_map(|record| Some((self.shown)(&record)? / 1e6)).collect();
+    /// The values outside and within a part of the answers.
+    fn parts(&self, name: &str, part: Range<usize>) -> Option<CourseChange> {
+        let sorted = |is_chosen: &dyn Fn(usize) -> bool| {
+            let chosen = (0..).zip(self.answered.borrowed()).filter(|(at, _)| is_chosen(*at));
+            let mut values: Vec<f64> = chosen.filter_map(|(_, record)| Some((self.shown)(&record)? / 1e6)).collect();
             values.sort_unstable_by(f64::total_cmp);
             values
         };
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
-        let count = self.answered.len();
+        let due_s = |at: usize| Some(self.answered.borrowed().nth(at)?.t_sched as f64 / 1e9);
         // One after the other: of a long run each is as large as memory is to hold.
-        let before_ms = mean(&sorted(0, step));
-        let rest = sorted(step, count);
-        let (after_ms, after_p99_ms) = (mean(&rest), percentile(&rest, 0.99)?);
-        drop(rest);
+        let before_ms = mean(&sorted(&|at| !part.contains(&at)));
+        let within = sorted(&|at| part.contains(&at));
+        let (after_ms, after_p99_ms) = (mean(&within), percentile(&within, 0.99)?);
+        drop(within);
         Some(CourseChange {
             metric: name.to_owned(),
-            requests: step as u64,
-            at_s: self.answered.borrowed().nth(step)?.t_sched as f64 / 1e9,
+            requests: part.start as u64,
+            at_s: due_s(part.start)?,
+            until_s: due_s(part.end),
             before_ms,
             after_ms,
-            p99_ms: percentile(&sorted(0, count), 0.99)?,
+            p99_ms: percentile(&sorted(&|_| true), 0.99)?,
             after_p99_ms,
             ..CourseChange::default()
         })
@@ -226,14 +247,16 @@ fn slow_beginning(series: &[Observation], users: usize) -> Option<usize> {
             longest = before + 1;
         }
     }
+    let factor = FAR_SLOWER.max(SLOWER_OF_USERS * users as f64);
     let is_far_slower = |count: &usize| {
         let (first, rest) = series.split_at(*count);
         let longest = rest.iter().map(|observation| observation.value).fold(0.0, f64::max);
-        first.iter().all(|observation| observation.value > FAR_SLOWER * users.max(1) as f64 * longest)
+        first.iter().all(|observation| observation.value > factor * longest)
     };
     if let few @ Some(_) = (1..LEAST_SLOW).filter(|_| series.len() >= LEAST_OF_RUN).find(is_far_slower) {
         return few;
     }
     let least = if users == 0 { LEAST_SLOW } else { LEAST_SLOW_OF_USERS.min(users + 1).max(LEAST_SLOW) };
-    (longest >= least && longest as f64 <= MOST_OF_RUN * series.len() as f64).then_some(longest)
+    let is_enough = longest >= least || longest >= LEAST_SLOW && is_far_slower(&longest);
+    (is_enough && longest as f64 <= MOST_OF_RUN * series.len() as f64).then_some(longest)
 }

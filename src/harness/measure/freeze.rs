@@ -1,4 +1,7 @@
-//! Times in which no answer moved although several requests waited: pauses of the server, or of the network.
+//! Times in which no answer moved although several requests waited: pauses of the server, or of the network. Of several
+//! servers one may pause while the others go on.
+
+use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::measure::latency::ttft;
 use crate::measure::load_conditions::Before;
 use crate::measure::metric::{ValueHistogram, percentile};
-use crate::{RequestRecord, RequestRecords};
+use crate::{BenchSpec, RequestRecord, RequestRecords};
 use base::units::counted;
 
 /// Shorter silences are a server's usual work.
@@ -22,10 +25,12 @@ pub(crate) const TIMES_GAP: f64 = 15.0;
 const GAP_PERCENTILE: f64 = 0.98;
 /// This many times the median TTFT of requests that were not in flight during it is a request held up.
 const TIMES_TTFT: f64 = 3.0;
-/// Requests that it must have held up for this long.
+/// Requests that it must have held up for this long; both of two users.
 pub(crate) const LEAST_HELD_UP: usize = 3;
 /// Of the silence, that a stream in it must show as its own largest gap.
 const SHARE_OF_GAP: f64 = 0.9;
+/// A stream of fewer chunks has no pace of its own.
+const LEAST_CHUNKS: u32 = 4;
 /// So many silences are looked at, the longest first.
 const MOST: usize = 50;
 
@@ -41,6 +46,9 @@ pub struct ServerFreeze {
     /// How many there were, and how long together.
     pub pauses: u64,
     pub total_s: f64,
+    /// `host:port` of the one of several servers that paused; absent where all did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
 }
 
 /// A gap between events, ns, with the requests in flight in it.
@@ -89,8 +97,22 @@ impl Gaps {
 }
 
 impl ServerFreeze {
-    pub(super) fn from_records(records: &RequestRecords) -> Option<Self> {
-        let (mut gaps, lengths, mut long) = silences(records);
+    pub(super) fn from_records(spec: &BenchSpec, records: &RequestRecords) -> Option<Self> {
+        let least = match spec.scenario.users() {
+            0 => LEAST_HELD_UP,
+            users => LEAST_HELD_UP.min(users.max(2)),
+        };
+        let of_server = |(at, server)| {
+            let freeze = Self::in_records(&records.filtered(|record| record.endpoint == at), least)?;
+            Some(Self { server: Some(ToString::to_string(server)), ..freeze })
+        };
+        let servers = || (0..).zip(&spec.endpoints).filter(|_| spec.endpoints.len() > 1).filter_map(of_server);
+        Self::in_records(records, least).or_else(|| servers().max_by(|a, b| a.total_s.total_cmp(&b.total_s)))
+    }
+
+    /// `least`: how many requests it must have held up.
+    fn in_records(records: &RequestRecords, least: usize) -> Option<Self> {
+        let (mut gaps, lengths, mut long) = silences(records, least);
         let count = gaps.count;
         long.sort_by_key(|silence| std::cmp::Reverse(silence.length()));
         long.truncate(MOST);
@@ -110,14 +132,19 @@ impl ServerFreeze {
         };
         let bound = |silence: Silence| TIMES_GAP * silence.work * unevenness * gaps.usual(silence.in_flight);
         long.retain(|silence| silence.length() as f64 >= bound(*silence));
-        let mut free = Vec::new();
         let is_free = |record: &RequestRecord| {
             record.is_ok() && !long.iter().any(|silence| is_in_flight(record, silence.from, silence.to))
         };
-        records.values_into(&mut free, |record| if is_free(record) { ttft(record) } else { None });
-        free.sort_unstable_by(f64::total_cmp);
-        let usual_ttft = percentile(&free, 0.5).unwrap_or(f64::INFINITY);
-        long.retain(|silence| holds_up(*silence, records, usual_ttft));
+        let mut free: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+        for record in records.borrowed().filter(|record| !long.is_empty() && is_free(record)) {
+            free.entry(record.endpoint).or_default().extend(ttft(&record));
+        }
+        free.values_mut().for_each(|ttfts| ttfts.sort_unstable_by(f64::total_cmp));
+        // Of its own server, which may be slower than the others.
+        let usual_ttft = |record: &RequestRecord| {
+            free.get(&record.endpoint).and_then(|ttfts| percentile(ttfts, 0.5)).unwrap_or(f64::INFINITY)
+        };
+        long.retain(|silence| holds_up(*silence, records, least, &usual_ttft));
         let (pauses, longest) = (long.len() as u64, long.first()?);
         let frozen = Self {
             from_s: longest.from as f64 / 1e9,
@@ -125,6 +152,7 @@ impl ServerFreeze {
             held_up: records.borrowed().filter(|record| is_in_flight(record, longest.from, longest.to)).count() as u64,
             pauses,
             total_s: long.iter().map(|silence| silence.length() as f64 / 1e9).sum(),
+            server: None,
         };
         (frozen.to_s - frozen.from_s >= SINGLE_S || frozen.pauses >= SEVERAL).then_some(frozen)
     }
@@ -140,9 +168,10 @@ impl ServerFreeze {
             0 | 1 => String::new(),
             pauses => format!("; it was the longest of {} of {:.1} s together", counted(pauses, "pause"), self.total_s),
         };
+        let whose = self.server.as_ref().map_or_else(String::new, |server| format!(" of {server}"));
         format!(
-            "no answer began, went on or ended for {:.1} s, from {:.1} s on, which held up {} requests: the server or \
-             the network paused; all latencies count it{others}",
+            "no answer{whose} began, went on or ended for {:.1} s, from {:.1} s on, which held up {} requests: the \
+             server or the network paused; all latencies count it{others}",
             self.to_s - self.from_s,
             self.from_s,
             self.held_up
@@ -152,7 +181,7 @@ impl ServerFreeze {
 
 /// All gaps between events while requests were in flight, and the long ones in which several waited at the end: a
 /// server with little to do has few in flight when it begins to pause.
-fn silences(records: &RequestRecords) -> (Gaps, ValueHistogram, Vec<Silence>) {
+fn silences(records: &RequestRecords, least: usize) -> (Gaps, ValueHistogram, Vec<Silence>) {
     let mean = |tokens: fn(&RequestRecord) -> u32| {
         let sum: f64 = records.borrowed().map(|record| f64::from(tokens(&record))).sum();
         (sum / records.len().max(1) as f64).max(1.0)
@@ -186,21 +215,31 @@ fn silences(records: &RequestRecords) -> (Gaps, ValueHistogram, Vec<Silence>) {
         gaps.add(silence, 1.0);
         lengths.add(silence.length() as f64, 1);
         let held_up = started_later.count(to) - ended_later.count(to);
-        if held_up >= LEAST_HELD_UP && silence.length() as f64 >= LEAST_S * 1e9 {
+        if held_up >= least && silence.length() as f64 >= LEAST_S * 1e9 {
             long.push(silence);
         }
     }
     (gaps, lengths, long)
 }
 
-/// Several requests waited for much longer than is usual, and no stream went on.
-fn holds_up(silence: Silence, records: &RequestRecords, usual_ttft: f64) -> bool {
+/// Several requests waited for much longer than is usual, or than their streams' other chunks did, and no stream went
+/// on.
+fn holds_up(
+    silence: Silence,
+    records: &RequestRecords,
+    least: usize,
+    usual_ttft: &dyn Fn(&RequestRecord) -> f64,
+) -> bool {
     let Silence { from, to, .. } = silence;
+    let length = silence.length() as f64;
     let held = || records.borrowed().filter(|record| record.t_issue < to && record.t_end >= to);
-    let has_moved = held().any(|record| {
-        let is_streaming = record.t_first.is_some_and(|first| first <= from);
-        is_streaming && (record.max_gap as f64) < SHARE_OF_GAP * silence.length() as f64
-    });
-    let is_late = |record: &RequestRecord| (to - record.t_issue.max(from)) as f64 >= TIMES_TTFT * usual_ttft;
-    !has_moved && held().filter(|record| is_late(record)).count() >= LEAST_HELD_UP
+    let is_streaming = |record: &RequestRecord| record.t_first.is_some_and(|first| first <= from);
+    let has_moved = held().any(|record| is_streaming(&record) && (record.max_gap as f64) < SHARE_OF_GAP * length);
+    let is_late = |record: &RequestRecord| (to - record.t_issue.max(from)) as f64 >= TIMES_TTFT * usual_ttft(record);
+    let is_far_behind = |record: &RequestRecord| {
+        let span = record.t_last.unwrap_or(to).saturating_sub(record.t_first.unwrap_or(to)) as f64;
+        let usual_gap = (span - length).max(0.0) / f64::from(record.chunks.saturating_sub(2).max(1));
+        record.chunks >= LEAST_CHUNKS && is_streaming(record) && length >= TIMES_GAP * usual_gap
+    };
+    !has_moved && held().filter(|record| is_late(record) || is_far_behind(record)).count() >= least
 }

@@ -197,7 +197,7 @@ verdict_reasons! {
         "raise `stop`".
     Overload "overload":
         "more requests arrived than were served, so latencies grow with the length of the run";
-        ("as tested below");
+        ("arrivals exceed completions beyond chance");
         [Overloaded];
         "lower `rate`".
     Filling "filling":
@@ -216,8 +216,8 @@ verdict_reasons! {
     Freeze "freeze":
         "no answer began, continued or ended for a while although requests waited";
         (
-            "{TIMES_GAP} times the usual gap, more for a long answer, with {LEAST_HELD_UP} requests held up; \
-             {SINGLE_S} s, or {SEVERAL} times {LEAST_S} s"
+            "{TIMES_GAP} times the usual gap, more for a long answer, with {LEAST_HELD_UP} requests held up, or both \
+             of two users; {SINGLE_S} s, or {SEVERAL} times {LEAST_S} s"
         );
         [Warning];
         "check the server's log for that period".

@@ -67,7 +67,7 @@ impl Stability {
             growth,
             latency_trend,
             changes,
-            freeze: ServerFreeze::from_records(records),
+            freeze: ServerFreeze::from_records(spec, records),
             occupancy: Occupancy::from_records(spec, records),
             sustained: (is_at_once || is_closed).then(|| Sustained::from_records(records)).flatten(),
             slow_server: SlowServer::from_records(spec, records),
@@ -184,7 +184,15 @@ mod tests {
     use crate::RequestEnd;
     use crate::measure::collector::Collector;
     use crate::verdict::metric_vector_tests::{ended, spec};
-    use crate::verdict::verdict_table_tests::courses::{CourseTally, LAWS};
+    use crate::verdict::verdict_table_tests::courses::{CourseTally, LAWS, table};
+
+    /// `FALSE_ALARMS=FILE cargo test -p harness --lib draws_false_alarms`: without a release build.
+    #[test]
+    fn draws_false_alarms_where_a_file_is_named() {
+        if let Some(path) = std::env::var_os("FALSE_ALARMS") {
+            std::fs::write(path, table(&spec(1), 400)).unwrap();
+        }
+    }
 
     /// The worst cells of the table that `cargo bench --bench verdicts -- courses` prints.
     #[test]
@@ -192,7 +200,10 @@ mod tests {
         let near_saturation = ["bursts", "M/H2/1", "M/H2/4"].map(|name| (name, 0.9, 300));
         let short = near_saturation.into_iter().flat_map(|cell| [(cell, false), (cell, true)]);
         // Long, and of one slot: where a freeze was often seen.
-        for ((name, load, requests), is_streamed) in short.chain([(("M/H2/1", 0.7, 3_000), true)]) {
+        // Of a closed loop whose users wait for each other nearly all the time.
+        let closed = [false, true].map(|is_streamed| (("32 on H/8", 1.0, 300), is_streamed));
+        let long = [(("M/H2/1", 0.7, 3_000), true)];
+        for ((name, load, requests), is_streamed) in short.chain(closed).chain(long) {
             let law = LAWS.into_iter().find(|law| law.name == name).unwrap();
             let tally = CourseTally::of_law(&spec(1), law, load, requests, is_streamed, 1_000..1_200);
             assert!(tally.percent("any") <= 5.0, "{name} at {load}, streamed: {is_streamed}: {tally:?}");
@@ -243,6 +254,114 @@ mod tests {
         assert_eq!(freeze(800, 50, &(1..=20).map(|number| number * 38).collect::<Vec<_>>(), 1_500), 20);
         assert_eq!(freeze(100, 50, &[30, 50, 70], 2_000), 3);
         assert_eq!(freeze(40, 100, &[20], 5_000), 1);
+    }
+
+    /// A closed loop of answers of 11 chunks with these times until the first token and between tokens.
+    fn changes(users: usize, answers: u64, ttft: fn(u64) -> u64, gap: fn(u64) -> u64) -> Vec<CourseChange> {
+        let (mut collector, mut idle_from) = (Collector::new(), vec![0; users]);
+        for index in 0..answers {
+            let user = (0..users).min_by_key(|user| idle_from[*user]).unwrap();
+            let issued = idle_from[user];
+            // As no two answers are equal.
+            let ttft = ttft(issued) + index * 7 % 13;
+            let chunks: Vec<(u64, u32)> = (0..=10).map(|chunk| (issued + ttft + chunk * gap(issued), 1)).collect();
+            idle_from[user] = chunks[10].0;
+            ended(&mut collector, index, (issued, issued, chunks[10].0), 11, &chunks, RequestEnd::Ok);
+        }
+        let spec = BenchSpec { scenario: LoadPattern::Concurrency { users: (users as f64).into() }, ..spec(answers) };
+        Stability::from_records(&spec, &collector.records.end()).changes
+    }
+
+    #[test]
+    fn a_level_that_comes_back_is_a_drift() {
+        let is_in_bump = |at: u64| (4_000..6_000).contains(&at);
+        let ttft = changes(4, 300, |at| if (4_000..6_000).contains(&at) { 400 } else { 100 }, |_| 5);
+        let [change] = &ttft[..] else { panic!("{ttft:?}") };
+        assert!(is_in_bump((change.at_s * 1e3) as u64 + 400) && change.change > 2.0, "{change:?}");
+        let mut reasons = VerdictReasons::default();
+        change.finding(&mut reasons);
+        let text = reasons.into_reasons().remove(0).text;
+        assert!(text.contains("TTFT changed by +2") && text.contains(" % from ") && text.contains(" to "), "{text}");
+        let tpot = changes(4, 300, |_| 100, |at| if (4_000..6_000).contains(&at) { 20 } else { 5 });
+        assert!(tpot.len() == 1 && tpot[0].metric == "TPOT" && tpot[0].until_s.is_some(), "{tpot:?}");
+        assert_eq!(changes(4, 300, |_| 100, |_| 5), []);
+    }
+
+    #[test]
+    fn the_first_request_of_each_user_may_be_cold() {
+        let cold = changes(8, 300, |at| if at == 0 { 2_400 } else { 120 }, |_| 5);
+        assert!(cold.len() == 1 && cold[0].is_beginning && cold[0].requests == 8, "{cold:?}");
+        // Users who all send at once to a server of one slot wait for each other.
+        assert_eq!(changes(8, 300, |at| if at == 0 { 700 } else { 120 }, |_| 5), []);
+    }
+
+    /// Answers of 20 chunks, 40 ms apart after a TTFT of 240 ms, with pauses of these lengths, in which nothing moves.
+    fn streamed(users: usize, answers: u64, servers: u32, paused: u32, pauses: &[(u64, u64)]) -> Option<ServerFreeze> {
+        let (mut collector, mut served_by) = (Collector::new(), Vec::new());
+        let mut idle_from: Vec<u64> = (0..users as u64).map(|user| user * 1_000 / users as u64).collect();
+        for index in 0..answers {
+            let user = (0..users).min_by_key(|user| idle_from[*user]).unwrap();
+            let server = user as u32 % servers;
+            let moved = |at: u64| {
+                let pause = pauses.iter().find(|(from, to)| server == paused % servers && (*from..*to).contains(&at));
+                pause.map_or(at, |(_, to)| *to)
+            };
+            let issued = idle_from[user] + 3;
+            let mut at = moved(issued + 240);
+            let mut chunks = vec![(at, 1)];
+            for _ in 1..20 {
+                at = moved(at + 40);
+                chunks.push((at, 1));
+            }
+            idle_from[user] = at;
+            ended(&mut collector, index, (issued, issued, at), 20, &chunks, RequestEnd::Ok);
+            served_by.push(server);
+        }
+        let endpoints = (1..=servers).map(|port| format!("127.0.0.1:{port}").parse().unwrap()).collect();
+        let scenario = LoadPattern::Concurrency { users: (users as f64).into() };
+        let spec = BenchSpec { endpoints, scenario, ..spec(answers) };
+        Stability::from_records(&spec, &with_servers(collector, &served_by)).freeze
+    }
+
+    fn with_servers(collector: Collector, served_by: &[u32]) -> RequestRecords {
+        collector.records.end().map(|record| {
+            let endpoint = served_by[record.index as usize];
+            RequestRecord { endpoint, ..record }
+        })
+    }
+
+    #[test]
+    fn streams_are_held_up_by_their_own_pace_and_users_by_their_number() {
+        let pauses = |users, from, to| streamed(users, 300, 1, 0, &[(from, to)]).map(|freeze| freeze.held_up);
+        // Three times the usual TTFT is 0.72 s, and most of the 20 users read a stream of 40 ms for each token.
+        assert_eq!((pauses(20, 4_000, 4_000), pauses(20, 4_000, 4_700)), (None, Some(20)));
+        // No more than two can be held up.
+        assert_eq!((pauses(2, 20_000, 20_000), pauses(2, 20_000, 26_000)), (None, Some(2)));
+        assert_eq!(pauses(1, 20_000, 26_000), None);
+    }
+
+    #[test]
+    fn one_of_several_servers_that_pauses_is_named() {
+        let freeze = streamed(12, 600, 4, 1, &[(5_000, 9_000)]).unwrap();
+        assert_eq!((freeze.server.as_deref(), freeze.held_up), (Some("127.0.0.1:2"), 3));
+        assert!(freeze.text().starts_with("no answer of 127.0.0.1:2 began"), "{}", freeze.text());
+        assert_eq!(streamed(12, 600, 4, 1, &[]), None);
+    }
+
+    /// At the end of a closed loop only the requests of a slow server are left.
+    #[test]
+    fn the_usual_answers_of_a_slow_server_are_no_freeze() {
+        let (mut collector, mut served_by) = (Collector::new(), Vec::new());
+        let mut answer = |server: u32, issued: u64, takes: u64| {
+            let (index, end) = (served_by.len() as u64, issued + takes);
+            ended(&mut collector, index, (issued, issued, end), 1, &[(end, 1)], RequestEnd::Ok);
+            served_by.push(server);
+        };
+        (0..400).for_each(|at| answer(0, at * 10, 40));
+        (0..20).for_each(|at| answer(1, at * 190, 900));
+        (0..4).for_each(|at| answer(1, 3_990 + at, 900));
+        let records = with_servers(collector, &served_by);
+        assert_eq!(Stability::from_records(&spec(424), &records).freeze, None);
     }
 
     /// One slot and whole answers: nothing moves while it works on a long one, and others wait.

@@ -145,7 +145,11 @@ impl SweepPoint {
             requests_per_s: rates.requests_while_arriving.or(rates.requests_full),
             output_tokens_per_s: rates.output_tokens_while_arriving.or(rates.output_tokens),
             tokens_per_s_per_user: latency.tpot.p50.filter(|tpot| *tpot > 0.0).map(|tpot| 1e3 / tpot),
-            goodput_per_s: goodput.and_then(|goodput| goodput.requests),
+            goodput_per_s: while_arriving(
+                goodput.and_then(|goodput| goodput.requests),
+                rates.requests_while_arriving,
+                rates.requests_full,
+            ),
             attainment: goodput.and_then(|goodput| goodput.attainment),
             zero_point: latency.ttft.zero_point.clone(),
             token_source: result.tokens.source.clone(),
@@ -192,7 +196,7 @@ impl SweepPoint {
         self.attainment = mean("attainment");
         self.requests_per_s = mean("requests_while_arriving").or_else(|| mean("requests_full"));
         self.output_tokens_per_s = mean("output_tokens_while_arriving").or_else(|| mean("output_tokens"));
-        self.goodput_per_s = mean("goodput");
+        self.goodput_per_s = while_arriving(mean("goodput"), mean("requests_while_arriving"), mean("requests_full"));
         self.tokens_per_s_per_user = mean("tpot_p50").filter(|tpot| *tpot > 0.0).map(|tpot| 1e3 / tpot);
         (self.runs, self.over_runs) = (runs, over_runs);
         self
@@ -252,6 +256,12 @@ impl SweepPoint {
     }
 }
 
+/// Without the drain, in the proportion of all answers: no more good ones per second than there are answers.
+fn while_arriving(full: Option<f64>, requests_while_arriving: Option<f64>, requests_full: Option<f64>) -> Option<f64> {
+    let ratio = requests_while_arriving.zip(requests_full.filter(|rate| *rate > 0.0));
+    Some(full? * ratio.map_or(1.0, |(arriving, full)| arriving / full))
+}
+
 /// Marks the accepted points that no other accepted point beats in both numbers. Points that are not valid are on no
 /// front, nor are overloaded ones: time per token leaves the wait in the queue out, so that they look like a bargain.
 pub(super) fn mark_front(points: &mut [SweepPoint]) {
@@ -291,6 +301,10 @@ mod tests {
         assert_eq!((point.runs, point.scheduled, point.ok, point.failed, point.ttft.n), (3, 72, 66, 6, 66));
         assert_eq!((point.window_s, point.offered_per_s), (12.0, Some(6.0)));
         assert_eq!((point.attainment, point.goodput_per_s), (Some(0.5), Some(4.0)));
+        let mut drained = runs[1].clone();
+        (drained.rates.requests_while_arriving, drained.rates.requests_full) = (Some(8.0), Some(10.0));
+        let point = point_of(&drained);
+        assert_eq!((point.requests_per_s, point.goodput_per_s), (Some(8.0), Some(3.2)), "4 in 10, as of 8");
         let alone = point_of(&runs[1]);
         assert_eq!((alone.runs, alone.ok, alone.failed, alone.attainment), (1, 22, 2, Some(0.5)));
     }

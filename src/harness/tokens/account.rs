@@ -157,12 +157,18 @@ impl Accounting {
             total.filter(|total| resolved.is_below_chunks || is_far_below(*total, &resolved, &kinds))
         {
             let uncounted = if self.usage.is_some_and(|usage| usage.reasoning > Some(0)) { 0 } else { self.reasoning };
-            self.violations.add(Violation::UsageMismatch, || below_chunks(reported, &kinds, uncounted));
+            // Fewer than the visible chunks, it is wrong for another reason.
+            let leaves_out = uncounted > 0 && reported.saturating_add(uncounted + 1) >= certain(&kinds);
+            self.violations.add(Violation::UsageMismatch, || {
+                let text = format!("usage.completion_tokens is {reported}, and {} chunks arrived", kinds.len());
+                let reasoning = format!(", {uncounted} of them with reasoning: {}", UnmeasuredProtocol::VISIBLE_USAGE);
+                text + if leaves_out { &reasoning } else { "" }
+            });
             // A server may cut its text into more pieces than there are tokens: then chunks are no better count. So
             // only a total that cannot be one gives way, and all answers of such a server are counted alike.
             let is_possible = limit.is_none_or(|limit| certain(&kinds) <= u64::from(limit));
-            let is_no_total =
-                reported <= 1 || self.marks.last().is_some_and(|mark| certain(&kinds[..mark.chunks]) == 0);
+            let is_of_beginning = || self.marks.last().is_some_and(|mark| certain(&kinds[..mark.chunks]) == 0);
+            let is_no_total = reported <= 1 || leaves_out || is_of_beginning();
             if is_possible && is_no_total && is_far_below(reported, &resolved, &kinds) {
                 total = None;
                 resolved = resolve(&kinds, &[]);
@@ -253,17 +259,6 @@ impl Accounting {
     }
 }
 
-/// What is wrong with a total that is less than the chunks, of which so many had reasoning that the server may not
-/// count.
-fn below_chunks(total: u64, kinds: &[ChunkTokens], reasoning: u64) -> String {
-    let text = format!("usage.completion_tokens is {total}, and {} chunks arrived", kinds.len());
-    if reasoning > 0 && total.saturating_add(reasoning + 1) >= certain(kinds) {
-        format!("{text}, {reasoning} of them with reasoning: {}", UnmeasuredProtocol::VISIBLE_USAGE)
-    } else {
-        text
-    }
-}
-
 /// Whether the text that arrived has more tokens than this total. One more may be reasoning and text of one token, in
 /// two chunks.
 fn is_far_below(total: u64, resolved: &ResolvedChunks, kinds: &[ChunkTokens]) -> bool {
@@ -336,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_total_without_the_reasoning_that_arrived_is_named() {
+    fn a_total_without_the_reasoning_that_arrived_is_named_and_gives_way() {
         let example = |reported: u64, reasoning: Option<u64>| {
             let mut account = Accounting::default();
             for at in 1..=12 {
@@ -346,16 +341,19 @@ mod tests {
             text(&mut account, &[130, 140, 150, 160, 170]);
             account.take(WireEvent::Usage(Usage { completion: Some(reported), reasoning, ..Usage::default() }), 180);
             let counted = account.settle(TokenSource::Usage, None);
-            counted.violations.each().map(|(_, _, example)| example.to_owned()).collect::<String>()
+            let example = counted.violations.each().map(|(_, _, example)| example.to_owned()).collect::<String>();
+            (example, counted.tokens)
         };
         let named = "usage.completion_tokens is 5, and 17 chunks arrived, 12 of them with reasoning: `usage` that \
                      leaves reasoning tokens out is not measured: name a `tokenizer`";
-        assert!(example(5, None).starts_with(named), "{}", example(5, None));
-        assert!(example(5, Some(0)).starts_with(named));
+        for reasoning in [None, Some(0)] {
+            let (example, tokens) = example(5, reasoning);
+            assert!(example.starts_with(named) && tokens == 17, "{tokens}: {example}");
+        }
         // Fewer than the visible chunks, or with a count of reasoning, it is wrong for another reason.
-        assert_eq!(example(2, None), "usage.completion_tokens is 2, and 17 chunks arrived");
-        assert_eq!(example(5, Some(3)), "usage.completion_tokens is 5, and 17 chunks arrived");
-        assert_eq!(example(17, None), "");
+        assert_eq!(example(2, None), ("usage.completion_tokens is 2, and 17 chunks arrived".to_owned(), 2));
+        assert_eq!(example(5, Some(3)), ("usage.completion_tokens is 5, and 17 chunks arrived".to_owned(), 5));
+        assert_eq!(example(17, None), (String::new(), 17));
     }
 
     #[test]

@@ -240,7 +240,7 @@ const REFUSALS: &str = "additional propert|extra_forbidden|instead|not allowed|n
     unknown|unrecognized|unsupported";
 
 /// Parts of the reason of a failure, and what to do.
-const CURES: [(&[&str], &str); 10] = [
+const CURES: [(&[&str], &str); 11] = [
     (&["HTTP status 401", "HTTP status 403"], NAME_THE_KEY),
     (
         &["The model `", "not found, try pulling it first", "Invalid model name"],
@@ -254,6 +254,10 @@ const CURES: [(&[&str], &str); 10] = [
     (
         &["HTTP status 404 of", "HTTP status 405"],
         "if the server has no such path, name another with `endpoint`, or another interface with `protocol`",
+    ),
+    (
+        &["HTTP status 426", "HTTP status 505"],
+        "the server wants another version of HTTP: put a proxy that speaks HTTP/1.1 in front of it",
     ),
     (&["which is not followed"], "name the server that it leads to, or its path with `endpoint`"),
     (&["Connection refused"], "the server accepts no more connections: read its log"),
@@ -331,6 +335,8 @@ mod tests {
             ("HTTP status 404 of POST /v1/chat/completions: model 'm' not found, try pulling it first", &["`model`"]),
             ("HTTP status 400: you must provide a chat template", &["`protocol: openai-completions`"]),
             ("HTTP status 308, a redirect to /v1/, which is not followed", &["`endpoint`"]),
+            ("HTTP status 426: Upgrade Required", &["speaks HTTP/1.1"]),
+            ("HTTP status 505: HTTP Version Not Supported", &["speaks HTTP/1.1"]),
             ("Connection refused (os error 111)", &["read its log"]),
             ("HTTP status 400: This model's maximum context length is 4096 tokens", &["`input_tokens`"]),
             ("HTTP status 400: the request exceeds the available context size", &["`output_tokens`"]),

@@ -87,6 +87,12 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons)
             let how = if is_within { "within" } else { "beyond" };
             format!(" ({:.2} %{with_broken_off}, {how} the budget of {:.2} %)", share * 100.0, budget * 100.0)
         });
+        // Empty for one server.
+        let mut failing = result.endpoints.iter().filter(|server| server.failed > 0);
+        let of_server = match (failing.next(), failing.next()) {
+            (Some(server), None) => format!(", all of {}", server.host),
+            _ => String::new(),
+        };
         found.add(
             VerdictCheck::Failures,
             match counts.failed_by_class.get(&FailureClass::Client) {
@@ -95,7 +101,7 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons)
                 None => ReasonSeverity::InvalidServer,
             },
             format!(
-                "{} of {} failed{of_budget}: {}; first: {first}{cure}",
+                "{} of {} failed{of_server}{of_budget}: {}; first: {first}{cure}",
                 counts.failed,
                 counted(counts.issued, "request"),
                 classes.join(", ")
@@ -349,6 +355,7 @@ mod tests {
     //! Each bound from both sides, on one sound run of which one number is changed.
 
     use super::*;
+    use crate::HostShare;
     use crate::verdict::metric_vector_tests::{spec, summarized};
     use crate::verdict::verdict_table_tests::answered_after;
 
@@ -428,5 +435,16 @@ mod tests {
         let none = |run: &mut RunResult| (run.counts.ok, run.counts.failed, run.counts.issued) = (0, 200, 200);
         let failed = (VerdictCheck::Failures, ReasonSeverity::InvalidServer);
         assert_eq!(books(&plain, none), [failed], "one finding");
+        let first = |failed_of_other| {
+            let mut run = summarized(&plain, answered_after(200, |_| 30)).result;
+            let server = |host: &str, failed| HostShare { host: host.to_owned(), failed, ..HostShare::default() };
+            run.endpoints = vec![server("h:1", failed_of_other), server("h:2", 100)];
+            run.counts.failed = 100 + failed_of_other;
+            let mut reasons = VerdictReasons::default();
+            bookkeeping(&plain, &run, &mut reasons);
+            reasons.into_reasons().remove(0).text
+        };
+        assert!(first(0).starts_with("100 of 200 requests failed, all of h:2: "), "{}", first(0));
+        assert!(first(1).starts_with("101 of 200 requests failed: "), "{}", first(1));
     }
 }

@@ -369,6 +369,25 @@ impl ComparedResult {
         marked_verdict(verdict, self.is_simulated(), self.rehearsal)
     }
 
+    /// What it was measured on; of an imported result what its file says of model and load: `meta/llama · 10 req/s ·
+    /// 200 requests · 500 → 128 tokens`. `None`: neither is known.
+    pub(super) fn measured_on(&self) -> Option<String> {
+        if self.identity.is_some() || self.workload.is_some() {
+            return self.identity.as_ref().map(RunIdentity::line);
+        }
+        let pace = match (self.load.get("request_rate").map(String::as_str), self.load.get("concurrency")) {
+            (Some("inf"), _) => Some("all at once".to_owned()),
+            (Some(rate), _) => Some(format!("{rate} req/s")),
+            (None, users) => users.map(|users| format!("concurrency {users}")),
+        };
+        let unknown = pace.as_ref().map(|_| "unknown model".to_owned());
+        let model = self.settings.get("model").cloned().or(unknown)?;
+        let requests = self.settings.get("requests").map(|requests| format!("{requests} requests"));
+        let [prompt, answer] = self.lengths;
+        let lengths = prompt.zip(answer).map(|(prompt, answer)| format!("{prompt:.0} → {answer:.0} tokens"));
+        Some([Some(model), pace, requests, lengths].into_iter().flatten().collect::<Vec<_>>().join(" · "))
+    }
+
     pub const fn is_rehearsal(&self) -> bool {
         self.rehearsal
     }

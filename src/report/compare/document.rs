@@ -11,14 +11,14 @@ use crate::what_if::distinct;
 use base::event::Verdict;
 use base::stats::COMMON_CHANGE;
 use base::units::counted;
-use harness::{RunIdentity, TimeSlice};
+use harness::TimeSlice;
 use interop::{MeasuredRun, MetricMeaning};
 
 /// The rows that a reader looks for; a page has all below a summary, JSON too.
 const SHOWN: [&str; 4] = ["", "mean", "p50", "p99"];
 /// Metrics with overlaid distributions, where individual requests are known.
 const SPREAD: [(&str, &str); 3] = [("ttft", "TTFT"), ("tpot", "TPOT"), ("e2e", "E2E")];
-/// The largest percentage that a bar shows in full.
+/// The largest percentage that a bar shows in full, and that is worth a number.
 const WIDEST: f64 = 100.0;
 /// Below this a bar would be all noise.
 const NARROWEST: f64 = 2.0;
@@ -109,14 +109,16 @@ pub(crate) fn letter(n: usize) -> String {
 /// Lines for each result that states what was measured, and one for all that do not.
 fn identity_lines(sets: &[RunSet]) -> Vec<String> {
     let known = |(n, set): (usize, &RunSet)| {
-        let ComparedResult { workload, identity, .. } = set.first();
-        let texts =
-            workload.as_ref().map(ToString::to_string).into_iter().chain(identity.as_ref().map(RunIdentity::line));
-        texts.map(move |text| format!("{}: {text}", letter(n)))
+        let workload = set.first().workload.as_ref().map(ToString::to_string);
+        workload.into_iter().chain(set.first().measured_on()).map(move |text| format!("{}: {text}", letter(n)))
     };
     let mut lines: Vec<String> = sets.iter().enumerate().flat_map(known).collect();
-    let unknown: Vec<String> =
-        sets.iter().enumerate().filter(|(_, set)| set.first().identity.is_none()).map(|(n, _)| letter(n)).collect();
+    let unknown: Vec<String> = sets
+        .iter()
+        .enumerate()
+        .filter(|(_, set)| set.first().measured_on().is_none())
+        .map(|(n, _)| letter(n))
+        .collect();
     if !unknown.is_empty() {
         lines.push(format!("{}: the file does not say what was measured", unknown.join(", ")));
     }
@@ -429,8 +431,12 @@ fn judgement_text(delta: &Delta) -> String {
     let common = COMMON_CHANGE * 100.0;
     let runs = delta.runs_needed.map(|runs| format!("; {runs} runs each would find {common} %"));
     let runs = runs.unwrap_or_default();
-    let seen = delta.detectable_percent.map(|percent| format!(" (detectable: {percent:.1} %{runs})"));
-    format!("{}{}", judged.as_text(), seen.unwrap_or_default())
+    let seen = match delta.detectable_percent {
+        Some(percent) if percent > WIDEST => format!(" (detectable: more than {WIDEST} %{runs})"),
+        Some(percent) => format!(" (detectable: {percent:.1} %{runs})"),
+        None => String::new(),
+    };
+    format!("{}{seen}", judged.as_text())
 }
 
 /// The pictures, and how each result was measured.

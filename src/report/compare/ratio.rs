@@ -90,6 +90,9 @@ pub struct MeasuredOn {
     /// Absent: its file does not have it.
     pub simulated: Option<bool>,
     pub identity: Option<RunIdentity>,
+    /// In one line.
+    #[serde(skip)]
+    line: Option<String>,
     /// How it differs from the first column, including what was varied.
     pub differs: Vec<IdentityDifference>,
 }
@@ -122,8 +125,9 @@ impl Ratios {
             simulated: sheet.identity.as_ref().map(|identity| identity.simulated),
             differs: super::run_set::differences(first, sheet),
             identity: sheet.identity.clone(),
+            line: sheet.measured_on(),
         };
-        let line = |it: &MeasuredOn| (it.column.clone(), it.identity.as_ref().map(RunIdentity::line));
+        let line = |it: &MeasuredOn| (it.column.clone(), it.line.clone());
         if !self.measured.iter().any(|known| line(known) == line(&one)) {
             self.measured.push(one);
         }
@@ -138,7 +142,7 @@ impl Ratios {
     fn identity_lines(&self) -> Vec<String> {
         let identity = |side: &MeasuredOn| {
             let unknown = || "its file does not say what was measured".to_owned();
-            format!("{}: {}", side.column, side.identity.as_ref().map_or_else(unknown, RunIdentity::line))
+            format!("{}: {}", side.column, side.line.clone().unwrap_or_else(unknown))
         };
         let differences = |side: &MeasuredOn| {
             let pair = format!("{} / {}", self.base, side.column);

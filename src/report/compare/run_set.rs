@@ -300,14 +300,17 @@ pub(super) fn simulated_and_real(a: &ComparedResult, b: &ComparedResult) -> Opti
 
 /// How the servers differ, beyond where they run and where their files are; `None` where they are equal or not known.
 pub(super) fn other_server(a: &ComparedResult, b: &ComparedResult) -> Option<String> {
-    let (one, other) = (a.identity.as_ref()?, b.identity.as_ref()?);
     let names = |identity: &RunIdentity| {
         let mut names: Vec<String> = identity.servers.iter().map(|server| server.without_place().describe()).collect();
         names.sort();
         names.dedup();
         names.join(", ")
     };
-    let (one, other) = (names(one), names(other));
+    let (one, other) = match (&a.identity, &b.identity) {
+        (Some(one), Some(other)) => (names(one), names(other)),
+        (None, None) => (a.settings().get("model")?.clone(), b.settings().get("model")?.clone()),
+        _ => return None,
+    };
     (one != other).then(|| format!("measured on: {one} / {other}"))
 }
 
@@ -321,6 +324,17 @@ pub(super) fn differences(a: &ComparedResult, b: &ComparedResult) -> Vec<Identit
         if differences.iter().all(|listed| listed.name != difference.name) {
             differences.push(difference);
         }
+    }
+    let model = |side: &ComparedResult| side.settings().get("model").cloned();
+    if workloads.is_none()
+        && let (Some(a), Some(b)) = (model(a), model(b))
+        && a != b
+    {
+        differences.insert(0, IdentityDifference { name: "model".to_owned(), a: Some(a), b: Some(b) });
+    }
+    // It only says that there are others.
+    if differences.len() > 1 {
+        differences.retain(|difference| difference.name != "manifest digest");
     }
     differences
 }

@@ -127,7 +127,7 @@ pub async fn measure(
 fn busy_notice(BusyProcess { pid, program, cores }: &BusyProcess) -> String {
     format!(
         "this machine was busy: `{program}` (process {pid}) used {cores:.1} cores meanwhile; end it or wait for it, \
-         and measure again with `--force`"
+         and measure again (`regatta run` with `--force`)"
     )
 }
 

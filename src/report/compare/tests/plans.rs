@@ -7,6 +7,8 @@ use rand_pcg::Pcg64Mcg;
 use serde_json::json;
 
 use super::*;
+use harness::ManifestIdentity;
+use interop::ImportedTokens;
 
 /// Identical servers, and other plans on the other side, each measured three times: plans differ ten times as much as
 /// the runs of one. At most one of twenty comparisons may show a difference; counted as 15 independent runs it would
@@ -137,6 +139,16 @@ fn servers_models_and_loads_differ_by_name() {
     assert_eq!(differs(&given, &address), ["target: 127.0.0.1:18200 / 127.0.0.1:18201"]);
     assert_eq!(differs(&given, &load), ["load: 5 req/s Poisson / 8 req/s Poisson"]);
     assert_eq!(differs(&given, &model), ["model: toy / tiny"]);
+    // A port in the manifest's text gives it another digest, which says nothing more.
+    let written = |name: &str, port: u16, digest: &str| {
+        let mut side = side(name, port, 5.0, "toy").first().clone();
+        let manifest = ManifestIdentity { digest: Some(digest.to_owned()), ..ManifestIdentity::default() };
+        side.identity.as_mut().unwrap().manifest = Some(manifest);
+        RunSet::single(side)
+    };
+    let [before, after] = [written("", 18_200, "0827"), written("", 18_201, "0989")];
+    assert_eq!(differs(&before, &after), ["target: 127.0.0.1:18200 / 127.0.0.1:18201"]);
+    assert_eq!(differs(&before, &written("", 18_200, "0989")), ["manifest digest: 0827 / 0989"]);
     let again = side("stage server", 40_002, 5.0, "toy");
     assert_eq!(differs(&spawned, &again), Vec::<String>::new());
     assert_eq!(spawned.first().settings(), again.first().settings());
@@ -305,4 +317,35 @@ fn a_rate_that_is_a_lower_bound_is_not_subtracted() {
     assert!(text.contains("400.00 or more  400.00 or more"), "{text}");
     assert!(text.contains("400 or more / 400 or more requests/s"), "{text}");
     assert!(text.contains("found_rate: that of load is 400 or more requests/s, the highest that was tried"), "{text}");
+}
+
+/// A file of another tool names its model and its load, without an identity.
+#[test]
+fn imported_results_show_what_their_files_say() {
+    let side = |name: &str, requested: Value| {
+        let mut run = numbered_run(name, "1", 100.0, 800.0);
+        let requested = requested.as_object().unwrap().clone();
+        let tokens = ImportedTokens { input: Some(50_000.0), output: Some(12_800.0), ..ImportedTokens::default() };
+        let counts = ImportedCounts { ok: Some(100.0), failed: None };
+        let result = ImportedResult { requested, counts, tokens, ..ImportedResult::default() };
+        run.result = MeasuredResult::Imported(Box::new(result));
+        ComparedResult::new(&run)
+    };
+    let requested = |model: &str| json!({ "model": model, "request_rate": 10.0, "requests": 100 });
+    let [llama, qwen] = ["meta/llama", "qwen/7b"].map(|model| side(model, requested(model)));
+    let line = "meta/llama · 10 req/s · 100 requests · 500 → 128 tokens";
+    assert_eq!(llama.measured_on().as_deref(), Some(line));
+    let users = side("users", json!({ "concurrency": 8 }));
+    assert_eq!(users.measured_on().as_deref(), Some("unknown model · concurrency 8 · 500 → 128 tokens"));
+    assert_eq!(side("none", json!({})).measured_on(), None);
+    assert!(
+        RunSet::new("both", vec![llama.clone(), qwen.clone()])
+            .is_err_and(|error| error.to_string().contains("meta/llama / qwen/7b"))
+    );
+    let sets = [llama, qwen].map(RunSet::single);
+    let comparison = Comparison::new(&sets[0], &sets[1], CompareRules::default());
+    let differs: Vec<String> = comparison.identity.iter().map(harness::IdentityDifference::describe).collect();
+    assert_eq!(differs, ["model: meta/llama / qwen/7b"]);
+    let shown = document(&sets, &[comparison], &[]).terminal(crate::Styler::OFF);
+    assert!(shown.contains(&format!("A: {line}")), "{shown}");
 }
