@@ -1,6 +1,6 @@
-//! The shared store: `regatta store …`, the store of a run, and results that other machines left there.
+//! The shared store: `regatta store …`, and the store of a run.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,24 +13,20 @@ use crate::doctor::nvidia_smi;
 use crate::error::CommandError;
 use crate::project::{Project, options};
 use base::diag::ErrorText;
-use base::event::{Done, Event, RunId, Stop, TaskId};
-use base::files::{Digest, read_text};
+use base::event::{Event, RunId, Stop, TaskId};
+use base::files::Digest;
 use base::units::{counted, size};
-use harness::RESULT;
-use interop::MeasuredResult;
-use plan::{ActionKind, Plan, Task};
+use plan::Plan;
 use report::{Cell, Styler, Table};
 use runner::shared_store::{
-    Inventory, Machine, MachineGpus, Presence, ResultSummary, SharedStore, SharedSummaries, SignaturePolicy,
-    StoreAddress, UnsentOutputs, UploadOutcome, share_summaries, shared_summaries, why_not,
+    Inventory, Machine, MachineGpus, Presence, SharedStore, SignaturePolicy, StoreAddress, UnsentOutputs,
+    UploadOutcome, why_not,
 };
 use runner::store::{
-    Digests, FinishedOutput, Latest, LockAttempt, OutputCache, PathError, ProjectLock, StateFolder, TaskKey,
-    TaskRecord, name_run,
+    Digests, FinishedOutput, Latest, LockAttempt, OutputCache, PathError, ProjectLock, TaskKey, TaskRecord, name_run,
 };
 use runner::{
     EventEmitter, KeyContext, PublicKey, RunOptions, SigningKey, TaskStatus, TrustedKeys, shared_store, task_statuses,
-    usable_secret_values,
 };
 use stages::StageExecutor;
 
@@ -512,59 +508,4 @@ pub(super) fn gpus_for(plan: &Plan) -> MachineGpus {
         }
         Err(problem) => MachineGpus::Unknown(problem.to_string()),
     }
-}
-
-/// Puts the valid results of a run into the store. A store that is away is a warning.
-pub(super) async fn share(
-    (address, signatures): (&StoreAddress, &SignaturePolicy),
-    home: &StateFolder,
-    run: &RunId,
-    plan: &Plan,
-    done: &[(TaskId, Done, std::path::PathBuf)],
-    emit: &EventEmitter,
-) {
-    let mut summaries = Vec::new();
-    let benches: BTreeMap<&TaskId, &Task> =
-        plan.tasks.iter().filter(|task| task.kind == ActionKind::Bench).map(|task| (&task.id, task)).collect();
-    for (id, done, out) in done {
-        let Some(task) = benches.get(id) else { continue };
-        let Ok(text) = read_text(out.join(RESULT)) else { continue };
-        let Ok(result) = serde_json::from_str(&text) else { continue };
-        let places = [home.state(), home.project()].map(|place| place.display().to_string());
-        let hidden: Vec<String> = places.into_iter().chain(usable_secret_values(&task.secrets)).collect();
-        let headline = done.headline.clone().unwrap_or_default();
-        summaries.push(ResultSummary::here(run.clone(), &plan.name, id.as_str(), &headline, result, &hidden));
-    }
-    if summaries.is_empty() {
-        return;
-    }
-    if let Err(error) = share_summaries(address, &summaries, signatures).await {
-        let text = format!("the results of this run are not in {address}: {error}; {}", error.hint());
-        emit(Event::Notice { task: None, text });
-    }
-}
-
-/// The summaries in the store that an option or the environment names, each with its result. What another version
-/// wrote, and what no key signed that the environment trusts, is left out with a warning.
-pub(super) fn read(store: &str) -> Result<Vec<(ResultSummary, MeasuredResult)>, CommandError> {
-    let Some(address) = address(Some(store))? else { return Ok(Vec::new()) };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let signatures = signatures(&StoreSelection::default())?;
-    let SharedSummaries { all, mut unreadable, untrusted } = runtime
-        .block_on(shared_summaries(&address, &signatures))
-        .map_err(|error| CommandError::hinted(format!("{address} cannot be read: {error}"), error.hint()))?;
-    let mut read = Vec::new();
-    for summary in all {
-        match MeasuredResult::read(&summary.result.to_string()) {
-            Ok(result) => read.push((summary, result)),
-            Err(_) => unreadable += 1,
-        }
-    }
-    if unreadable > 0 {
-        print_error(&format!("left out: {} of another version in {address}\n", counted(unreadable, "result")));
-    }
-    if untrusted > 0 {
-        print_error(&format!("left out: {} in {address}, not signed by a trusted key\n", counted(untrusted, "result")));
-    }
-    Ok(read)
 }

@@ -107,7 +107,7 @@ pub struct RunRow {
     pub tags: Vec<RunTag>,
     pub started_at: String,
     /// `done`, `failed`, `invalid` (benchmarks without a valid verdict, and nothing else failed), `interrupted`,
-    /// `running`; `shared` of another machine's, of which the results are known.
+    /// `running`.
     pub state: &'static str,
     #[serde(skip)]
     role: TextRole,
@@ -154,19 +154,6 @@ impl RunRow {
             failed: state.tally.failed - state.interrupted(),
             interrupted: state.interrupted(),
             results: state.tasks.iter().filter_map(result).collect(),
-        }
-    }
-
-    /// Of another machine, of which a shared store has the results alone; `manifest` names the machine, too.
-    pub fn shared(run: &str, manifest: String, started: &str, result: ResultRow) -> Self {
-        Self {
-            run: run.to_owned(),
-            manifest,
-            started_at: to_the_second(started),
-            state: "shared",
-            role: TextRole::Quiet,
-            results: vec![result],
-            ..Self::default()
         }
     }
 }
@@ -538,10 +525,11 @@ mod result_row_tests {
             numbers: result_numbers(&result),
             ..ResultRow::default()
         };
-        let run = RunRow::shared("r", "m".to_owned(), "", row);
+        let (run, manifest) = ("r".to_owned(), "m".to_owned());
+        let run = RunRow { run, manifest, state: "done", results: vec![row], ..RunRow::default() };
         let csv = run_list_csv(&[run]);
         let [head, line] = csv.lines().collect::<Vec<_>>()[..] else { panic!("{csv}") };
-        assert!(line.starts_with("r,m,,shared,'=load,\"a, \"\"b\"\"\","), "{line}");
+        assert!(line.starts_with("r,m,,done,'=load,\"a, \"\"b\"\"\","), "{line}");
         let at = head.split(',').rev().position(|name| name == "ttft_p99_ms").unwrap();
         let value = line.rsplit(',').nth(at).unwrap();
         assert_eq!(value.parse().ok(), result.latency.ttft.p99, "{csv}");

@@ -128,9 +128,6 @@ pub struct HistoryRequest {
     /// Write an HTML page with a chart of each metric.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
-    /// Add the measurements of other machines in this shared store: a folder, s3://bucket/prefix, gs://… or az://….
-    #[arg(long, value_name = "URL")]
-    pub store: Option<String>,
 }
 
 /// A tag to give to a run, or to take away.

@@ -182,9 +182,6 @@ async fn run_tasks(prepared: &PreparedRun, begun: &BegunRun) -> Result<(RunSumma
     if let Some(store) = shared_store {
         store::finish(&store, stop, &prepared.manifest, emit).await;
     }
-    if let (Some((address, signatures)), Ok((summary, _))) = (&prepared.store, &summary) {
-        store::share((address, signatures), home, id, plan, &summary.done, emit).await;
-    }
     summary
 }
 

@@ -142,17 +142,3 @@ pub fn shared_outputs(data: &[u8]) {
         });
     }
 }
-
-/// The first byte decides whether a key must have signed it.
-pub fn shared_summaries(data: &[u8]) {
-    let (choice, data) = choose(data);
-    let project = Project::new();
-    project.put("regatta-1/summaries/x", data);
-    let trusted = (choice % 2 == 1).then(|| TrustedKeys::from_pem(TRUSTED, "key").expect("a key"));
-    let policy = SignaturePolicy::new(None, trusted);
-    let read = block_on(shared_store::shared_summaries(&project.address(), &policy)).expect("a store");
-    assert_eq!(read.all.len() + read.unreadable + read.untrusted, 1);
-    for summary in &read.all {
-        let _ = serde_json::to_string(summary).expect("JSON");
-    }
-}
