@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::cli::{CliExit, Global, KeyValueArg, Select, StoreGc, StoreRequest, StoreSelection, Subject};
+use crate::cli::{CliExit, Global, Select, StoreGc, StoreRequest, StoreSelection, Subject};
 use crate::console::{print, print_as, print_error};
 use crate::doctor::nvidia_smi;
 use crate::error::CommandError;
@@ -44,14 +44,10 @@ pub(super) fn store(global: &Global, request: &StoreRequest) -> Result<CliExit, 
     match request {
         StoreRequest::Status { manifest: None, json, .. } => job.inventory(*json),
         StoreRequest::Status { manifest: Some(manifest), settings, verify, json, .. } => {
-            job.status(manifest, settings, *verify, *json)
+            job.status(&Subject::new(manifest, settings), *verify, *json)
         }
-        StoreRequest::Push { subject: Subject { manifest, settings }, only, verify, .. } => {
-            job.push(manifest, settings, only, *verify)
-        }
-        StoreRequest::Pull { subject: Subject { manifest, settings }, until, .. } => {
-            job.pull(manifest, settings, until)
-        }
+        StoreRequest::Push { subject, only, verify, .. } => job.push(subject, only, *verify),
+        StoreRequest::Pull { subject, until, .. } => job.pull(subject, until),
         StoreRequest::Gc(keep) => job.gc(keep),
     }
 }
@@ -92,9 +88,9 @@ impl StoreContext {
 }
 
 impl StoreOperation<'_> {
-    fn plan(&self, manifest: &str, settings: &[KeyValueArg], select: &Select) -> Result<PlannedProject, CommandError> {
+    fn plan(&self, subject: &Subject, select: &Select) -> Result<PlannedProject, CommandError> {
         let project = Project::open_current(self.global)?;
-        let plan = project.plan(manifest, settings, select)?;
+        let plan = project.plan(subject, select)?;
         let options = options(&plan, select)?;
         let machine = shared_store::Machine::new(gpus_for(&plan));
         Ok(PlannedProject { project, plan, options, machine })
@@ -135,14 +131,8 @@ impl StoreOperation<'_> {
         Ok(CliExit::Done)
     }
 
-    fn status(
-        &self,
-        manifest: &str,
-        settings: &[KeyValueArg],
-        verify: bool,
-        json: bool,
-    ) -> Result<CliExit, CommandError> {
-        let scene = self.open_context(self.plan(manifest, settings, &Select::default())?)?;
+    fn status(&self, subject: &Subject, verify: bool, json: bool) -> Result<CliExit, CommandError> {
+        let scene = self.open_context(self.plan(subject, &Select::default())?)?;
         let totals = self.totals()?;
         let mut rows = Vec::new();
         let mut broken = None;
@@ -189,15 +179,9 @@ impl StoreOperation<'_> {
         Ok(if damaged { CliExit::Failed } else { CliExit::Done })
     }
 
-    fn push(
-        &self,
-        manifest: &str,
-        settings: &[KeyValueArg],
-        only: &[String],
-        verify: bool,
-    ) -> Result<CliExit, CommandError> {
+    fn push(&self, subject: &Subject, only: &[String], verify: bool) -> Result<CliExit, CommandError> {
         let select = Select { only: only.to_vec(), ..Select::default() };
-        let scene = self.open_context(self.plan(manifest, settings, &select)?)?;
+        let scene = self.open_context(self.plan(subject, &select)?)?;
         let here = scene.statuses(|_| (None, None))?;
         let chosen =
             |task: &TaskId| only.is_empty() || only.iter().any(|stage| task.as_str().split('/').next() == Some(stage));
@@ -232,8 +216,9 @@ impl StoreOperation<'_> {
             // Nothing was sent: shows why.
             if !missing.is_empty() {
                 print(&format!(
-                    "not in the cache of this folder: {}; `regatta run {manifest}` makes them\n",
-                    missing.join(", ")
+                    "not in the cache of this folder: {}; `regatta run {}` makes them\n",
+                    missing.join(", "),
+                    subject.manifest
                 ));
             }
             for line in unshared {
@@ -243,9 +228,9 @@ impl StoreOperation<'_> {
         Ok(CliExit::Done)
     }
 
-    fn pull(&self, manifest: &str, settings: &[KeyValueArg], until: &[String]) -> Result<CliExit, CommandError> {
+    fn pull(&self, subject: &Subject, until: &[String]) -> Result<CliExit, CommandError> {
         let select = Select { until: until.to_vec(), ..Select::default() };
-        let planned = self.plan(manifest, settings, &select)?;
+        let planned = self.plan(subject, &select)?;
         let home = planned.project.home.clone();
         let LockAttempt::Acquired(lock) = ProjectLock::try_take(&home, || name_run(&home))? else {
             return Err(anyhow::Error::new(

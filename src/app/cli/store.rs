@@ -141,7 +141,7 @@ fn bytes(text: &str) -> Result<u64, ErrorText> {
 pub const LOCK_FILE: &str = "regatta.lock";
 
 /// What a run does with the lock file, as given.
-#[derive(Clone, Debug, PartialEq, Eq, Args)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct LockingArgs {
     /// Enforce the lock file: report differences before anything starts, and use the locked revisions. `exact` also
     /// enforces the bytes of builds and Regatta's version; `warn` only reports.
@@ -197,10 +197,9 @@ pub enum LockRequest {
 }
 
 /// What a run does with the lock file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LockMode {
     /// Nothing.
-    #[default]
     Ignore,
     /// Written when all has ended well. One that the user named has to be.
     Write { file: PathBuf, is_named: bool },
@@ -209,6 +208,9 @@ pub enum LockMode {
 }
 
 impl LockingArgs {
+    /// Of a run that does not touch the lock file.
+    pub const NONE: Self = Self { locked: None, lock: None, no_lock: true };
+
     /// What the options mean together.
     pub fn mode(&self) -> LockMode {
         let file = self.lock.clone().unwrap_or_else(|| LOCK_FILE.into());
