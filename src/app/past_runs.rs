@@ -379,10 +379,16 @@ impl ObservedRun {
         is_held: impl FnOnce() -> bool,
     ) -> Result<Self, PathError> {
         let is_held = is_held();
-        let mut state = RunState::new();
-        fold_run(home, run, |event| state.fold(&event))?;
+        let state = run_state(home, run)?;
         Ok(Self { is_alive: is_held && state.finished.is_none(), state })
     }
+}
+
+/// The state of a run, by its journal.
+pub(super) fn run_state(home: &StateFolder, run: &RunId) -> Result<RunState, PathError> {
+    let mut state = RunState::new();
+    fold_run(home, run, |event| state.fold(&event))?;
+    Ok(state)
 }
 
 /// Whether that run's process still exists.

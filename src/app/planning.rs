@@ -371,23 +371,13 @@ fn search(bench: &Bench) -> Option<BenchEstimate> {
 fn workload(bench: &Bench) -> Option<(VirtualWorkload, bool)> {
     // Any seed will do: runs with different seeds take equally long.
     let seed = 0;
-    if let Some(test) = &bench.loadgen {
-        let (inputs, answers) = assumed_lengths(&test.benchmark)?;
-        let workload = VirtualWorkload {
-            input_tokens: length(&inputs),
-            output_tokens: length(&answers),
-            adapters: bench.request.lora_task_id.clone(),
-            seed,
-        };
-        return Some((workload, true));
-    }
-    let lengths = [&bench.input_tokens, &bench.output_tokens];
-    let [input_tokens, output_tokens] = lengths.map(Clone::clone);
-    let is_known = lengths.iter().all(|length| **length != Length::Given);
-    is_known.then_some((
-        VirtualWorkload { input_tokens, output_tokens, adapters: bench.request.lora_task_id.clone(), seed },
-        false,
-    ))
+    let (input_tokens, output_tokens) = match &bench.loadgen {
+        Some(test) => assumed_lengths(&test.benchmark).map(|(inputs, answers)| (length(&inputs), length(&answers)))?,
+        None => (bench.input_tokens.clone(), bench.output_tokens.clone()),
+    };
+    let adapters = bench.request.lora_task_id.clone();
+    let is_known = input_tokens != Length::Given && output_tokens != Length::Given;
+    is_known.then_some((VirtualWorkload { input_tokens, output_tokens, adapters, seed }, bench.loadgen.is_some()))
 }
 
 fn length(assumed: &LengthDistribution) -> Length {

@@ -11,16 +11,15 @@ use crate::console::print_error;
 use crate::doctor;
 use crate::error::CommandError;
 use crate::expression_guard::{expand, load};
+use crate::past_runs::run_state;
 use base::diag::Diagnostics;
-use base::event::Event;
 use base::files::{Digest, read_bytes};
 use interop::{SystemNeed, gpu_name};
 use plan::Plan;
 use plan::manifest::{GivenValues, Manifest, ManifestLibrary, is_shipped, shipped};
-use runner::store::{
-    CompilerId, PathError, PlanSources, StateFolder, WithPath as _, is_there, last_run, read_journal, replace,
-};
-use runner::{OutputCheck, RunOptions, TaskRole, task_roles};
+use report::RunState;
+use runner::store::{CompilerId, PathError, PlanSources, StateFolder, WithPath as _, is_there, last_run, replace};
+use runner::{RunOptions, TaskRole, task_roles};
 
 /// # Errors
 /// It was removed, or may not be looked at, or its path is not UTF-8.
@@ -271,15 +270,10 @@ pub(super) fn options(plan: &Plan, select: &Select) -> Result<RunOptions, Comman
     };
     Ok(RunOptions {
         jobs: 1,
-        gpus: Vec::new(),
-        keep_going: false,
         roles,
         forced,
         resumes_forced: matches!(select.force, Force::Uncached(_)),
-        output_source: None,
-        kept_services: None,
-        output_check: OutputCheck::default(),
-        unchanged: std::sync::Arc::default(),
+        ..RunOptions::default()
     })
 }
 
@@ -294,15 +288,8 @@ pub(super) fn colored(color: anstream::ColorChoice) -> bool {
 
 /// With its parameters, as they were given. `hint`: the command that names a manifest.
 pub(super) fn last_manifest(project: &Project, hint: &str) -> Result<Subject, CommandError> {
-    let run = last_run(&project.home)?;
-    let journal = run.map(|run| read_journal(&project.home.run(&run).join("journal.jsonl"))).transpose()?;
-    let started = journal.and_then(|journal| {
-        journal.events.into_iter().find_map(|event| match event {
-            Event::RunStarted { manifest, settings, .. } => Some((manifest, settings)),
-            _ => None,
-        })
-    });
-    let Some((manifest, settings)) = started else {
+    let run = last_run(&project.home)?.map(|run| run_state(&project.home, &run)).transpose()?;
+    let Some(RunState { manifest, settings, .. }) = run.filter(|state| state.run.is_some()) else {
         let hint = hint_of_runs_above(&project.home).unwrap_or_else(|| format!("name a manifest: {hint}"));
         return Err(CommandError::hinted("nothing has run in this folder yet", hint));
     };

@@ -114,15 +114,7 @@ impl StoreOperation<'_> {
     }
 
     fn totals(&self) -> Result<Inventory, CommandError> {
-        // An empty plan: only the store is read.
-        let project = Project::open_current(self.global)?;
-        let plan = Plan::default();
-        let machine = shared_store::Machine::new(shared_store::MachineGpus::Known([].into()));
-        let output_cache = Arc::new(OutputCache::open(&project.home)?);
-        let store =
-            SharedStore::new(&self.address, &plan, &machine, output_cache, Arc::new(|_| {}), self.signatures.clone())
-                .map_err(|e| self.unusable(&e))?;
-        self.runtime.block_on(store.inventory()).map_err(|e| self.unusable(&e))
+        self.runtime.block_on(shared_store::inventory(&self.address)).map_err(|e| self.unusable(&e))
     }
 
     fn inventory(&self, json: bool) -> Result<CliExit, CommandError> {

@@ -225,16 +225,7 @@ fn failed_row(item: &BulkRun, error: &CommandError) -> BulkRow {
 }
 
 fn not_run(item: &BulkRun) -> BulkRow {
-    BulkRow {
-        run: item.to_string(),
-        first_repeat: item.first(),
-        outcome: "not run",
-        exit: None,
-        reason: None,
-        headlines: Vec::new(),
-        rates: BTreeMap::new(),
-        seconds: None,
-    }
+    BulkRow { run: item.to_string(), first_repeat: item.first(), outcome: "not run", ..BulkRow::default() }
 }
 
 /// The runs of a file, and the parts of it without a meaning here.

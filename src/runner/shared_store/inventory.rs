@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::bucket::{self, BLOBS, RECORDS, blob, bytes_of};
+use super::address::StoreAddress;
+use super::bucket::{self, BLOBS, Bucket, RECORDS, blob, bytes_of};
 use super::error::SharedStoreError;
 use super::machine::name;
 use super::pull;
@@ -53,17 +54,17 @@ pub enum UploadOutcome {
     NotShareable(String),
 }
 
-impl SharedStore {
-    pub async fn inventory(&self) -> Result<Inventory, SharedStoreError> {
-        let bucket = &self.inner.bucket;
-        let blobs = bucket.list(BLOBS).await?;
-        Ok(Inventory {
-            records: bucket.list(RECORDS).await?.len() as u64,
-            blobs: blobs.len() as u64,
-            bytes: bytes_of(&blobs),
-        })
-    }
+/// Reads a store. Nothing is written.
+///
+/// # Errors
+/// The store cannot be used.
+pub async fn inventory(address: &StoreAddress) -> Result<Inventory, SharedStoreError> {
+    let bucket = Bucket::open(address)?;
+    let (records, blobs) = (bucket.list(RECORDS).await?, bucket.list(BLOBS).await?);
+    Ok(Inventory { records: records.len() as u64, blobs: blobs.len() as u64, bytes: bytes_of(&blobs) })
+}
 
+impl SharedStore {
     /// Whether a key's output is there; `examine`: reads every file of it.
     pub async fn presence(&self, task: &TaskId, key: &Digest, examine: bool) -> Result<Presence, SharedStoreError> {
         let inner = &self.inner;

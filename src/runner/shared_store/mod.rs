@@ -54,7 +54,7 @@ mod store;
 pub use address::StoreAddress;
 pub use error::SharedStoreError;
 pub use gc::{RetentionPolicy, StoreGcReport, collect};
-pub use inventory::{Inventory, Presence, UploadOutcome};
+pub use inventory::{Inventory, Presence, UploadOutcome, inventory};
 pub use machine::{Machine, MachineGpus, UnknownGpus};
 pub use record::SignaturePolicy;
 pub use store::{SharedStore, UnsentOutputs, why_not};

@@ -134,7 +134,7 @@ pub fn shared_outputs(data: &[u8]) {
             project.put(&object, &bytes);
             let before = project.names();
             let _ = store.presence(&task.id, &key().digest(), true).await;
-            let _ = store.inventory().await;
+            let _ = shared_store::inventory(&project.address()).await;
             let _ = store.get(&task.id, &key(), &key().digest()).await;
             assert_eq!(project.names(), before, "only the output is new");
             let _ = collect(&project.address(), KEEP, false).await;
