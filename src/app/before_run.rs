@@ -6,7 +6,7 @@ use std::env;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::cli::{CliExit, Force, KeyValueArg, LOCK_FILE, RunRequest, Select};
+use crate::cli::{CliExit, Force, LOCK_FILE, RunRequest, Select, Subject};
 use crate::console::print_error;
 use crate::error::CommandError;
 use crate::past_runs::holding_run;
@@ -71,7 +71,7 @@ pub(super) fn refuse_known_failures(
     }
     // A task that is cached needs neither a key nor GPUs. One that waits for those above it may be cached, too.
     if !faults.is_empty() && errors.is_empty() {
-        let decisions = decide(project, &request.manifest, &request.settings, &request.select, plan, options)?;
+        let decisions = decide(project, &request.subject, &request.select, plan, options)?;
         let run = decisions.iter().filter(|decision| decision.verdict == Prediction::Run);
         let run: BTreeMap<&str, bool> = run.map(|decision| (decision.id.as_str(), decision.may_be_cached)).collect();
         let counts = |fault: &EnvironmentFault<'_>| {
@@ -214,8 +214,7 @@ pub(super) struct EarlierRun {
 /// counts for nothing.
 pub(super) fn earlier_runs<'a>(
     project: &'a Project,
-    manifest: &'a str,
-    settings: &'a [KeyValueArg],
+    subject: &'a Subject,
     select: &'a Select,
     lock: Option<&'a Path>,
     plan: Digest,
@@ -227,7 +226,7 @@ pub(super) fn earlier_runs<'a>(
     let selections = [Some((select.clone(), true)), has_selection.then_some((all_stages, false))];
     selections.into_iter().flatten().flat_map(move |(select, has_same_selection)| {
         locks.clone().filter_map(move |of| {
-            let compiler = project.compiler_of_run(manifest, settings, &select, of);
+            let compiler = project.compiler_of_run(subject, &select, of);
             let conditions = compiler.no_op_conditions(plan)?;
             Some(EarlierRun { conditions, has_same_selection, has_same_lock: of == lock })
         })
@@ -237,15 +236,14 @@ pub(super) fn earlier_runs<'a>(
 /// What a run would do with each task that is part of it. Looks only at what may have changed since the last run.
 pub(super) fn decide(
     project: &Project,
-    manifest: &str,
-    settings: &[KeyValueArg],
+    subject: &Subject,
     select: &Select,
     plan: &Plan,
     options: &RunOptions,
 ) -> Result<Vec<Decision>, CommandError> {
-    let fresh = project.compiler(manifest, settings).fresh_plan(|name| project.variable(name));
+    let fresh = project.compiler(subject).fresh_plan(|name| project.variable(name));
     let usual_lock = Some(Path::new(LOCK_FILE));
-    let earlier = fresh.map(|plan| earlier_runs(project, manifest, settings, select, usual_lock, plan));
+    let earlier = fresh.map(|plan| earlier_runs(project, subject, select, usual_lock, plan));
     let mut first = None;
     for run in earlier.into_iter().flatten() {
         // Where nothing has changed for all stages, nothing has for some of them.

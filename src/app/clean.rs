@@ -17,7 +17,7 @@ use base::files::is_absence;
 use base::units::{counted, plain_path, size};
 use plan::manifest::is_shipped;
 use runner::store::{
-    Garbage, LockAttempt, OutputCache, PathError, ProjectLock, StateFolder, StateItems, garbage, is_there,
+    Garbage, LockAttempt, OutputCache, PathError, ProjectLock, StateFolder, StateItems, bytes_in, garbage, is_there,
     readable_runs, remove,
 };
 
@@ -214,11 +214,4 @@ fn print_garbage(home: &StateFolder, found: &[Garbage], yes: bool) {
         (n, true) => print(&format!("{n} removed, {total}\n")),
         (n, false) => print(&format!("{n} would be removed, {total}; `--yes` removes them\n")),
     }
-}
-
-fn bytes_in(path: &Path) -> u64 {
-    if path.is_symlink() {
-        return 0;
-    }
-    walkdir::WalkDir::new(path).into_iter().flatten().filter_map(|item| item.metadata().ok()).map(|m| m.len()).sum()
 }

@@ -36,7 +36,7 @@ type TaskRow<'a> = Vec<(String, &'a [FoundResult])>;
 
 pub(super) fn compare(global: &Global, request: &CompareRequest) -> Result<CliExit, CommandError> {
     let conditions = conditions(&request.fail_if)?;
-    let as_tool = request.as_tool.as_deref().map(tool).transpose()?;
+    let as_tool = request.as_tool;
     let finder = ResultFinder::new(global);
     if let Some(sweeps) = sweeps(&finder, request)? {
         return compare_sweeps(global, request, &sweeps);
@@ -319,13 +319,8 @@ fn conditions(texts: &[String]) -> Result<Vec<FailCondition>, CommandError> {
     Ok(read.into_iter().flatten().collect())
 }
 
-fn tool(name: &str) -> Result<Tool, CommandError> {
-    name.parse::<Tool>().map_err(CommandError::usage)
-}
-
 /// Regatta's numbers beside those of other tools.
 pub(super) fn compat(global: &Global, request: &ReportRequest) -> Result<CliExit, CommandError> {
-    let tools = request.compat.iter().map(|name| tool(name)).collect::<Result<Vec<_>, _>>()?;
     let argument = match &request.run {
         Some(argument) => argument.clone(),
         None => super::past_runs::last(global)?,
@@ -341,7 +336,7 @@ pub(super) fn compat(global: &Global, request: &ReportRequest) -> Result<CliExit
             ));
             continue;
         }
-        let rows: Vec<_> = tools.iter().flat_map(|tool| interop::compat(&measured_run, *tool)).collect();
+        let rows: Vec<_> = request.compat.iter().flat_map(|tool| interop::compat(&measured_run, *tool)).collect();
         if request.json {
             by_name.insert(measured_run.name, serde_json::to_value(rows).map_err(anyhow::Error::from)?);
         } else {

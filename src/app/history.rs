@@ -11,10 +11,9 @@ use super::result_name::{MeasuredOutputs, measured_outputs};
 use crate::cli::{CliExit, Global, HistoryRequest, TagRequest};
 use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
-use crate::store;
-use base::event::{RunId, RunTag};
+use base::event::RunId;
 use base::files::read_text;
-use harness::{RESULT, SearchReport};
+use harness::RESULT;
 use interop::{MeasuredResult, MeasuredRun};
 use report::compare::ComparedResult;
 use report::history::{self, HistoryPoint, MetricKey};
@@ -74,36 +73,15 @@ fn measurements(
                 print_error(&format!("skipped {}: written by another version\n", file.display()));
                 continue;
             };
-            let search = search_in(&place);
-            points.extend(point(run.clone(), tags.clone(), manifest.clone(), task, result, search.as_ref()));
+            let Some(started) = started_of_speed(&result) else { continue };
+            let measured = MeasuredRun { name: task.clone(), result, request_traces: Vec::new() };
+            let result = search_in(&place).iter().fold(ComparedResult::new(&measured), ComparedResult::with_search);
+            let (run, tags, manifest) = (run.clone(), tags.clone(), manifest.clone());
+            points.push(HistoryPoint { run, tags, manifest, task, started, result });
         }
-    }
-    for (summary, result) in request.store.as_deref().map(store::read).transpose()?.unwrap_or_default() {
-        let is_known = points.iter().any(|point| point.run == summary.run && point.task == summary.task);
-        if is_known || !has(&summary.manifest, &request.manifest) || !has(&summary.task, &request.task) {
-            continue;
-        }
-        // Other machines are series of their own.
-        let manifest = format!("{} on {}", summary.manifest, summary.machine);
-        points.extend(point(summary.run, Vec::new(), manifest, summary.task, result, None));
     }
     points.sort_by(|a, b| a.started.cmp(&b.started));
     Ok((points, sweeps))
-}
-
-/// `None`: it does not measure speed.
-fn point(
-    run: RunId,
-    tags: Vec<RunTag>,
-    manifest: String,
-    task: String,
-    result: MeasuredResult,
-    search: Option<&SearchReport>,
-) -> Option<HistoryPoint> {
-    let started = started_of_speed(&result)?;
-    let measured = MeasuredRun { name: task.clone(), result, request_traces: Vec::new() };
-    let result = search.into_iter().fold(ComparedResult::new(&measured), ComparedResult::with_search);
-    Some(HistoryPoint { run, tags, manifest, task, started, result })
 }
 
 /// When a measurement of speed started. `None`: LoadGen's accuracy runs and audits measure none, and results of other

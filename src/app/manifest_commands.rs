@@ -5,7 +5,9 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-use crate::cli::{CheckFormat, CheckRequest, CliExit, Global, InitRequest, ListRequest, SchemaRequest, ShowRequest};
+use crate::cli::{
+    CheckFormat, CheckRequest, CliExit, Global, InitRequest, ListRequest, SchemaRequest, ShowRequest, Subject,
+};
 use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
 use crate::expression_guard::expand;
@@ -22,7 +24,7 @@ pub(super) fn check(global: &Global, request: &CheckRequest) -> Result<CliExit, 
     let (mut checked, mut problems) = (Vec::new(), Vec::new());
     let is_text = request.format == CheckFormat::Text;
     for name in &request.manifests {
-        let plan = project.manifest(name, &request.settings).and_then(|manifest| Ok(expand(&manifest)?));
+        let plan = project.manifest(&Subject::new(name, &request.settings)).and_then(|manifest| Ok(expand(&manifest)?));
         let (is_good, tasks) = match plan {
             Ok(plan) => (true, Some(plan.tasks.len())),
             Err(CommandError::Manifest(found)) => {
@@ -55,7 +57,7 @@ pub(super) fn check(global: &Global, request: &CheckRequest) -> Result<CliExit, 
 }
 
 pub(super) fn show(global: &Global, request: &ShowRequest) -> Result<CliExit, CommandError> {
-    let manifest = Project::open_current(global)?.manifest(&request.subject.manifest, &request.subject.settings)?;
+    let manifest = Project::open_current(global)?.manifest(&request.subject)?;
     let values = manifest.values();
     let json = || json!({ "values": values });
     print_as(global.styler(), request.json, json, |styler| report::value_table(&values, styler));

@@ -19,7 +19,6 @@ use super::result_name::named_run;
 use crate::cli::{self, CliExit, Global, LogsRequest, StatusRequest};
 use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
-use crate::store;
 use base::event::{Done, RunId, TaskId};
 use base::files::{is_absence, open_regular, read_text};
 use harness::{GatheredResult, RESULT, SWEEP, SweepReport, first_requests, gather_sweeps};
@@ -88,9 +87,6 @@ pub(super) fn or_left_out<T>(read: Result<T, PathError>) -> Option<T> {
 
 /// The runs of this project, newest first.
 pub(super) fn list(global: &Global, request: &cli::RunsRequest) -> Result<CliExit, CommandError> {
-    if let Some(store) = &request.store {
-        return list_shared(global, request, store);
-    }
     let home = Project::open_current(global)?.home;
     let mut rows = Vec::new();
     let runs = report_unreadable(readable_runs(&home)?);
@@ -114,7 +110,11 @@ pub(super) fn list(global: &Global, request: &cli::RunsRequest) -> Result<CliExi
             rows.push(row);
         }
     }
-    print_list(global, request, &rows);
+    if request.csv {
+        print(&report::run_list_csv(&rows));
+    } else {
+        print_as(global.styler(), request.json, || json!({ "runs": rows }), |styler| report::run_list(&rows, styler));
+    }
     Ok(CliExit::Done)
 }
 
@@ -126,40 +126,6 @@ fn add_numbers(row: &mut report::RunRow) {
             result.numbers = report::result_numbers(&read);
         }
     }
-}
-
-fn print_list(global: &Global, request: &cli::RunsRequest, rows: &[report::RunRow]) {
-    if request.csv {
-        print(&report::run_list_csv(rows));
-    } else {
-        print_as(global.styler(), request.json, || json!({ "runs": rows }), |styler| report::run_list(rows, styler));
-    }
-}
-
-/// The runs of all machines whose results are in a shared store, newest first.
-fn list_shared(global: &Global, request: &cli::RunsRequest, store: &str) -> Result<CliExit, CommandError> {
-    let mut shared = store::read(store)?;
-    let started = |result: &MeasuredResult| result.own().map(|own| own.started.clone()).unwrap_or_default();
-    shared.retain(|(summary, _)| request.manifest.as_ref().is_none_or(|part| summary.manifest.contains(part.as_str())));
-    shared.sort_by_cached_key(|(_, result)| std::cmp::Reverse(started(result)));
-    let mut rows: Vec<report::RunRow> = Vec::new();
-    for (summary, result) in &shared {
-        let manifest = format!("{} on {}", summary.manifest, summary.machine);
-        let line = report::ResultRow {
-            task: summary.task.clone(),
-            headline: summary.headline.clone(),
-            workload: result.own().map(|own| own.workload().to_string()),
-            folder: None,
-            numbers: result.own().map(report::result_numbers).unwrap_or_default(),
-        };
-        match rows.iter().position(|row| row.run == summary.run.as_str() && row.manifest == manifest) {
-            Some(at) => rows[at].results.push(line),
-            None if rows.len() == request.most => break,
-            None => rows.push(report::RunRow::shared(summary.run.as_str(), manifest, &started(result), line)),
-        }
-    }
-    print_list(global, request, &rows);
-    Ok(CliExit::Done)
 }
 
 /// The name of the last run.
@@ -413,8 +379,7 @@ impl ObservedRun {
         is_held: impl FnOnce() -> bool,
     ) -> Result<Self, PathError> {
         let is_held = is_held();
-        let mut state = RunState::new();
-        fold_run(home, run, |event| state.fold(&event))?;
+        let state = run_state(home, run)?;
         let journal = home.run(run).join("journal.jsonl");
         if state.run.is_none() && fs::metadata(&journal).is_ok_and(|file| file.len() > 0) {
             let text = "it does not begin as a journal that this Regatta can read";
@@ -422,6 +387,13 @@ impl ObservedRun {
         }
         Ok(Self { is_alive: is_held && state.finished.is_none(), state })
     }
+}
+
+/// The state of a run, by its journal.
+pub(super) fn run_state(home: &StateFolder, run: &RunId) -> Result<RunState, PathError> {
+    let mut state = RunState::new();
+    fold_run(home, run, |event| state.fold(&event))?;
+    Ok(state)
 }
 
 /// Whether that run's process still exists.

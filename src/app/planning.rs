@@ -6,7 +6,7 @@ use std::mem::ManuallyDrop;
 use std::path::Path;
 
 use crate::before_run::{decide, environment_faults, unread_variables};
-use crate::cli::{CliExit, Global, KeyValueArg, PlanFormat, PlanRequest, Select};
+use crate::cli::{CliExit, Global, KeyValueArg, PlanRequest, Select};
 use crate::console::{print, print_as, print_error, print_json};
 use crate::error::CommandError;
 use crate::project::{Project, options};
@@ -27,51 +27,46 @@ use triton::launch::{LaunchPreview, ServePreview};
 pub(super) fn plan(global: &Global, request: &PlanRequest) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;
     // Its memory goes with the process: to free it task by task takes a tenth of the command's time.
-    let plan = ManuallyDrop::new(project.plan(&request.manifest, &request.settings, &request.select)?);
-    match request.show {
-        PlanFormat::Mermaid => print(&report::graph_mermaid(&plan)),
-        PlanFormat::Launch { json } => return launches(global, &project, &plan, &request.select, json),
-        as_what @ (PlanFormat::Text | PlanFormat::Json) => {
-            let options = options(&plan, &request.select)?;
-            let chosen: Vec<bool> = options.roles.iter().map(|part| *part != runner::TaskRole::NotNeeded).collect();
-            let mut notes = [plan.idle(&chosen), unread_variables(), loadgen::notes(&plan, Path::new("/"))].concat();
-            let mut tasks = plan.tasks.iter();
-            let mut estimates = PlanEstimates::new(&project, request, &plan);
-            let mut decisions = Vec::new();
-            let predicted = decide(&project, &request.manifest, &request.settings, &request.select, &plan, &options)?;
-            for mut decision in predicted {
-                // Decisions have the order of the plan.
-                let task = tasks.find(|task| task.id == decision.id);
-                debug_assert!(task.is_some(), "{} is out of order", decision.id);
-                // To read every action of a large plan takes its time; a cached one costs nothing.
-                let task = task.filter(|_| decision.verdict == Prediction::Run);
-                let cost = task.and_then(MeasurementCost::from_task).map(|cost| cost.to_string());
-                decision.reasons.extend(task.map(environment_faults).into_iter().flatten());
-                let estimate = task.and_then(|task| estimates.estimate_task(task));
-                decisions.push(DecisionRow { decision, cost, estimate });
-            }
-            notes.extend(estimates.note());
-            // A plan is made without a network.
-            if let Some(store) = store::address(None)?
-                && decisions.iter().any(|row| row.decision.verdict == Prediction::Run)
-            {
-                let name = &request.manifest;
-                notes.push(format!("{store} was not queried: `regatta store status {name}` shows what it has"));
-            }
-            let styler = global.styler();
-            match as_what {
-                PlanFormat::Json => print_json(|out| report::write_decisions_json(&decisions, out)),
-                _ => print(&report::decisions_text(&decisions, styler)),
-            }
-            if matches!(as_what, PlanFormat::Text) {
-                for note in notes {
-                    print(&styler.fit(format!("{note}\n")));
-                }
-            }
-            return refuse_impossible_launches(&project, &plan, &options);
+    let plan = ManuallyDrop::new(project.plan(&request.subject, &request.select)?);
+    if request.launch {
+        return launches(global, &project, &plan, &request.select, request.json);
+    }
+    let options = options(&plan, &request.select)?;
+    let chosen: Vec<bool> = options.roles.iter().map(|part| *part != runner::TaskRole::NotNeeded).collect();
+    let mut notes = [plan.idle(&chosen), unread_variables(), loadgen::notes(&plan, Path::new("/"))].concat();
+    let mut tasks = plan.tasks.iter();
+    let mut estimates = PlanEstimates::new(&project, request, &plan);
+    let mut decisions = Vec::new();
+    let predicted = decide(&project, &request.subject, &request.select, &plan, &options)?;
+    for mut decision in predicted {
+        // Decisions have the order of the plan.
+        let task = tasks.find(|task| task.id == decision.id);
+        debug_assert!(task.is_some(), "{} is out of order", decision.id);
+        // To read every action of a large plan takes its time; a cached one costs nothing.
+        let task = task.filter(|_| decision.verdict == Prediction::Run);
+        let cost = task.and_then(MeasurementCost::from_task).map(|cost| cost.to_string());
+        decision.reasons.extend(task.map(environment_faults).into_iter().flatten());
+        let estimate = task.and_then(|task| estimates.estimate_task(task));
+        decisions.push(DecisionRow { decision, cost, estimate });
+    }
+    notes.extend(estimates.note());
+    // A plan is made without a network.
+    if let Some(store) = store::address(None)?
+        && decisions.iter().any(|row| row.decision.verdict == Prediction::Run)
+    {
+        let name = &request.subject.manifest;
+        notes.push(format!("{store} was not queried: `regatta store status {name}` shows what it has"));
+    }
+    let styler = global.styler();
+    if request.json {
+        print_json(|out| report::write_decisions_json(&decisions, out));
+    } else {
+        print(&report::decisions_text(&decisions, styler));
+        for note in notes {
+            print(&styler.fit(format!("{note}\n")));
         }
     }
-    Ok(CliExit::Done)
+    refuse_impossible_launches(&project, &plan, &options)
 }
 
 /// The servers that the chosen `serve` tasks will start. Servers that cannot start are reported with all reasons.
@@ -238,12 +233,12 @@ impl<'a> PlanEstimates<'a> {
 
     fn twin_plan(&self) -> Option<(String, Plan)> {
         let name = format!("sim-{}", self.plan.params.get("system")?);
-        self.project.manifests.find(&format!("{}/{name}", self.request.manifest))?;
-        let others = self.request.settings.iter().filter(|one| one.key != "system").cloned();
-        let settings: Vec<KeyValueArg> =
-            others.chain([KeyValueArg { key: "system".to_owned(), value: name.clone() }]).collect();
+        self.project.manifests.find(&format!("{}/{name}", self.request.subject.manifest))?;
+        let mut subject = self.request.subject.clone();
+        subject.settings.retain(|one| one.key != "system");
+        subject.settings.push(KeyValueArg { key: "system".to_owned(), value: name.clone() });
         // What only the real system can be given has no twin.
-        let plan = self.project.expanded(&self.request.manifest, &settings, &self.request.select).ok()?;
+        let plan = self.project.expanded(&subject, &self.request.select).ok()?;
         Some((name, plan))
     }
 
@@ -376,23 +371,13 @@ fn search(bench: &Bench) -> Option<BenchEstimate> {
 fn workload(bench: &Bench) -> Option<(VirtualWorkload, bool)> {
     // Any seed will do: runs with different seeds take equally long.
     let seed = 0;
-    if let Some(test) = &bench.loadgen {
-        let (inputs, answers) = assumed_lengths(&test.benchmark)?;
-        let workload = VirtualWorkload {
-            input_tokens: length(&inputs),
-            output_tokens: length(&answers),
-            adapters: bench.request.lora_task_id.clone(),
-            seed,
-        };
-        return Some((workload, true));
-    }
-    let lengths = [&bench.input_tokens, &bench.output_tokens];
-    let [input_tokens, output_tokens] = lengths.map(Clone::clone);
-    let is_known = lengths.iter().all(|length| **length != Length::Given);
-    is_known.then_some((
-        VirtualWorkload { input_tokens, output_tokens, adapters: bench.request.lora_task_id.clone(), seed },
-        false,
-    ))
+    let (input_tokens, output_tokens) = match &bench.loadgen {
+        Some(test) => assumed_lengths(&test.benchmark).map(|(inputs, answers)| (length(&inputs), length(&answers)))?,
+        None => (bench.input_tokens.clone(), bench.output_tokens.clone()),
+    };
+    let adapters = bench.request.lora_task_id.clone();
+    let is_known = input_tokens != Length::Given && output_tokens != Length::Given;
+    is_known.then_some((VirtualWorkload { input_tokens, output_tokens, adapters, seed }, bench.loadgen.is_some()))
 }
 
 fn length(assumed: &LengthDistribution) -> Length {

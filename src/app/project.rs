@@ -6,21 +6,20 @@ use std::{env, fs, thread};
 
 use anyhow::Context as _;
 
-use crate::cli::{Force, Global, KeyValueArg, Select};
+use crate::cli::{Force, Global, KeyValueArg, Select, Subject};
 use crate::console::print_error;
 use crate::doctor;
 use crate::error::CommandError;
 use crate::expression_guard::{expand, load};
+use crate::past_runs::run_state;
 use base::diag::Diagnostics;
-use base::event::Event;
 use base::files::{Digest, read_bytes};
 use interop::{SystemNeed, gpu_name};
 use plan::Plan;
 use plan::manifest::{GivenValues, Manifest, ManifestLibrary, is_shipped, shipped};
-use runner::store::{
-    CompilerId, PathError, PlanSources, StateFolder, WithPath as _, is_there, last_run, read_journal, replace,
-};
-use runner::{OutputCheck, RunOptions, TaskRole, task_roles};
+use report::RunState;
+use runner::store::{CompilerId, PathError, PlanSources, StateFolder, WithPath as _, is_there, last_run, replace};
+use runner::{RunOptions, TaskRole, task_roles};
 
 /// # Errors
 /// It was removed, or may not be looked at, or its path is not UTF-8.
@@ -85,26 +84,19 @@ impl Project {
     }
 
     /// A manifest with what was given on the command line and in the environment.
-    pub(super) fn manifest(&self, name: &str, settings: &[KeyValueArg]) -> Result<Manifest, CommandError> {
-        Ok(load(&self.manifests, name, &self.given(settings))?)
+    pub(super) fn manifest(&self, subject: &Subject) -> Result<Manifest, CommandError> {
+        Ok(load(&self.manifests, &subject.manifest, &self.given(&subject.settings))?)
     }
 
     /// Names one way to compile a manifest.
-    pub(super) fn compiler(&self, name: &str, settings: &[KeyValueArg]) -> CompilerId {
-        let mut words = vec![name.to_owned()];
-        words.extend(settings.iter().map(ToString::to_string));
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    pub(super) fn compiler(&self, Subject { manifest, settings }: &Subject) -> CompilerId {
+        let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
+        let words: Vec<&str> = std::iter::once(manifest).chain(&settings).map(String::as_str).collect();
         CompilerId::new(&self.home, &words)
     }
 
     /// Names one way to run what it compiles. `lock`: the lock file that the run writes.
-    pub(super) fn compiler_of_run(
-        &self,
-        name: &str,
-        settings: &[KeyValueArg],
-        select: &Select,
-        lock: Option<&Path>,
-    ) -> CompilerId {
+    pub(super) fn compiler_of_run(&self, subject: &Subject, select: &Select, lock: Option<&Path>) -> CompilerId {
         let mut words: Vec<String> = select.until.iter().map(|s| format!("--until {s}")).collect();
         words.extend(select.only.iter().map(|s| format!("--only {s}")));
         words.extend(select.repeat.map(|times| format!("--repeat {times}")));
@@ -112,41 +104,38 @@ impl Project {
             words.push(format!("--repeat-number {}", select.repeat_number));
         }
         words.extend(lock.map(|file| format!("--lock {}", file.display())));
-        self.compiler(name, settings).for_run(&words)
+        self.compiler(subject).for_run(&words)
     }
 
     /// The plan, with its benchmarks repeated as selected. Nothing is stored.
-    pub(super) fn plan(&self, name: &str, settings: &[KeyValueArg], select: &Select) -> Result<Plan, CommandError> {
-        let compiler = self.compiler(name, settings);
-        self.plan_with_digest(name, settings, select, &compiler, false).map(|(plan, _)| plan)
+    pub(super) fn plan(&self, subject: &Subject, select: &Select) -> Result<Plan, CommandError> {
+        self.plan_with_digest(subject, select, &self.compiler(subject), false).map(|(plan, _)| plan)
     }
 
     /// Like [`Self::plan`], with the digest of the stored plan that it was made from: `None` if none is stored. `keep`
     /// stores the compiled plan.
     pub(super) fn plan_with_digest(
         &self,
-        name: &str,
-        settings: &[KeyValueArg],
+        subject: &Subject,
         select: &Select,
         compiler: &CompilerId,
         keep: bool,
     ) -> Result<(Plan, Option<Digest>), CommandError> {
-        let (plan, digest) = self.compiled(name, settings, compiler, keep)?;
+        let (plan, digest) = self.compiled(subject, compiler, keep)?;
         Ok((repeated(plan, select)?, digest))
     }
 
     /// The plan of other settings, for what can be known from it: nothing is stored, and no data of the project is
     /// looked up.
-    pub(super) fn expanded(&self, name: &str, settings: &[KeyValueArg], select: &Select) -> Result<Plan, CommandError> {
-        let manifest = self.manifest(name, settings)?;
-        repeated(Plan { manifest: name.to_owned(), ..expand(&manifest)? }, select)
+    pub(super) fn expanded(&self, subject: &Subject, select: &Select) -> Result<Plan, CommandError> {
+        let manifest = self.manifest(subject)?;
+        repeated(Plan { manifest: subject.manifest.clone(), ..expand(&manifest)? }, select)
     }
 
     /// The plan as it is written, from the stored one if none of its inputs has changed.
     fn compiled(
         &self,
-        name: &str,
-        settings: &[KeyValueArg],
+        subject: &Subject,
         compiler: &CompilerId,
         keep: bool,
     ) -> Result<(Plan, Option<Digest>), CommandError> {
@@ -155,18 +144,18 @@ impl Project {
         if let Some(digest) = compiler.fresh_plan(|name| self.variable(name))
             && let Some(plan) = compiler.plan(&digest)
         {
-            let file = self.home.project().join(format!("manifests/{name}.yaml"));
+            let file = self.home.project().join(format!("manifests/{}.yaml", subject.manifest));
             let source = read_bytes(&file).ok().map(|bytes| (file, Digest::hash(&bytes)));
             self.report_hidden(source.as_slice());
             return Ok((plan, Some(digest)));
         }
         if !keep {
-            let (plan, origins) = self.compile(name, settings)?;
+            let (plan, origins) = self.compile(subject)?;
             self.report_hidden(&origins.sources);
             return Ok((plan, None));
         }
         let compile = || {
-            let (plan, origins) = self.compile(name, settings)?;
+            let (plan, origins) = self.compile(subject)?;
             self.report_hidden(&origins.sources);
             // Only a cache: a run must not fail because it could not be written.
             let digest = compiler.keep_plan(origins, &plan).ok();
@@ -195,30 +184,24 @@ impl Project {
     }
 
     /// Reads the manifest. The second value: what the plan was made from.
-    fn compile(&self, name: &str, settings: &[KeyValueArg]) -> Result<(Plan, PlanSources), CommandError> {
-        let manifest = self.manifest(name, settings)?;
-        let mut plan = Plan { manifest: name.to_owned(), ..expand(&manifest)? };
-        self.has_effect(name, settings, &manifest, &plan)?;
+    fn compile(&self, subject: &Subject) -> Result<(Plan, PlanSources), CommandError> {
+        let manifest = self.manifest(subject)?;
+        let mut plan = Plan { manifest: subject.manifest.clone(), ..expand(&manifest)? };
+        self.has_effect(subject, &manifest, &plan)?;
         let absent = provide(&mut plan, self.home.project(), self.home.state()).map_err(anyhow::Error::from)?;
-        let mut origins = self.origins(name, &manifest);
+        let mut origins = self.origins(&subject.manifest, &manifest);
         origins.absent.extend(absent);
         Ok((plan, origins))
     }
 
     /// An argument for a value that was not there before must change the plan: otherwise a typing error would go
     /// unnoticed.
-    fn has_effect(
-        &self,
-        name: &str,
-        settings: &[KeyValueArg],
-        manifest: &Manifest,
-        plan: &Plan,
-    ) -> Result<(), CommandError> {
+    fn has_effect(&self, subject: &Subject, manifest: &Manifest, plan: &Plan) -> Result<(), CommandError> {
         let mut diagnostics = Diagnostics::default();
         for (word, wrong) in &manifest.new_var_arguments {
-            let others: Vec<KeyValueArg> = settings.iter().filter(|one| one.to_string() != *word).cloned().collect();
-            if self.manifest(name, &others).is_ok_and(|other| expand(&other).is_ok_and(|same| same.tasks == plan.tasks))
-            {
+            let mut others = subject.clone();
+            others.settings.retain(|one| one.to_string() != *word);
+            if self.manifest(&others).is_ok_and(|other| expand(&other).is_ok_and(|same| same.tasks == plan.tasks)) {
                 diagnostics.push(wrong.clone());
             }
         }
@@ -251,7 +234,7 @@ impl Project {
             }
         }
         // What would have been found first; `ManifestLibrary::find` looks in this order.
-        let names = [name.to_owned(), format!("manifests/{name}.yaml"), format!("manifests/{name}/pipeline.yaml")];
+        let names = [name.to_owned(), format!("manifests/{}.yaml", subject.manifest), format!("manifests/{name}/pipeline.yaml")];
         absent.extend(names.iter().map(|name| root.join(name)).filter(|path| !path.exists()));
         PlanSources { sources, absent, env: manifest.environment().clone().into_iter().collect() }
     }
@@ -297,15 +280,10 @@ pub(super) fn options(plan: &Plan, select: &Select) -> Result<RunOptions, Comman
     };
     Ok(RunOptions {
         jobs: 1,
-        gpus: Vec::new(),
-        keep_going: false,
         roles,
         forced,
         resumes_forced: matches!(select.force, Force::Uncached(_)),
-        output_source: None,
-        kept_services: None,
-        output_check: OutputCheck::default(),
-        unchanged: std::sync::Arc::default(),
+        ..RunOptions::default()
     })
 }
 
@@ -319,21 +297,14 @@ pub(super) fn colored(color: anstream::ColorChoice) -> bool {
 }
 
 /// With its parameters, as they were given. `hint`: the command that names a manifest.
-pub(super) fn last_manifest(project: &Project, hint: &str) -> Result<(String, Vec<KeyValueArg>), CommandError> {
-    let run = last_run(&project.home)?;
-    let journal = run.map(|run| read_journal(&project.home.run(&run).join("journal.jsonl"))).transpose()?;
-    let started = journal.and_then(|journal| {
-        journal.events.into_iter().find_map(|event| match event {
-            Event::RunStarted { manifest, settings, .. } => Some((manifest, settings)),
-            _ => None,
-        })
-    });
-    let Some((manifest, settings)) = started else {
+pub(super) fn last_manifest(project: &Project, hint: &str) -> Result<Subject, CommandError> {
+    let run = last_run(&project.home)?.map(|run| run_state(&project.home, &run)).transpose()?;
+    let Some(RunState { manifest, settings, .. }) = run.filter(|state| state.run.is_some()) else {
         let hint = hint_of_runs_above(&project.home).unwrap_or_else(|| format!("name a manifest: {hint}"));
         return Err(CommandError::hinted("nothing has run in this folder yet", hint));
     };
     let settings = settings.iter().map(|argument| argument.parse()).collect::<Result<_, _>>();
-    Ok((manifest, settings.map_err(CommandError::usage)?))
+    Ok(Subject { manifest, settings: settings.map_err(CommandError::usage)? })
 }
 
 /// Writes the shipped files that the plan's inputs name and the project does not have into the state folder, and lets

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::export_import::located_runs;
 use super::found_result::{FoundResult, Place, TaskOfRun, earlier_text, read, without_links};
+use super::past_runs::run_state;
 use super::project::Project;
 use crate::cli::Global;
 use crate::console::print_error;
@@ -16,7 +17,7 @@ use base::event::{RunId, TaskId};
 use harness::{RESULT, SWEEP, SweepReport, repeat_folders};
 use interop::import_sweep;
 use report::{RunState, TaskPhase, TaskState};
-use runner::store::{PathError, StateFolder, fold_run, is_there, last_run, readable_runs, tagged_run};
+use runner::store::{PathError, StateFolder, is_there, last_run, readable_runs, tagged_run};
 
 /// How many of the newest runs are read to name one in a hint.
 const RUNS_FOR_HINT: usize = 20;
@@ -312,9 +313,7 @@ fn sweep(file: &Path, folder: &str) -> Result<Option<FoundSweep>, CommandError> 
 
 impl RunOutputs {
     fn read(home: &StateFolder, run: &RunId) -> Result<Self, PathError> {
-        let mut state = RunState::new();
-        fold_run(home, run, |event| state.fold(&event))?;
-        Ok(Self { home: home.clone(), state })
+        Ok(Self { home: home.clone(), state: run_state(home, run)? })
     }
 
     /// What tasks made, and what failed ones kept.

@@ -36,17 +36,6 @@ struct SelftestPlan {
     patience: u32,
 }
 
-impl Default for SelftestPlan {
-    fn default() -> Self {
-        Self {
-            rates: vec![10.0, 100.0, 1000.0],
-            duration: Duration::from_secs(5),
-            flood: Duration::from_secs(2),
-            patience: 4,
-        }
-    }
-}
-
 impl SelftestPlan {
     fn limit(&self, duration: Duration) -> Duration {
         duration * self.patience + Duration::from_secs(30)
@@ -118,7 +107,8 @@ pub(super) fn selftest(global: &Global, request: &SelftestRequest) -> Result<Cli
     let effort = SelftestPlan {
         rates: request.rates.clone(),
         duration: Duration::from_secs(request.seconds),
-        ..SelftestPlan::default()
+        flood: Duration::from_secs(2),
+        patience: 4,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let is_quiet = global.loudness == OutputVerbosity::Quiet;
@@ -232,13 +222,8 @@ impl SelftestMeasurement {
 
     fn spec(self, server: &GroundTruthServer, duration: Duration) -> BenchSpec {
         let Self { scenario, tokens, clients } = self;
-        let endpoint = Endpoint {
-            host: "127.0.0.1".to_owned(),
-            grpc: server.address.port(),
-            http: None,
-            metrics: None,
-            name: None,
-        };
+        let (host, grpc) = ("127.0.0.1".to_owned(), server.address.port());
+        let endpoint = Endpoint { host, grpc, http: None, metrics: None, name: None };
         BenchSpec {
             endpoints: vec![endpoint],
             protocol: harness::Transport::Kserve,

@@ -12,7 +12,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::project::Project;
 use super::{bench, run};
 use crate::cli::{
-    self, CalibrateRequest, CliExit, CliRequest, Global, LockMode, OutputVerbosity, RunRequest, Select, SimulateRequest,
+    self, CalibrateRequest, CliExit, CliRequest, Global, LockingArgs, OutputVerbosity, RunMode, RunRequest, Select,
+    SimulateRequest, Subject,
 };
 use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
@@ -66,9 +67,9 @@ fn repository(global: &Global, target: &str) -> Result<PathBuf, CommandError> {
     let home = Project::open_current(global)?.home;
     let manifest = bench::manifest::write_file(&home, &bench::manifest::text(&benchmark)?)?;
     let request = RunRequest {
-        manifest: manifest.to_string_lossy().into_owned(),
+        subject: Subject::new(&manifest.to_string_lossy(), &[]),
         select: Select { until: vec![bench::manifest::REPOSITORY.to_owned()], ..Select::default() },
-        locking: LockMode::Ignore,
+        mode: RunMode { locking: LockingArgs::NONE, ..RunMode::default() },
         ..RunRequest::default()
     };
     let quiet = Global { loudness: OutputVerbosity::Quiet, ..global.clone() };

@@ -1,36 +1,32 @@
-//! The shared store: `regatta store …`, the store of a run, and results that other machines left there.
+//! The shared store: `regatta store …`, and the store of a run.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::cli::{CliExit, Global, KeyValueArg, Select, StoreGc, StoreRequest, StoreSelection, Subject};
+use crate::cli::{CliExit, Global, Select, StoreGc, StoreRequest, StoreSelection, Subject};
 use crate::console::{print, print_as, print_error};
 use crate::doctor::nvidia_smi;
 use crate::error::CommandError;
 use crate::project::{Project, options};
 use base::diag::ErrorText;
-use base::event::{Done, Event, RunId, Stop, TaskId};
-use base::files::{Digest, read_text};
+use base::event::{Event, RunId, Stop, TaskId};
+use base::files::Digest;
 use base::units::{counted, size};
-use harness::RESULT;
-use interop::MeasuredResult;
-use plan::{ActionKind, Plan, Task};
+use plan::Plan;
 use report::{Cell, Styler, Table};
 use runner::shared_store::{
-    Inventory, Machine, MachineGpus, Presence, ResultSummary, SharedStore, SharedSummaries, SignaturePolicy,
-    StoreAddress, UnsentOutputs, UploadOutcome, share_summaries, shared_summaries, why_not,
+    Inventory, Machine, MachineGpus, Presence, SharedStore, SignaturePolicy, StoreAddress, UnsentOutputs,
+    UploadOutcome, why_not,
 };
 use runner::store::{
-    Digests, FinishedOutput, Latest, LockAttempt, OutputCache, PathError, ProjectLock, StateFolder, TaskKey,
-    TaskRecord, name_run,
+    Digests, FinishedOutput, Latest, LockAttempt, OutputCache, PathError, ProjectLock, TaskKey, TaskRecord, name_run,
 };
 use runner::{
     EventEmitter, KeyContext, PublicKey, RunOptions, SigningKey, TaskStatus, TrustedKeys, shared_store, task_statuses,
-    usable_secret_values,
 };
 use stages::StageExecutor;
 
@@ -48,14 +44,10 @@ pub(super) fn store(global: &Global, request: &StoreRequest) -> Result<CliExit, 
     match request {
         StoreRequest::Status { manifest: None, json, .. } => job.inventory(*json),
         StoreRequest::Status { manifest: Some(manifest), settings, verify, json, .. } => {
-            job.status(manifest, settings, *verify, *json)
+            job.status(&Subject::new(manifest, settings), *verify, *json)
         }
-        StoreRequest::Push { subject: Subject { manifest, settings }, only, verify, .. } => {
-            job.push(manifest, settings, only, *verify)
-        }
-        StoreRequest::Pull { subject: Subject { manifest, settings }, until, .. } => {
-            job.pull(manifest, settings, until)
-        }
+        StoreRequest::Push { subject, only, verify, .. } => job.push(subject, only, *verify),
+        StoreRequest::Pull { subject, until, .. } => job.pull(subject, until),
         StoreRequest::Gc(keep) => job.gc(keep),
     }
 }
@@ -96,9 +88,9 @@ impl StoreContext {
 }
 
 impl StoreOperation<'_> {
-    fn plan(&self, manifest: &str, settings: &[KeyValueArg], select: &Select) -> Result<PlannedProject, CommandError> {
+    fn plan(&self, subject: &Subject, select: &Select) -> Result<PlannedProject, CommandError> {
         let project = Project::open_current(self.global)?;
-        let plan = project.plan(manifest, settings, select)?;
+        let plan = project.plan(subject, select)?;
         let options = options(&plan, select)?;
         let machine = shared_store::Machine::new(gpus_for(&plan));
         Ok(PlannedProject { project, plan, options, machine })
@@ -122,15 +114,7 @@ impl StoreOperation<'_> {
     }
 
     fn totals(&self) -> Result<Inventory, CommandError> {
-        // An empty plan: only the store is read.
-        let project = Project::open_current(self.global)?;
-        let plan = Plan::default();
-        let machine = shared_store::Machine::new(shared_store::MachineGpus::Known([].into()));
-        let output_cache = Arc::new(OutputCache::open(&project.home)?);
-        let store =
-            SharedStore::new(&self.address, &plan, &machine, output_cache, Arc::new(|_| {}), self.signatures.clone())
-                .map_err(|e| self.unusable(&e))?;
-        self.runtime.block_on(store.inventory()).map_err(|e| self.unusable(&e))
+        self.runtime.block_on(shared_store::inventory(&self.address)).map_err(|e| self.unusable(&e))
     }
 
     fn inventory(&self, json: bool) -> Result<CliExit, CommandError> {
@@ -139,14 +123,8 @@ impl StoreOperation<'_> {
         Ok(CliExit::Done)
     }
 
-    fn status(
-        &self,
-        manifest: &str,
-        settings: &[KeyValueArg],
-        verify: bool,
-        json: bool,
-    ) -> Result<CliExit, CommandError> {
-        let scene = self.open_context(self.plan(manifest, settings, &Select::default())?)?;
+    fn status(&self, subject: &Subject, verify: bool, json: bool) -> Result<CliExit, CommandError> {
+        let scene = self.open_context(self.plan(subject, &Select::default())?)?;
         let totals = self.totals()?;
         let mut rows = Vec::new();
         let mut broken = None;
@@ -193,15 +171,9 @@ impl StoreOperation<'_> {
         Ok(if damaged { CliExit::Failed } else { CliExit::Done })
     }
 
-    fn push(
-        &self,
-        manifest: &str,
-        settings: &[KeyValueArg],
-        only: &[String],
-        verify: bool,
-    ) -> Result<CliExit, CommandError> {
+    fn push(&self, subject: &Subject, only: &[String], verify: bool) -> Result<CliExit, CommandError> {
         let select = Select { only: only.to_vec(), ..Select::default() };
-        let scene = self.open_context(self.plan(manifest, settings, &select)?)?;
+        let scene = self.open_context(self.plan(subject, &select)?)?;
         let here = scene.statuses(|_| (None, None))?;
         let chosen =
             |task: &TaskId| only.is_empty() || only.iter().any(|stage| task.as_str().split('/').next() == Some(stage));
@@ -236,8 +208,9 @@ impl StoreOperation<'_> {
             // Nothing was sent: shows why.
             if !missing.is_empty() {
                 print(&format!(
-                    "not in the cache of this folder: {}; `regatta run {manifest}` makes them\n",
-                    missing.join(", ")
+                    "not in the cache of this folder: {}; `regatta run {}` makes them\n",
+                    missing.join(", "),
+                    subject.manifest
                 ));
             }
             for line in unshared {
@@ -247,9 +220,9 @@ impl StoreOperation<'_> {
         Ok(CliExit::Done)
     }
 
-    fn pull(&self, manifest: &str, settings: &[KeyValueArg], until: &[String]) -> Result<CliExit, CommandError> {
+    fn pull(&self, subject: &Subject, until: &[String]) -> Result<CliExit, CommandError> {
         let select = Select { until: until.to_vec(), ..Select::default() };
-        let planned = self.plan(manifest, settings, &select)?;
+        let planned = self.plan(subject, &select)?;
         let home = planned.project.home.clone();
         let LockAttempt::Acquired(lock) = ProjectLock::try_take(&home, || name_run(&home))? else {
             return Err(anyhow::Error::new(
@@ -512,59 +485,4 @@ pub(super) fn gpus_for(plan: &Plan) -> MachineGpus {
         }
         Err(problem) => MachineGpus::Unknown(problem.to_string()),
     }
-}
-
-/// Puts the valid results of a run into the store. A store that is away is a warning.
-pub(super) async fn share(
-    (address, signatures): (&StoreAddress, &SignaturePolicy),
-    home: &StateFolder,
-    run: &RunId,
-    plan: &Plan,
-    done: &[(TaskId, Done, std::path::PathBuf)],
-    emit: &EventEmitter,
-) {
-    let mut summaries = Vec::new();
-    let benches: BTreeMap<&TaskId, &Task> =
-        plan.tasks.iter().filter(|task| task.kind == ActionKind::Bench).map(|task| (&task.id, task)).collect();
-    for (id, done, out) in done {
-        let Some(task) = benches.get(id) else { continue };
-        let Ok(text) = read_text(out.join(RESULT)) else { continue };
-        let Ok(result) = serde_json::from_str(&text) else { continue };
-        let places = [home.state(), home.project()].map(|place| place.display().to_string());
-        let hidden: Vec<String> = places.into_iter().chain(usable_secret_values(&task.secrets)).collect();
-        let headline = done.headline.clone().unwrap_or_default();
-        summaries.push(ResultSummary::here(run.clone(), &plan.name, id.as_str(), &headline, result, &hidden));
-    }
-    if summaries.is_empty() {
-        return;
-    }
-    if let Err(error) = share_summaries(address, &summaries, signatures).await {
-        let text = format!("the results of this run are not in {address}: {error}; {}", error.hint());
-        emit(Event::Notice { task: None, text });
-    }
-}
-
-/// The summaries in the store that an option or the environment names, each with its result. What another version
-/// wrote, and what no key signed that the environment trusts, is left out with a warning.
-pub(super) fn read(store: &str) -> Result<Vec<(ResultSummary, MeasuredResult)>, CommandError> {
-    let Some(address) = address(Some(store))? else { return Ok(Vec::new()) };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let signatures = signatures(&StoreSelection::default())?;
-    let SharedSummaries { all, mut unreadable, untrusted } = runtime
-        .block_on(shared_summaries(&address, &signatures))
-        .map_err(|error| CommandError::hinted(format!("{address} cannot be read: {error}"), error.hint()))?;
-    let mut read = Vec::new();
-    for summary in all {
-        match MeasuredResult::read(&summary.result.to_string()) {
-            Ok(result) => read.push((summary, result)),
-            Err(_) => unreadable += 1,
-        }
-    }
-    if unreadable > 0 {
-        print_error(&format!("left out: {} of another version in {address}\n", counted(unreadable, "result")));
-    }
-    if untrusted > 0 {
-        print_error(&format!("left out: {} in {address}, not signed by a trusted key\n", counted(untrusted, "result")));
-    }
-    Ok(read)
 }

@@ -78,7 +78,6 @@ fn body(task: &TaskState, out: &mut String) {
 /// A heading, a table of results, and the failures.
 pub fn markdown_summary(state: &RunState) -> String {
     let (_, word) = run_word(state, false);
-    let word = word.split(';').next().unwrap_or(word);
     let took = state.finished.map(|end| format!(" in {}", duration_text(end.seconds))).unwrap_or_default();
     // `regatta bench` runs a file of its own.
     let name = state.manifest.rsplit('/').next().unwrap_or_default().trim_end_matches(".yaml");

@@ -49,7 +49,9 @@ pub fn value_table(values: &[ShownValue], styler: Styler) -> String {
 /// The status of a run; `alive`: its process still exists.
 pub fn run_status(run_state: &RunState, alive: bool, styler: Styler) -> String {
     let run = run_state.run.as_ref().map_or("?", |run| run.as_str());
-    let (tone, state) = run_word(run_state, alive);
+    let (tone, word) = run_word(run_state, alive);
+    let is_cut = run_state.finished.is_none() && !alive;
+    let state = format!("{word}{}", if is_cut { "; `regatta run` continues from there" } else { "" });
     let name = styler.tone(TextRole::Strong, clean(&run_state.manifest));
     let started = to_the_second(&run_state.started_at);
     let mut out = styler.fit(format!("{name}  run {run}, started {started}: {}\n", styler.tone(tone, state)));
@@ -94,7 +96,7 @@ pub(super) fn run_word(run_state: &RunState, alive: bool) -> (TextRole, &'static
         (Some(end), _) if end.exit == 130 => (TextRole::Warning, "interrupted"),
         (Some(_), _) => (TextRole::Bad, run_state.verdict().map_or("failed", Verdict::as_str)),
         (None, true) => (TextRole::Good, "running"),
-        (None, false) => (TextRole::Warning, "interrupted; `regatta run` continues from there"),
+        (None, false) => (TextRole::Warning, "interrupted"),
     }
 }
 
@@ -107,7 +109,7 @@ pub struct RunRow {
     pub tags: Vec<RunTag>,
     pub started_at: String,
     /// `done`, `failed`, `invalid` (benchmarks without a valid verdict, and nothing else failed), `interrupted`,
-    /// `running`; `shared` of another machine's, of which the results are known.
+    /// `running`.
     pub state: &'static str,
     #[serde(skip)]
     role: TextRole,
@@ -146,7 +148,7 @@ impl RunRow {
             manifest: state.manifest.clone(),
             tags,
             started_at: to_the_second(&state.started_at),
-            state: word.split(';').next().unwrap_or(word),
+            state: word,
             role,
             seconds: state.finished.map(|end| end.seconds),
             ran: state.tally.ran,
@@ -154,19 +156,6 @@ impl RunRow {
             failed: state.tally.failed - state.interrupted(),
             interrupted: state.interrupted(),
             results: state.tasks.iter().filter_map(result).collect(),
-        }
-    }
-
-    /// Of another machine, of which a shared store has the results alone; `manifest` names the machine, too.
-    pub fn shared(run: &str, manifest: String, started: &str, result: ResultRow) -> Self {
-        Self {
-            run: run.to_owned(),
-            manifest,
-            started_at: to_the_second(started),
-            state: "shared",
-            role: TextRole::Quiet,
-            results: vec![result],
-            ..Self::default()
         }
     }
 }
@@ -200,7 +189,7 @@ pub fn run_list(rows: &[RunRow], styler: Styler) -> String {
 }
 
 /// One run of the list.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct BulkRow {
     /// The command.
     pub run: String,
@@ -538,10 +527,11 @@ mod result_row_tests {
             numbers: result_numbers(&result),
             ..ResultRow::default()
         };
-        let run = RunRow::shared("r", "m".to_owned(), "", row);
+        let (run, manifest) = ("r".to_owned(), "m".to_owned());
+        let run = RunRow { run, manifest, state: "done", results: vec![row], ..RunRow::default() };
         let csv = run_list_csv(&[run]);
         let [head, line] = csv.lines().collect::<Vec<_>>()[..] else { panic!("{csv}") };
-        assert!(line.starts_with("r,m,,shared,'=load,\"a, \"\"b\"\"\","), "{line}");
+        assert!(line.starts_with("r,m,,done,'=load,\"a, \"\"b\"\"\","), "{line}");
         let at = head.split(',').rev().position(|name| name == "ttft_p99_ms").unwrap();
         let value = line.rsplit(',').nth(at).unwrap();
         assert_eq!(value.parse().ok(), result.latency.ttft.p99, "{csv}");

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingLevel {
     /// Needed, and there.
@@ -17,12 +17,13 @@ pub enum FindingLevel {
     /// It may or may not be enough.
     Doubtful,
     /// No requested task needs it.
+    #[default]
     Fact,
 }
 
 /// What one thing is, which tasks need it, and what helps.
 #[base::omit_empty]
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DoctorFinding {
     /// `GPUs`, `docker`, `HF_TOKEN`.
     pub about: String,
@@ -39,14 +40,7 @@ pub struct DoctorFinding {
 
 impl DoctorFinding {
     pub fn fact(about: impl Into<String>, found: impl Into<String>) -> Self {
-        Self {
-            about: about.into(),
-            level: FindingLevel::Fact,
-            found: found.into(),
-            needed: None,
-            by: Vec::new(),
-            fix: None,
-        }
+        Self { about: about.into(), found: found.into(), ..Self::default() }
     }
 
     /// Needed by the tasks `by`; without any it stays a fact.

@@ -184,9 +184,9 @@ mod tests {
             let task = TaskId::new(task);
             let started =
                 Event::TaskStarted { task: task.clone(), attempt: 1, service: false, reasons: Vec::new(), log: None };
-            state.fold_at(&started, at);
+            state.fold_at(&started, Some(at));
             let text = "answered, 2 failed".to_owned();
-            state.fold_at(&Event::Progress { task, text, done: 120, total: Some(500), live: None }, at + 1.0);
+            state.fold_at(&Event::Progress { task, text, done: 120, total: Some(500), live: None }, Some(at + 1.0));
         }
         let mut out = String::new();
         running_lines(&state, 31.0, 21.0, Styler::OFF, &mut out);

@@ -60,27 +60,14 @@ const COUNTED: &str = "the server's output_ids, its usage, or its text retokeniz
 /// A latency, from its row.
 fn latency(row: &LatencyMetric) -> ExplainedNumber {
     let usual = ExplainedNumber::default();
-    let token_source = if row.tokens == CountedIn::Nothing { usual.token_source } else { COUNTED.to_owned() };
+    let token_source = if row.tokens == CountedIn::Nothing { usual.token_source.clone() } else { COUNTED.to_owned() };
     // Other tools call the gaps between chunks ITL.
     let term = row.key.split('_').next().map(|term| if term == "icl" { "itl" } else { term });
     let concept = MetricConcept::ALL.iter().copied().find(|concept| Some(concept.as_str()) == term);
     let texts = [row.key, row.place, row.title, row.about, row.formula, row.population, row.zero_point, row.mind];
     let [name, place, title, about, formula, population, zero_point, mind] = texts.map(str::to_owned);
-    let (unit, window) = (usual.unit, usual.window);
-    ExplainedNumber {
-        name,
-        place,
-        title,
-        unit,
-        about,
-        formula,
-        population,
-        zero_point,
-        token_source,
-        window,
-        mind,
-        concept,
-    }
+    let texts = ExplainedNumber { name, place, title, about, formula, population, zero_point, mind, ..usual };
+    ExplainedNumber { token_source, concept, ..texts }
 }
 
 /// What `explained-numbers.toml` has.

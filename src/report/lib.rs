@@ -53,8 +53,7 @@ pub use document::{Block, Cell, Document, Section, Table};
 pub use launch::{launch_json, launch_problems, launch_text};
 pub use live::{LiveDisplay, LiveOptions};
 pub use plan::{
-    BenchEstimate, DecisionRow, EstimateBasis, EstimatedLoad, decisions_text, estimates_note, graph_mermaid,
-    write_decisions_json,
+    BenchEstimate, DecisionRow, EstimateBasis, EstimatedLoad, decisions_text, estimates_note, write_decisions_json,
 };
 pub use result_page::result;
 pub use result_sections::repeats;

@@ -108,7 +108,7 @@ impl LiveDisplay {
         if matches!(event, Event::RunStarted { .. }) {
             self.began = Instant::now();
         }
-        self.state.fold_at(event, self.began.elapsed().as_secs_f64());
+        self.state.fold_at(event, Some(self.began.elapsed().as_secs_f64()));
         match &mut self.mode {
             OutputMode::Json => {
                 if let Ok(json) = serde_json::to_string(event) {
@@ -328,16 +328,16 @@ fn show(bar: &ProgressBar, task: &TaskId, entry: &TaskState, since: Instant, sty
     let (count, numbers) = text.split_once(", ").unwrap_or((&text, ""));
     // Each change is drawn: a prefix that changes twice flickers.
     bar.set_prefix(if is_measuring { format!("{task}  {count}") } else { task.to_string() });
-    if let Some(total) = total.filter(|_| is_measuring) {
-        bar.set_style(style(styler, "  {spinner} {prefix:.cyan}  {bar:12.green/dim} {elapsed:.dim}\n    {wide_msg}"));
+    if let Some(total) = total {
+        let (template, message) = if is_measuring {
+            ("  {spinner} {prefix:.cyan}  {bar:12.green/dim} {elapsed:.dim}\n    {wide_msg}", numbers.to_owned())
+        } else {
+            ("  {spinner} {prefix:.cyan}  {bar:24.green/dim} {pos}/{len} {wide_msg}", format!("{text}  {for_long}"))
+        };
+        bar.set_style(style(styler, template));
         bar.set_length(total);
         bar.set_position(entry.progress.as_ref().map_or(0, |progress| progress.done).min(total));
-        bar.set_message(numbers.to_owned());
-    } else if let Some(total) = total {
-        bar.set_style(style(styler, "  {spinner} {prefix:.cyan}  {bar:24.green/dim} {pos}/{len} {wide_msg}"));
-        bar.set_length(total);
-        bar.set_position(entry.progress.as_ref().map_or(0, |progress| progress.done).min(total));
-        bar.set_message(format!("{text}  {for_long}"));
+        bar.set_message(message);
     } else {
         bar.set_style(style(styler, SPINNER));
         let state = match entry.state {

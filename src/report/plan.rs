@@ -1,11 +1,10 @@
 //! What a plan would do: the decision for each task, what its benchmarks are expected to take by the twin of their
-//! servers, and the graph of tasks as text for Mermaid.
+//! servers.
 
 use crate::document::{Cell, Table};
 use crate::styler::{Styler, TextRole};
 use base::event::{Decision, Prediction};
 use base::units::{counted, grouped, three_digits};
-use plan::{Lifetime, Plan, Task};
 use rules::time;
 use serde::{Serialize, Serializer};
 use serde_json::json;
@@ -185,43 +184,9 @@ pub fn estimates_note(estimates: &[BenchEstimate], basis: &EstimateBasis) -> Str
     out
 }
 
-/// For Markdown pages that draw Mermaid.
-pub fn graph_mermaid(plan: &Plan) -> String {
-    let mut out = String::from("flowchart LR\n");
-    for (at, task) in plan.tasks.iter().enumerate() {
-        let label = label(task);
-        let _ = match task.lifetime {
-            Lifetime::Service => writeln!(out, "  t{at}([\"{label}\"])"),
-            Lifetime::Step => writeln!(out, "  t{at}[\"{label}\"]"),
-        };
-    }
-    for (at, task) in plan.tasks.iter().enumerate() {
-        for need in &task.needs {
-            let arrow = if need.data { "-->" } else { "-.->" };
-            let _ = writeln!(out, "  t{} {arrow} t{at}", need.task);
-        }
-    }
-    let skipped: Vec<String> = plan
-        .tasks
-        .iter()
-        .enumerate()
-        .filter(|(_, task)| task.skipped.is_some())
-        .map(|(at, _)| format!("t{at}"))
-        .collect();
-    if !skipped.is_empty() {
-        let _ = writeln!(out, "  classDef skipped opacity:0.5\n  class {} skipped", skipped.join(","));
-    }
-    out
-}
-
-fn label(task: &Task) -> String {
-    task.id.as_str().replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;").replace('>', "&gt;")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test_runs;
     use base::event::TaskId;
 
     fn row(id: &str, verdict: Prediction, reasons: &[&str]) -> DecisionRow {
@@ -343,25 +308,5 @@ mod tests {
              builds and starts of servers are not counted"
         );
         assert_eq!(estimates_note(&[], &basis), "");
-    }
-
-    #[test]
-    fn a_service_is_round_and_order_is_dashed() {
-        insta::assert_snapshot!(graph_mermaid(&test_runs::plan()), @r#"
-        flowchart LR
-          t0["engine"]
-          t1["repository/server"]
-          t2(["triton/server"])
-          t3["smoke"]
-          t4["load/server"]
-          t5["package"]
-          t0 --> t1
-          t1 --> t2
-          t2 -.-> t3
-          t2 --> t4
-          t4 --> t5
-          classDef skipped opacity:0.5
-          class t3 skipped
-        "#);
     }
 }

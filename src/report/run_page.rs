@@ -77,7 +77,6 @@ pub fn run_page(
         vec![top_of_sweeps(&named, &measured.sweeps, overlaid.as_mut().and_then(Iterator::next))]
     };
     let (role, word) = run_word(run_state, false);
-    let word = word.split(';').next().unwrap_or(word);
     let name = named_by_file(if run_state.manifest.is_empty() { &plan.name } else { &run_state.manifest });
     let params = typed(if run_state.params.is_empty() { &plan.params } else { &run_state.params });
     let warnings = measured.warnings();

@@ -183,12 +183,7 @@ impl RunState {
 
     /// The next event, at an unknown time.
     pub fn fold(&mut self, event: &Event) {
-        self.apply(event, None);
-    }
-
-    /// The next event, `seconds` after the run started.
-    pub fn fold_at(&mut self, event: &Event, seconds: f64) {
-        self.apply(event, Some(seconds));
+        self.fold_at(event, None);
     }
 
     /// How many tasks are finished, in any way.
@@ -256,7 +251,8 @@ impl RunState {
         entry
     }
 
-    fn apply(&mut self, event: &Event, at: Option<f64>) {
+    /// The next event; `at`: how many seconds after the run started, where that is known.
+    pub fn fold_at(&mut self, event: &Event, at: Option<f64>) {
         match event {
             Event::RunStarted { run, manifest, params, settings, tasks, jobs, at, pid: _ } => {
                 self.run = Some(run.clone());

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use crate::command_tables::run_word;
 use crate::document::{Block, Cell, Section, Table};
 use crate::run_state::{RunState, TaskPhase, TaskState};
 use crate::styler::{Styler, TextRole, clean, cut, duration_text};
@@ -45,7 +46,7 @@ pub fn summary(run_state: &RunState, places: &RunPaths, styler: Styler) -> Strin
 pub(crate) fn failures_without_result(run_state: &RunState, styler: Styler) -> String {
     let mut out = String::new();
     write_failures(run_state, |failure| reasons_of(failure).is_empty(), styler, &mut out);
-    if verdict(run_state).1 == "interrupted" {
+    if run_word(run_state, false).1 == "interrupted" {
         closing(run_state, &RunPaths::default(), styler, &mut out);
     }
     out
@@ -217,7 +218,7 @@ fn closing(run_state: &RunState, places: &RunPaths, styler: Styler, out: &mut St
     if !out.is_empty() {
         out.push('\n');
     }
-    let (tone, word) = verdict(run_state);
+    let (tone, word) = run_word(run_state, false);
     let time = run_state.finished.map(|end| format!(" in {}", duration_text(end.seconds))).unwrap_or_default();
     let _ = writeln!(out, "{} {}{time}", styler.tone(tone, format!("{word}:")), tally(run_state));
     let paths = [("report", &places.report), ("outputs", &places.latest), ("logs", &places.logs)];
@@ -244,21 +245,6 @@ pub(crate) fn tally(run_state: &RunState) -> String {
     let counts = counts.into_iter().filter(|(count, _)| *count > 0);
     let parts: Vec<String> = counts.map(|(count, word)| format!("{count} {word}")).collect();
     if parts.is_empty() { "nothing to do".to_owned() } else { parts.join(", ") }
-}
-
-/// The first word of the last line.
-fn verdict(run_state: &RunState) -> (TextRole, &'static str) {
-    if run_state.stopping.is_some() || run_state.finished.is_some_and(|end| end.exit == 130) {
-        (TextRole::Warning, "interrupted")
-    } else if let Some(verdict) = run_state.verdict() {
-        (TextRole::Bad, verdict.as_str())
-    } else if run_state.tally.failed > 0 || run_state.finished.is_some_and(|end| end.exit != 0) {
-        (TextRole::Bad, "failed")
-    } else if run_state.finished.is_none() {
-        (TextRole::Warning, "unfinished")
-    } else {
-        (TextRole::Good, "done")
-    }
 }
 
 #[cfg(test)]
@@ -302,8 +288,10 @@ mod tests {
             run_state.fold(&task_failed(&TaskId::new(task), &Failure::new(kind, "it ended"), 1.0));
         }
         assert_eq!((run_state.interrupted(), run_state.finished_tasks()), (1, 1));
+        let tally = run_state.tally;
+        run_state.fold(&Event::RunFinished { tally, exit: 1, seconds: 2.0 });
         let text = summary(&run_state, &RunPaths::default(), Styler::OFF);
-        assert!(text.ends_with("failed: 1 failed, 1 interrupted\n"), "{text}");
+        assert!(text.ends_with("failed: 1 failed, 1 interrupted in 2.0 s\n"), "{text}");
     }
 
     #[test]

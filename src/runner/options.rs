@@ -27,7 +27,7 @@ pub enum TaskRole {
 }
 
 /// How to run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RunOptions {
     pub jobs: u32,
     /// GPU indices that may be leased.

@@ -204,7 +204,6 @@ replays!(
     state_caches,
     job_messages,
     shared_outputs,
-    shared_summaries,
     lock_file,
     loadgen_log,
     import_line,

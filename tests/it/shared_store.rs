@@ -59,44 +59,6 @@ fn run(world: &World, url: &str) -> Ended {
     world.good(&["run", "m", "--store", url])
 }
 
-/// One machine measures with a store, another sees the numbers; the store's owner is not asked for anything.
-#[test]
-fn results_of_another_machine_are_listed_and_in_the_history() {
-    let (folder, url) = store();
-    let one = machine("");
-    let dry =
-        one.good(&["bench", "sim:", "-c", "1", "-n", "4", "--input-tokens", "16", "--output-tokens", "4", "--dry-run"]);
-    one.file("m.yaml", &dry.stdout);
-    let ended = one.regatta(&["run", "m.yaml", "--store", &url]);
-    assert!([0, 3, 4].contains(&ended.code), "{ended:?}");
-    let result: serde_json::Value = serde_json::from_str(&one.read("latest/bench/result.json")).unwrap();
-    let other = machine("");
-    let listed = other.good(&["runs", "--store", &url]);
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    listed.shows(&format!("bench on {host}")).shows("shared").shows("tok/s");
-    let json: serde_json::Value =
-        serde_json::from_str(&other.good(&["history", "output_tokens", "--store", &url, "--json"]).stdout).unwrap();
-    let text = json.to_string();
-    let rate = result["rates"]["output_tokens"].to_string();
-    assert!(text.contains(&rate) && text.contains(&format!("bench on {host}")), "{rate} is not in {json:#}");
-    // Where it was measured it is in the history once.
-    let own: serde_json::Value =
-        serde_json::from_str(&one.good(&["history", "output_tokens", "--store", &url, "--json"]).stdout).unwrap();
-    assert_eq!(own.to_string().matches(&rate).count(), text.matches(&rate).count(), "{own:#}");
-    // Paths of the machine stay there, and a reader writes nothing.
-    let files = || WalkDir::new(folder.path()).into_iter().flatten().map(|it| it.path().to_owned()).collect::<Vec<_>>();
-    let summaries: Vec<PathBuf> =
-        files().into_iter().filter(|path| path.is_file() && path.to_string_lossy().contains("/summaries/")).collect();
-    let [summary] = summaries.as_slice() else { panic!("{:?}", files()) };
-    let summary = fs::read_to_string(summary).unwrap();
-    assert!(!summary.contains(&one.path("").display().to_string()) && !summary.contains("\"slices\""), "{summary}");
-    let before = files();
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o555)).unwrap();
-    other.good(&["history", "--store", &url]);
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    assert_eq!(files(), before);
-}
-
 /// Stages that ran on this machine so far.
 fn ran(world: &World) -> Vec<String> {
     let text = fs::read_to_string(world.path("ran")).unwrap_or_default();

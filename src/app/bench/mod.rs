@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use self::manifest::STAGE;
 use super::project::{Project, current_folder, given_state_folder};
 use super::run::{self, RunEnd, RunPurpose, StopSignals};
-use crate::cli::{self, BenchLoad, BenchRequest, CliExit, Force, Global, OutputVerbosity, Select};
+use crate::cli::{
+    self, BenchLoad, BenchRequest, CliExit, Force, Global, LockingArgs, OutputVerbosity, RunMode, Select, Subject,
+};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use crate::out_folder::{FILES, NewResult, OutFolder};
@@ -115,7 +117,8 @@ pub(super) fn bench(global: &Global, request: &BenchRequest) -> Result<CliExit, 
 fn check_manifest(global: &Global, request: &BenchRequest, text: &str) -> Result<(), CommandError> {
     let mut file = tempfile::Builder::new().suffix(".yaml").tempfile()?;
     file.write_all(text.as_bytes())?;
-    let plan = Project::open_current(global)?.expanded(&file.path().to_string_lossy(), &[], &Select::default());
+    let plan =
+        Project::open_current(global)?.expanded(&Subject::new(&file.path().to_string_lossy(), &[]), &Select::default());
     plan.map(drop).map_err(|error| options::name_options(error, request, text))
 }
 
@@ -128,7 +131,7 @@ fn measure(global: &Global, request: &BenchRequest, text: &str) -> Result<(RunEn
         let path = manifest::write_file(&home, text)?;
         let project = Project::open_current(global)?;
         manifest::remove_old(&home, |old| {
-            project.compiler_of_run(&old.to_string_lossy(), &[], &Select::default(), None).drop_all();
+            project.compiler_of_run(&Subject::new(&old.to_string_lossy(), &[]), &Select::default(), None).drop_all();
         });
         let ran =
             run::perform(global, &run_request(request, &path), request.args.json, RunPurpose::BesideServers(&signals))
@@ -141,14 +144,16 @@ fn measure(global: &Global, request: &BenchRequest, text: &str) -> Result<(RunEn
 
 fn run_request(request: &BenchRequest, manifest: &Path) -> cli::RunRequest {
     cli::RunRequest {
-        manifest: manifest.to_string_lossy().into_owned(),
+        subject: Subject::new(&manifest.to_string_lossy(), &[]),
         // Parts of a simulator may be cached; a measurement never is.
         select: Select { force: Force::Uncached(vec![STAGE.to_owned()]), ..Select::default() },
-        gpus: request.args.gpus.clone(),
-        // A one-line benchmark does not touch the lock file.
-        locking: cli::LockMode::Ignore,
-        junit: request.args.junit.clone(),
-        metrics_listen: request.args.metrics_listen.clone(),
+        mode: RunMode {
+            gpus: request.args.gpus.clone(),
+            locking: LockingArgs::NONE,
+            junit: request.args.junit.clone(),
+            metrics_listen: request.args.metrics_listen.clone(),
+            ..RunMode::default()
+        },
         ..cli::RunRequest::default()
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::bulk::regatta_list::command_line_value;
 use crate::bulk::{BulkFile, BulkRun};
-use crate::cli::KeyValueArg;
+use crate::cli::{KeyValueArg, Subject};
 use crate::doctor;
 use crate::project::Project;
 use base::diag::{ErrorText, in_file};
@@ -189,7 +189,12 @@ impl LlmbCluster {
             for extra in job.extras {
                 notes.insert(format!("`{extra}` of {}_{} is left out: it has no counterpart", job.workload, job.size));
             }
-            let item = BulkRun { manifest, settings, list_keys: BTreeSet::new(), env: job.env, repeat: 1 };
+            let item = BulkRun {
+                subject: Subject { manifest, settings },
+                list_keys: BTreeSet::new(),
+                env: job.env,
+                repeat: 1,
+            };
             items.extend(item.repeated(job.repeats));
         }
         if wrong.is_empty() {

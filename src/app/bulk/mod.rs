@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use crate::bulk::llmb::gpu_type_of_file;
-use crate::cli::{BulkRequest, CliExit, Global, KeyValueArg, OutputVerbosity, Select};
+use crate::cli::{BulkRequest, CliExit, Global, KeyValueArg, OutputVerbosity, RunMode, Select, Subject};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use crate::expression_guard::expand;
@@ -103,7 +103,7 @@ fn read(request: &BulkRequest, project: &Project) -> Result<BulkFile, CommandErr
 /// Without values that one of higher precedence sets by another name: the command line, `over`, is above a run, and a
 /// run above the list. Two of one origin stay: they are an error.
 fn without_replaced(project: &Project, mut item: BulkRun, over: &[KeyValueArg]) -> BulkRun {
-    if item.settings.iter().filter(|setting| is_place(&setting.key)).count() < 2 {
+    if item.subject.settings.iter().filter(|setting| is_place(&setting.key)).count() < 2 {
         return item;
     }
     let precedence = |argument: &str| {
@@ -112,7 +112,7 @@ fn without_replaced(project: &Project, mut item: BulkRun, over: &[KeyValueArg]) 
         (is_over, is_over || !item.list_keys.contains(key))
     };
     let project = project.with_env(&item.env);
-    let pairs = replaced_arguments(&project.manifests, &item.manifest, &project.given(&item.settings));
+    let pairs = replaced_arguments(&project.manifests, &item.subject.manifest, &project.given(&item.subject.settings));
     let replaced: Vec<String> = pairs
         .into_iter()
         .filter_map(|(one, other)| match precedence(&one).cmp(&precedence(&other)) {
@@ -121,7 +121,7 @@ fn without_replaced(project: &Project, mut item: BulkRun, over: &[KeyValueArg]) 
             Ordering::Equal => None,
         })
         .collect();
-    item.settings.retain(|setting| !replaced.contains(&setting.to_string()));
+    item.subject.settings.retain(|setting| !replaced.contains(&setting.to_string()));
     item
 }
 
@@ -135,7 +135,7 @@ fn check(project: &Project, items: &[BulkRun]) -> Result<(), CommandError> {
         }
         seen.push(item);
         let project = project.with_env(&item.env);
-        match project.manifest(&item.manifest, &item.settings) {
+        match project.manifest(&item.subject) {
             Err(CommandError::Manifest(found)) => wrong.push(format!("{item}\n{}", found.render(false))),
             Err(error) => return Err(error),
             Ok(manifest) => {
@@ -149,7 +149,7 @@ fn check(project: &Project, items: &[BulkRun]) -> Result<(), CommandError> {
                     let names = unread.join(", ");
                     wrong.push(format!(
                         "{item}\nerror: no parameter of `{}` reads {names}, so it would have no effect\n",
-                        item.manifest
+                        item.subject.manifest
                     ));
                 }
                 if let Err(found) = expand(&manifest) {
@@ -169,14 +169,11 @@ fn check(project: &Project, items: &[BulkRun]) -> Result<(), CommandError> {
 }
 
 fn request_of(item: &BulkRun, request: &BulkRequest) -> cli::RunRequest {
+    let BulkRequest { jobs, gpus, store, locking, .. } = request.clone();
     cli::RunRequest {
-        manifest: item.manifest.clone(),
-        settings: item.settings.clone(),
+        subject: item.subject.clone(),
         select: Select { repeat_number: item.repeat, ..Select::default() },
-        jobs: request.jobs,
-        gpus: request.gpus.clone(),
-        store: request.store.clone(),
-        locking: request.locking.mode(),
+        mode: RunMode { jobs, gpus, store, locking, ..RunMode::default() },
         env: item.env.clone(),
         ..cli::RunRequest::default()
     }
@@ -228,16 +225,7 @@ fn failed_row(item: &BulkRun, error: &CommandError) -> BulkRow {
 }
 
 fn not_run(item: &BulkRun) -> BulkRow {
-    BulkRow {
-        run: item.to_string(),
-        first_repeat: item.first(),
-        outcome: "not run",
-        exit: None,
-        reason: None,
-        headlines: Vec::new(),
-        rates: BTreeMap::new(),
-        seconds: None,
-    }
+    BulkRow { run: item.to_string(), first_repeat: item.first(), outcome: "not run", ..BulkRow::default() }
 }
 
 /// The runs of a file, and the parts of it without a meaning here.
@@ -249,9 +237,8 @@ pub struct BulkFile {
 /// The arguments of `regatta run`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BulkRun {
-    pub manifest: String,
-    pub settings: Vec<KeyValueArg>,
-    /// Keys of those settings that it has from the whole list.
+    pub subject: Subject,
+    /// Keys of its settings that it has from the whole list.
     pub list_keys: BTreeSet<String>,
     /// Variables that its parameters read.
     pub env: BTreeMap<String, String>,
@@ -268,8 +255,8 @@ impl BulkRun {
     /// With settings that take precedence over its own.
     #[must_use]
     pub fn with(mut self, over: &[KeyValueArg]) -> Self {
-        self.settings.retain(|own| over.iter().all(|one| one.key != own.key));
-        self.settings.extend(over.iter().cloned());
+        self.subject.settings.retain(|own| over.iter().all(|one| one.key != own.key));
+        self.subject.settings.extend(over.iter().cloned());
         self
     }
 
@@ -285,8 +272,8 @@ impl fmt::Display for BulkRun {
         for (name, value) in &self.env {
             write!(f, "{name}={} ", shell_word(value))?;
         }
-        let settings: Vec<String> = self.settings.iter().map(ToString::to_string).collect();
-        let arguments = std::iter::once(self.manifest.as_str()).chain(settings.iter().map(String::as_str));
+        let settings: Vec<String> = self.subject.settings.iter().map(ToString::to_string).collect();
+        let arguments = std::iter::once(self.subject.manifest.as_str()).chain(settings.iter().map(String::as_str));
         f.write_str(&run_command(arguments))?;
         if self.repeat > 1 {
             write!(f, " --repeat-number {}", self.repeat)?;

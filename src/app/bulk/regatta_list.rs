@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::bulk::BulkRun;
-use crate::cli::KeyValueArg;
+use crate::cli::{KeyValueArg, Subject};
 use base::diag::ErrorText;
 
 #[derive(Deserialize)]
@@ -47,10 +47,9 @@ pub fn read(text: &str) -> Result<Vec<BulkRun>, ErrorText> {
         let settings = params.into_iter().map(|(key, value)| Ok(KeyValueArg { value: plain(&key, &value)?, key }));
         let env = run.env.iter().map(|(name, value)| Ok((name.clone(), plain(name, value)?)));
         let item = BulkRun {
-            settings: settings.collect::<Result<_, ErrorText>>()?,
             list_keys,
             env: env.collect::<Result<BTreeMap<_, _>, ErrorText>>()?,
-            manifest: run.run,
+            subject: Subject { settings: settings.collect::<Result<_, ErrorText>>()?, manifest: run.run },
             repeat: 1,
         };
         items.extend(item.repeated(run.repeats.or(list.repeats).unwrap_or(1)));

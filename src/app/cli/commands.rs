@@ -259,7 +259,8 @@ fn help_width() -> usize {
 }
 
 /// There is nothing to do: help was requested, or the arguments are wrong.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
 pub struct CliParseError(Box<clap::Error>);
 
 impl CliParseError {
@@ -273,14 +274,6 @@ impl CliParseError {
         self.0.print()
     }
 }
-
-impl std::fmt::Display for CliParseError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::error::Error for CliParseError {}
 
 /// The table of commands, for what is generated from it: man pages.
 pub fn command() -> clap::Command {

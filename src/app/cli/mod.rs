@@ -31,7 +31,7 @@ pub use project::{
 pub use results::{
     CompareRequest, ExplainRequest, ExportRequest, HistoryRequest, ImportRequest, ReportRequest, TagRequest,
 };
-pub use run::{BulkRequest, EventFormat, Force, PlanFormat, PlanRequest, RunRequest, RunTarget, Select, ServeRequest};
+pub use run::{BulkRequest, Force, PlanRequest, RunMode, RunRequest, Select, ServeRequest};
 pub use simulation::{CalibrateRequest, SimRequest, SimulateRequest, WhatIfRequest};
 pub use store::{LOCK_FILE, LockMode, LockRequest, LockStrictness, LockingArgs, StoreGc, StoreRequest, StoreSelection};
 pub use triton::{Infer, RepositoryFill, RepositoryRequest, ServerArgs, TritonProtocol, TritonRequest, TritonUrl};

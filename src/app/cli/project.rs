@@ -158,9 +158,6 @@ pub struct RunsRequest {
     /// Print CSV: a line for each result with its numbers.
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
-    /// Read the measurements of all machines from this shared store: a folder, s3://bucket/prefix, gs://… or az://….
-    #[arg(long, value_name = "URL", conflicts_with = "failed")]
-    pub store: Option<String>,
 }
 
 /// The log to print; without a stage, the list of logs.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueHint};
 
 use super::values::not_a_number;
@@ -18,9 +18,8 @@ pub struct ReportRequest {
     pub run: Option<String>,
     /// Print Regatta's numbers next to this tool's, from the same requests. RUN may also be a task or a folder with a
     /// result. Repeatable.
-    #[arg(long, value_name = "TOOL")]
-    #[arg(value_parser = PossibleValuesParser::new(Tool::ALL.iter().map(|tool| tool.as_str())))]
-    pub compat: Vec<String>,
+    #[arg(long, value_name = "TOOL", value_parser = tool())]
+    pub compat: Vec<Tool>,
     /// Print JSON.
     #[arg(long, requires = "compat")]
     pub json: bool,
@@ -35,9 +34,8 @@ pub struct CompareRequest {
     #[arg(value_name = "RESULT", required = true, num_args = 2.., value_hint = ValueHint::AnyPath)]
     pub results: Vec<String>,
     /// Compute all with this tool's definitions, from their requests.
-    #[arg(long = "as", value_name = "TOOL")]
-    #[arg(value_parser = PossibleValuesParser::new(Tool::ALL.iter().map(|tool| tool.as_str())))]
-    pub as_tool: Option<String>,
+    #[arg(long = "as", value_name = "TOOL", value_parser = tool())]
+    pub as_tool: Option<Tool>,
     /// Also subtract numbers with different definitions.
     #[arg(long)]
     pub force: bool,
@@ -56,6 +54,10 @@ pub struct CompareRequest {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+fn tool() -> impl TypedValueParser<Value = Tool> {
+    PossibleValuesParser::new(Tool::ALL.iter().map(|tool| tool.as_str())).try_map(|name| name.parse::<Tool>())
 }
 
 fn percent(text: &str) -> Result<f64, ErrorText> {
@@ -128,9 +130,6 @@ pub struct HistoryRequest {
     /// Write an HTML page with a chart of each metric.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
-    /// Add the measurements of other machines in this shared store: a folder, s3://bucket/prefix, gs://… or az://….
-    #[arg(long, value_name = "URL")]
-    pub store: Option<String>,
 }
 
 /// A tag to give to a run, or to take away.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{Args, ValueEnum, ValueHint};
 
-use super::store::{LockMode, LockingArgs, StoreSelection};
+use super::store::{LockingArgs, StoreSelection};
 use super::values::{
     ArgumentError, CHOICE, GpuSelection, HOW, KeyValueArg, Subject, count_above_zero, host_and_port, invalid_value,
     read_as, rehearsal, reject_duplicates,
@@ -17,44 +17,19 @@ use super::values::{
 /// A manifest to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunRequest {
-    pub manifest: String,
-    pub settings: Vec<KeyValueArg>,
+    pub subject: Subject,
     pub select: Select,
-    /// `None`: as many as there are cores.
-    pub jobs: Option<NonZeroUsize>,
     pub keep_going: bool,
-    pub events: EventFormat,
-    /// `None`: all the machine has.
-    pub gpus: Option<GpuSelection>,
-    pub on: RunTarget,
-    pub store: StoreSelection,
-    pub locking: LockMode,
+    pub mode: RunMode,
+    /// In the current allocation: stages that request their own run in it.
+    pub in_place: bool,
     /// Environment variables that parameters see before those of this process.
     pub env: BTreeMap<String, String>,
-    /// Where to write JUnit XML.
-    pub junit: Option<PathBuf>,
-    /// Where to answer with the run's metrics while it is under way.
-    pub metrics_listen: Option<String>,
 }
 
-/// Where a whole run happens.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum RunTarget {
-    #[default]
-    Local,
-    /// In one allocation, with these of Slurm's settings.
-    Slurm(Vec<KeyValueArg>),
-    /// In the current allocation: stages that request their own run in it.
-    InPlace,
-}
-
-/// How a run is reported while it is under way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+/// How a run is reported while it is under way, other than for a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum EventFormat {
-    /// For a person.
-    #[default]
-    #[value(skip)]
-    Terminal,
     // One JSON object per line on stdout.
     #[value(name = "jsonl")]
     JsonLines,
@@ -93,16 +68,14 @@ pub(super) struct RunArgs {
     #[arg(help_heading = HOW, short, long)]
     pub keep_going: bool,
     #[command(flatten)]
-    pub mode: RunModeArgs,
+    pub mode: RunMode,
 }
 
 impl RunRequest {
     fn from_args(args: RunArgs) -> Result<Self, ArgumentError> {
-        let Subject { manifest, mut settings } = args.subject;
-        settings.extend(rehearsal(args.mode.rehearse));
-        let select = args.select.select(&mut settings)?;
-        let keep_going = args.keep_going;
-        Ok(Self { keep_going, ..args.mode.into_request(manifest, settings, select)? })
+        let RunArgs { mut subject, select, keep_going, mode } = args;
+        let select = select.select(&mut subject, mode.rehearse)?;
+        Ok(Self { subject, select, keep_going, mode, ..Self::default() })
     }
 }
 
@@ -126,9 +99,9 @@ pub(super) struct SelectArgs {
 }
 
 impl SelectArgs {
-    /// `settings` gets what was read as a value of `--force`.
-    fn select(self, settings: &mut Vec<KeyValueArg>) -> Result<Select, ArgumentError> {
-        let force = self.force.force(settings)?;
+    /// `subject` gets the parameter of `--rehearse`, and what was read as a value of `--force`.
+    fn select(self, subject: &mut Subject, rehearse: bool) -> Result<Select, ArgumentError> {
+        let force = self.force.force(subject, rehearse)?;
         let repeat_number = self.repeat_number.unwrap_or(1);
         Ok(Select { until: self.until, only: self.only, force, repeat: self.repeat, repeat_number })
     }
@@ -146,7 +119,8 @@ pub(super) struct ForceArgs {
 
 impl ForceArgs {
     /// In `run m --force system=h200` the last argument is a setting, not a stage: no stage has a `=` in its name.
-    fn force(self, settings: &mut Vec<KeyValueArg>) -> Result<Force, ArgumentError> {
+    fn force(self, subject: &mut Subject, rehearse: bool) -> Result<Force, ArgumentError> {
+        subject.settings.extend(rehearsal(rehearse));
         let mut stages = Vec::new();
         let mut is_all = false;
         for argument in self.force {
@@ -154,11 +128,12 @@ impl ForceArgs {
                 is_all = true;
             } else if argument.contains('=') {
                 is_all = true;
-                settings.push(argument.parse().map_err(|error| (ErrorKind::InvalidValue, format!("{error}")))?);
+                subject.settings.push(setting(&argument)?);
             } else {
                 stages.push(argument);
             }
         }
+        reject_duplicates(&subject.settings)?;
         Ok(match (is_all, stages.is_empty()) {
             (true, _) => Force::All,
             (false, true) => Force::Nothing,
@@ -167,8 +142,14 @@ impl ForceArgs {
     }
 }
 
-#[derive(Debug, Args)]
-pub(super) struct RunModeArgs {
+/// A parameter among other arguments.
+fn setting(argument: &str) -> Result<KeyValueArg, ArgumentError> {
+    argument.parse().map_err(|error| (ErrorKind::InvalidValue, format!("{error}")))
+}
+
+/// How and where to run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub struct RunMode {
     /// The same as `rehearse=true`: MLPerf's rules with short durations, where the manifest has that parameter.
     #[arg(help_heading = HOW, long)]
     pub rehearse: bool,
@@ -189,79 +170,31 @@ pub(super) struct RunModeArgs {
     pub gpus: Option<GpuSelection>,
     #[command(flatten)]
     pub locking: LockingArgs,
-    #[command(flatten)]
-    pub on: OnArgs,
-    #[command(flatten)]
-    pub store: StoreSelection,
-}
-
-impl RunModeArgs {
-    /// The run of these stages that is meant.
-    pub(super) fn into_request(
-        self,
-        manifest: String,
-        settings: Vec<KeyValueArg>,
-        select: Select,
-    ) -> Result<RunRequest, ArgumentError> {
-        reject_duplicates(&settings)?;
-        Ok(RunRequest {
-            manifest,
-            settings,
-            select,
-            jobs: self.jobs,
-            events: self.events.unwrap_or_default(),
-            gpus: self.gpus,
-            locking: self.locking.mode(),
-            on: match self.on.on {
-                None => RunTarget::Local,
-                Some(OnWord::Slurm) => RunTarget::Slurm(self.on.slurm),
-            },
-            store: self.store,
-            junit: self.junit,
-            metrics_listen: self.metrics_listen,
-            ..RunRequest::default()
-        })
-    }
-}
-
-#[derive(Debug, Args)]
-pub(super) struct OnArgs {
     /// Run everything in one allocation of this batch system, and follow it; repeat the command to continue.
     #[arg(help_heading = HOW, long, value_name = "SYSTEM")]
-    pub on: Option<OnWord>,
+    pub on: Option<BatchSystem>,
     /// Slurm settings, with the keys of `host.slurm`: `partition=gpu`, `nodes=2`, `time=2h`. `SBATCH_*` variables apply
     /// too. Repeatable.
     #[arg(help_heading = HOW, long, value_name = "KEY=VALUE", requires = "on")]
     pub slurm: Vec<KeyValueArg>,
+    #[command(flatten)]
+    pub store: StoreSelection,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum OnWord {
+/// What allocates nodes for a whole run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BatchSystem {
     Slurm,
 }
 
 /// A plan to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanRequest {
-    pub manifest: String,
-    pub settings: Vec<KeyValueArg>,
+    pub subject: Subject,
     pub select: Select,
-    pub show: PlanFormat,
-}
-
-/// How a plan is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PlanFormat {
-    #[value(skip)]
-    Text,
-    #[value(skip)]
-    Json,
-    Mermaid,
-    /// What `serve` stages will start.
-    #[value(skip)]
-    Launch {
-        json: bool,
-    },
+    pub json: bool,
+    /// What `serve` stages will start, in place of the tasks.
+    pub launch: bool,
 }
 
 #[derive(Debug, Args)]
@@ -274,28 +207,18 @@ pub(super) struct PlanArgs {
     #[arg(help_heading = HOW, long)]
     pub rehearse: bool,
     /// Print JSON.
-    #[arg(long, conflicts_with = "graph", help_heading = HOW)]
+    #[arg(long, help_heading = HOW)]
     pub json: bool,
-    /// Print the graph of tasks.
-    #[arg(long, value_name = "FORMAT", help_heading = HOW)]
-    pub graph: Option<PlanFormat>,
     /// Print what each `serve` stage will start: every process, rank, port and GPU, and the command.
-    #[arg(long, conflicts_with = "graph", help_heading = HOW)]
+    #[arg(long, help_heading = HOW)]
     pub launch: bool,
 }
 
 impl PlanRequest {
     fn from_args(args: PlanArgs) -> Result<Self, ArgumentError> {
-        let Subject { manifest, mut settings } = args.subject;
-        settings.extend(rehearsal(args.rehearse));
-        let select = args.select.select(&mut settings)?;
-        reject_duplicates(&settings)?;
-        let show = match args.json {
-            json if args.launch => PlanFormat::Launch { json },
-            true => PlanFormat::Json,
-            false => args.graph.unwrap_or(PlanFormat::Text),
-        };
-        Ok(Self { manifest, settings, select, show })
+        let PlanArgs { mut subject, select, rehearse, json, launch } = args;
+        let select = select.select(&mut subject, rehearse)?;
+        Ok(Self { subject, select, json, launch })
     }
 }
 
@@ -332,7 +255,7 @@ pub(super) struct ServeArgs {
     #[arg(help_heading = HOW, long, conflicts_with = "events")]
     pub json: bool,
     #[command(flatten)]
-    pub mode: RunModeArgs,
+    pub mode: RunMode,
 }
 
 impl ServeRequest {
@@ -348,19 +271,17 @@ impl ServeRequest {
                 ));
             }
         };
-        let mut settings: Vec<KeyValueArg> = assignments
-            .iter()
-            .map(|argument| argument.parse().map_err(|error| (ErrorKind::InvalidValue, format!("{error}"))))
-            .collect::<Result<_, ArgumentError>>()?;
-        settings.extend(rehearsal(args.mode.rehearse));
+        let settings = assignments.iter().map(|argument| setting(argument)).collect::<Result<_, _>>()?;
+        let mut subject = Subject { manifest: args.manifest, settings };
         if args.mode.events.is_some() && !args.command.is_empty() {
             return Err((
                 ErrorKind::ArgumentConflict,
                 "--events jsonl cannot be used with a COMMAND: both write to stdout".to_owned(),
             ));
         }
-        let select = Select { force: args.force.force(&mut settings)?, repeat_number: 1, ..Select::default() };
-        let run = args.mode.into_request(args.manifest, settings, select)?;
+        let force = args.force.force(&mut subject, args.mode.rehearse)?;
+        let select = Select { force, repeat_number: 1, ..Select::default() };
+        let run = RunRequest { subject, select, mode: args.mode, ..RunRequest::default() };
         Ok(Self { run, stage, command: args.command, json: args.json })
     }
 }

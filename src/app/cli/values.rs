@@ -99,7 +99,7 @@ pub(super) const CHOICE: &str = "Stage selection";
 pub(super) const HOW: &str = "Settings";
 
 /// A manifest and its parameters.
-#[derive(Clone, Debug, PartialEq, Eq, Args)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct Subject {
     /// A manifest's name (`regatta list`) or a path to its file.
     #[arg(value_name = "MANIFEST", value_hint = ValueHint::FilePath)]
@@ -107,6 +107,12 @@ pub struct Subject {
     /// Parameters of the manifest.
     #[arg(value_name = "KEY=VALUE")]
     pub settings: Vec<KeyValueArg>,
+}
+
+impl Subject {
+    pub fn new(manifest: &str, settings: &[KeyValueArg]) -> Self {
+        Self { manifest: manifest.to_owned(), settings: settings.to_vec() }
+    }
 }
 
 /// A count of at least 1.

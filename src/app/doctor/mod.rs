@@ -19,7 +19,7 @@ pub use needs::{needs, needs_of_tasks};
 
 use std::path::Path;
 
-use crate::cli::{CliExit, DoctorRequest, Global, Select};
+use crate::cli::{CliExit, DoctorRequest, Global, Select, Subject};
 use crate::console::print_as;
 use crate::doctor::needs::Needs;
 use crate::error::CommandError;
@@ -34,7 +34,10 @@ pub fn doctor(global: &Global, request: &DoctorRequest) -> Result<CliExit, Comma
     let folder = project.home.project();
     let needed = match &request.manifest {
         None => None,
-        Some(manifest) => Some(needs(&project.plan(manifest, &request.settings, &Select::default())?, folder)?),
+        Some(manifest) => {
+            let subject = Subject::new(manifest, &request.settings);
+            Some(needs(&project.plan(&subject, &Select::default())?, folder)?)
+        }
     };
     let findings = examine(needed.as_ref(), &project.home);
     print_as(

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-use crate::cli::{self, CliExit, Global, KeyValueArg, LockMode, LockRequest, LockStrictness, Select};
+use crate::cli::{self, CliExit, Global, LockMode, LockRequest, LockStrictness, Select, Subject};
 use crate::console::print_as;
 use crate::error::CommandError;
 use crate::lockfile::{
@@ -42,7 +42,7 @@ pub fn lock(global: &Global, request: &LockRequest) -> Result<CliExit, CommandEr
                 Some(new) => {
                     (compare_files(&old, &new, a.contains('#') && b.contains('#')), [a.as_str(), b.as_str()], false)
                 }
-                None => (since(global, &old, a, b, settings)?, ["locked", "now"], true),
+                None => (since(global, &old, a, &Subject::new(b, settings))?, ["locked", "now"], true),
             };
             let as_json = || display::differences_json(&differences);
             print_as(styler, *json, as_json, |styler| format_differences(&differences, sides, is_now, styler));
@@ -101,14 +101,13 @@ fn since(
     global: &Global,
     old: &LockFile,
     file: &str,
-    manifest: &str,
-    settings: &[KeyValueArg],
+    subject: &Subject,
 ) -> Result<BTreeMap<String, Vec<LockDifference>>, CommandError> {
     let project = Project::open_current(global)?;
     let select = Select::default();
-    let plan = project.plan(manifest, settings, &select)?;
+    let plan = project.plan(subject, &select)?;
     let options = options(&plan, &select)?;
-    let name = run_section::name(&project, &plan, settings);
+    let name = run_section::name(&project, &plan, &subject.settings);
     let section = section_of(old, &name, file)?;
     let keys = run_section::keys(&project, &plan, &options, &OutputCache::open(&project.home)?);
     let differences = run_section::predicted_differences(section, &project, &plan, &options, &keys)?;
@@ -179,10 +178,10 @@ pub fn enforce(
     options: &mut RunOptions,
     paint: Styler,
 ) -> Result<LockReport, CommandError> {
-    let LockMode::Verify(file, strictness) = &request.locking else { return Ok(LockReport::default()) };
+    let LockMode::Verify(file, strictness) = request.mode.locking.mode() else { return Ok(LockReport::default()) };
     let shown = file.display().to_string();
-    let run = run_section::name(project, plan, &request.settings);
-    let section = locked(project, file, &run)?;
+    let run = run_section::name(project, plan, &request.subject.settings);
+    let section = locked(project, &file, &run)?;
     let output_cache = OutputCache::open(&project.home)?;
     let state = project.home.state();
     std::fs::create_dir_all(state).with_context(|| format!("cannot create {}", state.display()))?;
@@ -218,7 +217,7 @@ pub fn enforce(
         holding.push((None, format!("differs from {shown}: {place}{}{reason}", display::line(difference))));
     }
     pins(plan, options, &section, keys, &output_cache, &mut holding).map_err(anyhow::Error::from)?;
-    options.output_check = output_check(section, *strictness, shown);
+    options.output_check = output_check(section, strictness, shown);
     Ok(holding)
 }
 

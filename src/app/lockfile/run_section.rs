@@ -107,22 +107,17 @@ pub fn run_head(
         let tasks = plan.tasks.iter().zip(parts).filter(|(task, part)| is_here(task, part));
         doctor::needs_of_tasks(tasks.map(|(task, _)| task))
     };
+    let param = |(name, value): (&String, &String)| {
+        let is_default = plan.at_default.contains(name);
+        (name.clone(), if is_default { private.manifest_text(value) } else { private.text(value) })
+    };
     Ok(LockSection {
         regatta: env!("CARGO_PKG_VERSION").to_owned(),
-        params: params(plan, private),
+        params: plan.params.iter().map(param).collect(),
         machine: doctor::machine(&needs),
         tools: doctor::versions(&needs, folder),
         stages: BTreeMap::new(),
     })
-}
-
-/// Their values as they are written down.
-fn params(plan: &Plan, private: &PrivateValues) -> BTreeMap<String, String> {
-    let shown = |(name, value): (&String, &String)| {
-        let is_default = plan.at_default.contains(name);
-        (name.clone(), if is_default { private.manifest_text(value) } else { private.text(value) })
-    };
-    plan.params.iter().map(shown).collect()
 }
 
 /// What is known of each task's key before anything runs, by its place in the plan.
@@ -153,14 +148,9 @@ pub fn predicted_differences(
     let mut wrong = Vec::new();
     for (task, key) in plan.tasks.iter().zip(keys) {
         if let Some(Err(failure)) = key {
-            wrong.push(LockDifference {
-                part: LockPart::Requested,
-                task: Some(task.id.to_string()),
-                field: "inputs".to_owned(),
-                locked: Some("all there".to_owned()),
-                now: Some(private.text(&failure.what)),
-                weight: DifferenceWeight::Stops,
-            });
+            let values = [Some("all there".to_owned()), Some(private.text(&failure.what))];
+            let (part, weight) = (LockPart::Requested, DifferenceWeight::Stops);
+            wrong.push(LockDifference::new(part, Some(task.id.as_str()), "inputs", values, weight));
         }
     }
     let keyed = keys.iter().enumerate().filter_map(|(ix, key)| Some((ix, key.as_ref()?.as_ref().ok()?)));
@@ -377,19 +367,16 @@ impl StageMaker<'_> {
 
 /// What is new, and of the rest what was locked, as long as the plan has such a task.
 fn merged(old: LockSection, new: LockSection, plan: &Plan) -> LockSection {
-    let mut section = new;
-    for (name, value) in old.machine {
-        section.machine.entry(name).or_insert(value);
-    }
-    for (name, value) in old.tools {
-        section.tools.entry(name).or_insert(value);
-    }
     let planned: HashSet<&str> =
         plan.tasks.iter().filter(|task| task.skipped.is_none()).map(|task| task.id.as_str()).collect();
-    for (name, entry) in old.stages.into_iter().filter(|(name, _)| planned.contains(name.as_str())) {
-        section.stages.entry(name).or_insert(entry);
+    let kept = old.stages.into_iter().filter(|(name, _)| planned.contains(name.as_str()));
+    // Of two entries of one name the later one stays.
+    LockSection {
+        machine: old.machine.into_iter().chain(new.machine).collect(),
+        tools: old.tools.into_iter().chain(new.tools).collect(),
+        stages: kept.chain(new.stages).collect(),
+        ..new
     }
-    section
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::before_run::decide;
-use crate::cli::{CliExit, Global, KeyValueArg, Select};
+use crate::cli::{CliExit, Global, KeyValueArg, Select, Subject};
 use crate::console::print_as;
 use crate::error::CommandError;
 use crate::project::{Project, last_manifest, options};
@@ -27,15 +27,16 @@ pub(super) fn status(
     json: bool,
 ) -> Result<CliExit, CommandError> {
     let project = Project::open_current(global)?;
-    let (manifest, settings) = match manifest {
-        Some(manifest) => (manifest, settings),
+    let subject = match manifest {
+        Some(manifest) => Subject { manifest, settings },
         None => last_manifest(&project, "`regatta mlperf status MANIFEST`")?,
     };
     let select = Select::default();
-    let plan = project.plan(&manifest, &settings, &select)?;
+    let plan = project.plan(&subject, &select)?;
     let output_cache = OutputCache::open(&project.home)?;
     let options = options(&plan, &select)?;
-    let decisions = decide(&project, &manifest, &settings, &select, &plan, &options)?;
+    let decisions = decide(&project, &subject, &select, &plan, &options)?;
+    let Subject { manifest, settings } = &subject;
     let words: Vec<String> = settings.iter().map(ToString::to_string).collect();
     let look = StatusContext {
         plan: &plan,

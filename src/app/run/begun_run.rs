@@ -80,7 +80,7 @@ impl BegunRun {
         let cache = Arc::new(opened?);
         cache.begin()?;
         let digests = Arc::new(Digests::load(&home));
-        let scraped = prepared.metrics_listen.as_ref().map(|_| Arc::new(Mutex::new(RunState::new())));
+        let scraped = prepared.request.mode.metrics_listen.as_ref().map(|_| Arc::new(Mutex::new(RunState::new())));
         let sink = Arc::new(EventSink::new(&home, &id, &lock, printer.send.clone(), stop.clone(), scraped.clone())?);
         let emit: EventEmitter = {
             let sink = Arc::clone(&sink);
@@ -88,7 +88,7 @@ impl BegunRun {
         };
         let begun = Self { id, lock, cache, digests, stop, emit, sink, is_lock_file_as_written };
         begun.announce(prepared);
-        if let (Some(address), Some(state)) = (&prepared.metrics_listen, scraped) {
+        if let (Some(address), Some(state)) = (&prepared.request.mode.metrics_listen, scraped) {
             let bound = runtime.block_on(listen(address, state));
             (begun.emit)(match bound {
                 Ok(bound) => Event::MetricsServed { url: format!("http://{bound}/metrics") },
@@ -110,7 +110,7 @@ impl BegunRun {
         let is_part = |part: &TaskRole| *part != TaskRole::NotNeeded;
         emit(Event::RunStarted {
             run: id.clone(),
-            manifest: prepared.manifest.clone(),
+            manifest: prepared.request.subject.manifest.clone(),
             params: plan.params.clone(),
             settings: plan.settings(),
             tasks: options.roles.iter().filter(|part| is_part(part)).count(),

@@ -88,7 +88,7 @@ fn save(prepared: &PreparedRun, begun: &BegunRun, summary: &RunSummary, exit: Cl
         || begun.digests.save(&prepared.project.home),
         || is_to_lock.then(|| write_lock_file(prepared, begun, summary)),
     );
-    let is_named = matches!(prepared.locking, LockMode::Write { is_named: true, .. });
+    let is_named = matches!(prepared.request.mode.locking.mode(), LockMode::Write { is_named: true, .. });
     let is_lock_missing = is_named && matches!(locked, Some(Err(_)));
     let unsaved = saved.err().map(|error| format!("the next run reads its inputs again: {error}"));
     let notice = locked.and_then(|locked| locked.unwrap_or_else(|error| Some(error.to_string())));
@@ -103,33 +103,35 @@ fn save(prepared: &PreparedRun, begun: &BegunRun, summary: &RunSummary, exit: Cl
 /// # Errors
 /// It could not be written.
 fn write_lock_file(prepared: &PreparedRun, begun: &BegunRun, summary: &RunSummary) -> anyhow::Result<Option<String>> {
-    let PreparedRun { project, locking, settings, plan, options, .. } = prepared;
+    let PreparedRun { project, request, plan, options, .. } = prepared;
+    let (settings, locking) = (&request.subject.settings, request.mode.locking.mode());
     let (id, roles, is_lock_as_written) = (&begun.id, &options.roles, begun.is_lock_file_as_written);
     let run = lockfile::run_section::FinishedRun { id, plan, settings, roles, summary, is_lock_as_written };
-    lockfile::run_section::write(project, locking, &run)
+    lockfile::run_section::write(project, &locking, &run)
 }
 
 /// Not of a run that enforces a lock file, for it changes its plan.
 fn record_conditions(prepared: &PreparedRun, id: &RunId, summary: RunSummary) {
-    let PreparedRun { compiler, compiled, plan, manifest, .. } = prepared;
-    let lock_file = match &prepared.locking {
+    let PreparedRun { compiler, compiled, plan, request, .. } = prepared;
+    let lock_file = match request.mode.locking.mode() {
         LockMode::Write { file, .. } => Some(prepared.project.home.project().join(file)),
         LockMode::Ignore => None,
         LockMode::Verify(..) => return,
     };
     let lock_file = lock_file.as_deref();
-    record_no_op_conditions(compiler, *compiled, id, plan, summary, manifest, lock_file);
+    record_no_op_conditions(compiler, *compiled, id, plan, summary, &request.subject.manifest, lock_file);
 }
 
 /// Of a run that ends so.
 fn write_ci_files(prepared: &PreparedRun, state: &RunState, finished: &Event) -> CiFiles {
     let step_summary = prepared.project.variable(STEP_SUMMARY).map(PathBuf::from);
-    if prepared.junit.is_none() && step_summary.is_none() {
+    let junit = prepared.request.mode.junit.as_deref();
+    if junit.is_none() && step_summary.is_none() {
         return CiFiles::default();
     }
     let mut state = state.clone();
     state.fold(finished);
-    CiFiles::write(&state, prepared.junit.as_deref(), step_summary.as_deref())
+    CiFiles::write(&state, junit, step_summary.as_deref())
 }
 
 fn exit_of(summary: &RunSummary, of_command: Option<ExitKind>) -> CliExit {

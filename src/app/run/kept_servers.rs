@@ -10,7 +10,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::timeout;
 
-use crate::cli::{self, CliExit, EventFormat};
+use crate::cli::{self, CliExit};
 use crate::console::{print, print_error};
 use crate::error::CommandError;
 use crate::project::current_folder;
@@ -81,7 +81,7 @@ impl KeptServers {
     pub fn choose(plan: &Plan, request: &cli::ServeRequest) -> Result<Self, CommandError> {
         let name = match &request.stage {
             Some(name) => name.clone(),
-            None => only_stage(plan, &request.run.manifest)?,
+            None => only_stage(plan, &request.run.subject.manifest)?,
         };
         // An unknown name is reported with a suggestion.
         plan.select(std::slice::from_ref(&name), &[])?;
@@ -103,10 +103,10 @@ impl KeptServers {
                 )));
             }
         }
-        let announcement = match (request.run.events, request.json) {
-            (EventFormat::JsonLines, _) => Announcement::Nothing,
-            (EventFormat::Terminal, true) => Announcement::Json,
-            (EventFormat::Terminal, false) => Announcement::Table,
+        let announcement = match (request.run.mode.events, request.json) {
+            (Some(_), _) => Announcement::Nothing,
+            (None, true) => Announcement::Json,
+            (None, false) => Announcement::Table,
         };
         let phase = ServingPhase { is_serving: Arc::default(), release: Stop::new() };
         Ok(Self { name, tasks, command: request.command.clone(), announcement, phase })

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinError;
 
-use crate::cli::{CliExit, EventFormat, Global, RunTarget};
+use crate::cli::{CliExit, Global};
 use crate::error::CommandError;
 use crate::expression_guard::watch_templates;
 use crate::run::begun_run::{BegunRun, ProgressPrinter};
@@ -38,23 +38,23 @@ use runner::{RunOptions, RunSummary};
 use stages::{StageExecutor, end_abandoned};
 
 pub(super) fn run(global: &Global, request: &cli::RunRequest) -> Result<CliExit, CommandError> {
-    if let RunTarget::Slurm(flags) = &request.on {
-        return slurm_allocation::submit_and_follow(global, request, flags);
+    if request.mode.on.is_some() {
+        return slurm_allocation::submit_and_follow(global, request);
     }
     perform(global, request, false, RunPurpose::Ordinary).map(RunEnd::exit_of_process)
 }
 
 /// `regatta serve`: a run that keeps servers up.
 pub(super) fn serve(global: &Global, request: &cli::ServeRequest) -> Result<CliExit, CommandError> {
-    if let RunTarget::Slurm(flags) = &request.run.on {
-        return slurm_allocation::submit_and_follow(global, &request.run, flags);
+    if request.run.mode.on.is_some() {
+        return slurm_allocation::submit_and_follow(global, &request.run);
     }
     serve_here(global, request)
 }
 
 /// Starts the servers of a plan and keeps them up; the run is shown on stderr, except as events.
 pub fn serve_here(global: &Global, request: &cli::ServeRequest) -> Result<CliExit, CommandError> {
-    let aside = request.run.events == EventFormat::Terminal;
+    let aside = request.run.mode.events.is_none();
     perform(global, &request.run, aside, RunPurpose::Serve(request)).map(|ran| ran.exit)
 }
 
@@ -156,7 +156,7 @@ async fn run_tasks(prepared: &PreparedRun, begun: &BegunRun) -> Result<(RunSumma
     }
     watch_templates();
     let stages = StageExecutor::new(home.state(), id.clone()).of_manifest(&plan.name);
-    let stages = Arc::new(stages.in_place(prepared.in_place));
+    let stages = Arc::new(stages.in_place(prepared.request.in_place));
     let running = runner::run(
         Arc::clone(plan),
         stages,
@@ -180,10 +180,7 @@ async fn run_tasks(prepared: &PreparedRun, begun: &BegunRun) -> Result<(RunSumma
         emit(Event::Notice { task: None, text });
     }
     if let Some(store) = shared_store {
-        store::finish(&store, stop, &prepared.manifest, emit).await;
-    }
-    if let (Some((address, signatures)), Ok((summary, _))) = (&prepared.store, &summary) {
-        store::share((address, signatures), home, id, plan, &summary.done, emit).await;
+        store::finish(&store, stop, &prepared.request.subject.manifest, emit).await;
     }
     summary
 }

@@ -3,15 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 use std::{env, thread};
 
 use crate::before_run::{EarlierRun, earlier_runs, refuse_known_failures};
-use crate::cli::{
-    CliExit, EventFormat, Force, Global, GpuSelection, KeyValueArg, LockMode, OutputVerbosity, RunTarget,
-};
+use crate::cli::{CliExit, Force, Global, GpuSelection, LockMode, OutputVerbosity};
 use crate::console::print_error;
 use crate::error::CommandError;
 use crate::planning::refuse_impossible_launches;
@@ -65,37 +63,37 @@ pub(super) fn prepare(
     let begun = Instant::now();
     let serve = if let RunPurpose::Serve(request) = purpose { Some(request) } else { None };
     let project = Project { env: request.env.clone(), ..Project::open_current(global)? };
-    let lock = match &request.locking {
-        LockMode::Write { file, .. } => Some(file.as_path()),
+    let lock = match request.mode.locking.mode() {
+        LockMode::Write { file, .. } => Some(file),
         LockMode::Ignore | LockMode::Verify(..) => None,
     };
-    let compiler = project.compiler_of_run(&request.manifest, &request.settings, &request.select, lock);
+    let compiler = project.compiler_of_run(&request.subject, &request.select, lock.as_deref());
     let look = LiveOptions {
-        json_lines: request.events == EventFormat::JsonLines,
+        json_lines: request.mode.events.is_some(),
         quiet: global.loudness == OutputVerbosity::Quiet,
         verbose: matches!(global.loudness, OutputVerbosity::Verbose(_)),
         color: global.color,
         aside,
         frameless: matches!(purpose, RunPurpose::BesideServers(_)) && global.loudness == OutputVerbosity::Normal,
     };
-    let earlier = earlier_run(&project, &request, serve.is_some(), lock, &compiler);
+    let earlier = earlier_run(&project, &request, serve.is_some(), lock.as_deref(), &compiler);
     if let Some(earlier) = &earlier
         && is_no_op(earlier, &request)
     {
         let state = report_no_op_run(&earlier.conditions, look, &project.home, begun);
         return Ok(RunEnd { state, ..RunEnd::without_tasks(CliExit::Done) }.into());
     }
-    let (mut plan, compiled) =
-        project.plan_with_digest(&request.manifest, &request.settings, &request.select, &compiler, true)?;
+    let (mut plan, compiled) = project.plan_with_digest(&request.subject, &request.select, &compiler, true)?;
     // The manifest may have changed since.
     let earlier = earlier.filter(|earlier| Some(earlier.conditions.plan) == compiled);
-    request.junit.as_deref().map(finish::check_junit).transpose()?;
+    request.mode.junit.as_deref().map(finish::check_junit).transpose()?;
     let kept_servers = serve.map(|serve| KeptServers::choose(&plan, serve)).transpose()?;
     request.select.until.extend(kept_servers.iter().map(|servers| servers.name.clone()));
-    let jobs = request.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), NonZeroUsize::get);
+    let jobs =
+        request.mode.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), NonZeroUsize::get);
     let mut options = RunOptions {
         jobs: jobs as u32,
-        gpus: leasable_gpus(request.gpus.as_ref())?,
+        gpus: leasable_gpus(request.mode.gpus.as_ref())?,
         keep_going: request.keep_going,
         ..options(&plan, &request.select)?
     };
@@ -107,10 +105,10 @@ pub(super) fn prepare(
         return Ok(RunEnd::without_tasks(launches).into());
     }
     if kept_servers.is_none() {
-        note_servers_alone(&request.manifest, &plan, &options);
+        note_servers_alone(&request.subject.manifest, &plan, &options);
     }
-    let store = match store::address(request.store.address.as_deref())? {
-        Some(address) => Some((address, store::signatures(&request.store)?)),
+    let store = match store::address(request.mode.store.address.as_deref())? {
+        Some(address) => Some((address, store::signatures(&request.mode.store)?)),
         None => None,
     };
     let lock_report = lockfile::command::enforce(&project, &request, &mut plan, &mut options, global.styler())?;
@@ -125,13 +123,10 @@ pub(super) fn prepare(
         compiler,
         compiled,
         earlier,
-        manifest: request.manifest.clone(),
-        settings: request.settings.clone(),
+        request,
         display_options: look,
         begun,
-        in_place: request.on == RunTarget::InPlace,
         store,
-        locking: request.locking.clone(),
         lock_report,
         kept_servers,
         gives_way: matches!(purpose, RunPurpose::BesideServers(_)),
@@ -139,8 +134,6 @@ pub(super) fn prepare(
             RunPurpose::OfList(signals) | RunPurpose::BesideServers(signals) => signals.clone(),
             RunPurpose::Ordinary | RunPurpose::Serve(_) => StopSignals::new(),
         },
-        junit: request.junit.clone(),
-        metrics_listen: request.metrics_listen.clone(),
     };
     Ok(Preparation::Ready(Box::new(prepared)))
 }
@@ -153,18 +146,17 @@ fn earlier_run(
     lock: Option<&Path>,
     compiler: &CompilerId,
 ) -> Option<EarlierRun> {
-    let may_be_no_op =
-        !serves && request.select.force == Force::Nothing && !matches!(request.locking, LockMode::Verify(..));
+    let may_be_no_op = !serves && request.select.force == Force::Nothing && request.mode.locking.locked.is_none();
     let fresh = may_be_no_op.then(|| compiler.fresh_plan(|name| project.variable(name))).flatten()?;
-    earlier_runs(project, &request.manifest, &request.settings, &request.select, lock, fresh).next()
+    earlier_runs(project, &request.subject, &request.select, lock, fresh).next()
 }
 
 /// Whether nothing has to run, and only the terminal is told so: a JUnit file and metrics are of a whole run.
 fn is_no_op(earlier: &EarlierRun, request: &cli::RunRequest) -> bool {
     earlier.has_same_selection
-        && (earlier.has_same_lock || request.locking == LockMode::Ignore)
-        && request.junit.is_none()
-        && request.metrics_listen.is_none()
+        && (earlier.has_same_lock || request.mode.locking.no_lock)
+        && request.mode.junit.is_none()
+        && request.mode.metrics_listen.is_none()
         && earlier.conditions.is_unchanged()
 }
 
@@ -187,24 +179,17 @@ pub(super) struct PreparedRun {
     pub compiled: Option<Digest>,
     /// What an earlier run of the same plan looked at.
     pub earlier: Option<EarlierRun>,
-    pub manifest: String,
-    pub settings: Vec<KeyValueArg>,
+    pub request: cli::RunRequest,
     pub display_options: LiveOptions,
     pub begun: Instant,
-    /// On the nodes of an allocation already.
-    pub in_place: bool,
     /// The shared store, and whose signatures count there.
     pub store: Option<(StoreAddress, SignaturePolicy)>,
-    pub locking: LockMode,
     pub lock_report: lockfile::command::LockReport,
     /// The servers that stay up.
     pub kept_servers: Option<KeptServers>,
     /// It does not wait for a run that keeps its servers up.
     pub gives_way: bool,
     pub signals: StopSignals,
-    /// Where to write JUnit XML.
-    pub junit: Option<PathBuf>,
-    pub metrics_listen: Option<String>,
 }
 
 /// So many are named.

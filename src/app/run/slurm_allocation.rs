@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde_json::Value;
 
-use crate::cli::{self, CliExit, Global, KeyValueArg, RunTarget};
+use crate::cli::{self, CliExit, Global, KeyValueArg};
 use crate::console::{PiecePrinter, print_error};
 use crate::error::CommandError;
 use crate::project::{Project, options};
@@ -35,24 +35,20 @@ use stages::{AllocationRun, AttemptClaim, in_allocation, time_left};
 const LOOK: Duration = Duration::from_millis(300);
 
 /// Submits the job, or finds the one that an earlier command submitted, and follows it to its end.
-pub(super) fn submit_and_follow(
-    global: &Global,
-    request: &cli::RunRequest,
-    flags: &[KeyValueArg],
-) -> Result<CliExit, CommandError> {
-    let slurm = slurm(flags)?;
+pub(super) fn submit_and_follow(global: &Global, request: &cli::RunRequest) -> Result<CliExit, CommandError> {
+    let slurm = slurm(&request.mode.slurm)?;
     let project = Project::open_current(global)?;
-    let compiler = project.compiler(&request.manifest, &request.settings);
+    let compiler = project.compiler(&request.subject);
     // Report every error here, before anything waits in a queue.
-    let plan = project.plan_with_digest(&request.manifest, &request.settings, &request.select, &compiler, true)?.0;
+    let plan = project.plan_with_digest(&request.subject, &request.select, &compiler, true)?.0;
     let roles = options(&plan, &request.select)?.roles;
-    if request.gpus.is_none()
+    if request.mode.gpus.is_none()
         && let Some(text) = missing_gpus(&plan, &roles, &slurm, std::env::vars_os().map(|(name, _)| name))
     {
         print_error(&format!("! {text}\n"));
     }
     let mut words = words(std::env::args_os().skip(1), &project.home);
-    words.extend(given_by_environment(&project.manifest(&request.manifest, &request.settings)?));
+    words.extend(given_by_environment(&project.manifest(&request.subject)?));
     let name: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let folder_name = format!("run-{}", Digest::hash(name.join("\0").as_bytes()).short());
     let out = project.home.state().join("allocations").join(&folder_name);
@@ -193,11 +189,11 @@ pub fn run_in_allocation(folder: &JobFolder, claim: &AttemptClaim) -> Result<Cli
     warned(claim.warn_s())?;
     let ended = match request {
         Ok(cli::Invocation { global, request: cli::CliRequest::Run(request) }) => {
-            let request = cli::RunRequest { on: RunTarget::InPlace, ..request };
+            let request = cli::RunRequest { in_place: true, ..request };
             perform(&global, &request, false, RunPurpose::Ordinary).map(|ran| ran.exit)
         }
         Ok(cli::Invocation { global, request: cli::CliRequest::Serve(request) }) => {
-            let run = cli::RunRequest { on: RunTarget::InPlace, ..request.run };
+            let run = cli::RunRequest { in_place: true, ..request.run };
             serve_here(&global, &cli::ServeRequest { run, ..request })
         }
         Ok(_) | Err(_) => Err(CommandError::Usage("this is not a run".to_owned())),

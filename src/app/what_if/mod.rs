@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::compare::write_page;
 use super::project::Project;
-use crate::cli::{CliExit, Global, KeyValueArg, Select, WhatIfRequest};
+use crate::cli::{CliExit, Global, KeyValueArg, Select, Subject, WhatIfRequest};
 use crate::console::print_as;
 use crate::error::CommandError;
 use crate::simulate::ServedTwin;
@@ -29,7 +29,7 @@ pub(super) fn what_if(global: &Global, request: &WhatIfRequest) -> Result<CliExi
     let lengths = [given(&request.input_tokens)?, given(&request.output_tokens)?];
     let mut questions = Vec::new();
     for point in grid(&request.settings)? {
-        let plan = project.plan(&request.manifest, &point, &Select::default())?;
+        let plan = project.plan(&Subject::new(&request.manifest, &point), &Select::default())?;
         questions.extend(questions_of(&project, &plan, request, &point, goal.as_deref(), &lengths));
     }
     if questions.is_empty() {
@@ -261,7 +261,8 @@ fn real_settings(project: &Project, manifest: &str, point: &[KeyValueArg]) -> Ve
     let mut settings: Vec<KeyValueArg> = real.collect();
     // A real system may ask for what the simulated one does not need: an image.
     if settings != point
-        && let Err(CommandError::Manifest(errors)) = project.expanded(manifest, &settings, &Select::default())
+        && let Err(CommandError::Manifest(errors)) =
+            project.expanded(&Subject::new(manifest, &settings), &Select::default())
     {
         let missing = errors.missing_parameters().unwrap_or_default().into_iter();
         settings.extend(missing.map(|key| KeyValueArg { key, value: "…".to_owned() }));

@@ -10,7 +10,7 @@ use harness::{Goodput, LoadPattern, RunResult, Slo, WHOLE_ANSWERS};
 fn folded_state(events: &[base::event::Event], seconds: &[f64]) -> RunState {
     let mut run_state = RunState::new();
     for (n, event) in events.iter().enumerate() {
-        run_state.fold_at(event, seconds.get(n).copied().unwrap_or(66.9));
+        run_state.fold_at(event, seconds.get(n).copied().or(Some(66.9)));
     }
     run_state
 }

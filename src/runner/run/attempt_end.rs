@@ -132,13 +132,7 @@ impl<W: TaskExecutor> Runner<W> {
         if self.schedule.is_hashing(ix) {
             return self.retry_rekeyed(ix, running, failure, seconds);
         }
-        (self.emit)(Event::TaskFailed {
-            task: task.id.clone(),
-            attempt: running.attempt,
-            failure: Box::new(failure.clone()),
-            will_retry: true,
-            seconds,
-        });
+        self.emit_failed(ix, running.attempt, &failure, true, seconds);
         self.running.insert(ix, running);
         self.after_pause(ix, RunnerMessage::RetryDue(ix, Box::new(failure)));
     }

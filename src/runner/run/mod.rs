@@ -334,21 +334,19 @@ impl<W: TaskExecutor> Runner<W> {
     }
 
     fn fail(&mut self, ix: TaskIndex, attempt: u32, failure: Failure, seconds: f64) {
-        let task = self.id(ix).clone();
-        (self.emit)(Event::TaskFailed {
-            task: task.clone(),
-            attempt,
-            failure: Box::new(failure.clone()),
-            will_retry: false,
-            seconds,
-        });
+        self.emit_failed(ix, attempt, &failure, false, seconds);
         self.summary.tally.failed += 1;
-        self.summary.failures.push((task, failure));
+        self.summary.failures.push((self.id(ix).clone(), failure));
         self.schedule.finish_task(ix, TaskEnd::Failed);
         if !self.options.keep_going && !self.schedule.is_halted {
             self.schedule.halt();
         }
         self.emit_cancelled();
+    }
+
+    fn emit_failed(&self, ix: TaskIndex, attempt: u32, failure: &Failure, will_retry: bool, seconds: f64) {
+        let (task, failure) = (self.id(ix).clone(), Box::new(failure.clone()));
+        (self.emit)(Event::TaskFailed { task, attempt, failure, will_retry, seconds });
     }
 
     fn cannot_have_gpus(&mut self, ix: TaskIndex) {

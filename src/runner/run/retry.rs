@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::{Keyed, Runner, RunnerMessage, Running};
 use crate::schedule::{ScheduleState, TaskIndex};
 use crate::task_executor::TaskExecutor;
-use base::event::{Event, Failure, FailureKind, MemoryKind, ReducedSetting};
+use base::event::{Failure, FailureKind, MemoryKind, ReducedSetting};
 use plan::Lifetime;
 
 /// Frequent saves of a file should not keep a stage running for ever.
@@ -100,13 +100,7 @@ impl<W: TaskExecutor> Runner<W> {
 
     /// Reports an attempt that failed, and begins the next one with its key computed again.
     pub(super) fn retry_rekeyed(&mut self, ix: TaskIndex, running: Running, failure: Failure, seconds: f64) {
-        (self.emit)(Event::TaskFailed {
-            task: self.id(ix).clone(),
-            attempt: running.attempt,
-            failure: Box::new(failure.clone()),
-            will_retry: true,
-            seconds,
-        });
+        self.emit_failed(ix, running.attempt, &failure, true, seconds);
         self.attempts.insert(ix, running.attempt);
         match self.task(ix).lifetime {
             Lifetime::Step => drop(self.running.insert(ix, running)),

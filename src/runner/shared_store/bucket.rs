@@ -56,13 +56,6 @@ pub(super) const BLOBS: &str = "regatta-1/blobs";
 
 pub(super) const RECORDS: &str = "regatta-1/records";
 
-pub(super) const SUMMARIES: &str = "regatta-1/summaries";
-
-/// The object of a summary.
-pub(super) fn summary(text: &Digest) -> String {
-    format!("{SUMMARIES}/{text}")
-}
-
 /// Each kind of store has the same methods, under the same names.
 macro_rules! each_kind {
     ($value:expr, $kinds:ident, $store:ident => $call:expr) => {

@@ -13,7 +13,6 @@
 //!                               and signed where a key is named
 //! regatta-1/records/ab/<name>.v2  a record in the form of a newer program, which this one leaves alone
 //! regatta-1/blobs/ab/<digest>   the bytes of a file, by their BLAKE3 digest: equal files are there once
-//! regatta-1/summaries/<digest>  one for each valid result: what was measured, for `runs` and `history` elsewhere
 //! regatta-1/tmp/…               in a folder only: what is being written
 //! ```
 //!
@@ -55,9 +54,7 @@ mod store;
 pub use address::StoreAddress;
 pub use error::SharedStoreError;
 pub use gc::{RetentionPolicy, StoreGcReport, collect};
-pub use inventory::{
-    Inventory, Presence, ResultSummary, SharedSummaries, UploadOutcome, share_summaries, shared_summaries,
-};
+pub use inventory::{Inventory, Presence, UploadOutcome, inventory};
 pub use machine::{Machine, MachineGpus, UnknownGpus};
 pub use record::SignaturePolicy;
 pub use store::{SharedStore, UnsentOutputs, why_not};

@@ -74,7 +74,7 @@ impl SharedOutput {
 
     /// JSON on one line, signed if there is a key, and the digest of that line below it.
     pub(super) fn seal(&self, signer: Option<&SigningKey>) -> Result<Bytes, serde_json::Error> {
-        let json = sign_json(serde_json::to_string(self)?, RECORD_TYPE, signer)?;
+        let json = sign_json(serde_json::to_string(self)?, signer)?;
         Ok(format!("{json}\n{}\n", Digest::hash(json.as_bytes())).into())
     }
 
@@ -86,7 +86,7 @@ impl SharedOutput {
         if seal.parse().ok() != Some(Digest::hash(json.as_bytes())) {
             return Err(RecordError::Seal);
         }
-        let json = check_json(json, RECORD_TYPE, trusted).map_err(RecordError::Signature)?;
+        let json = check_json(json, trusted).map_err(RecordError::Signature)?;
         // A newer one may have other fields, too.
         let RecordVersion { version } = serde_json::from_str(&json).map_err(RecordError::Json)?;
         if version > VERSION {
@@ -132,14 +132,10 @@ impl SharedOutput {
 /// What is before the signature.
 pub(super) const SIGNATURE: &str = ",\"signature\":";
 
-/// The object with a signature, if there is a key. `media_type`: what the signature says that it is over.
-pub(super) fn sign_json(
-    mut json: String,
-    media_type: &str,
-    signer: Option<&SigningKey>,
-) -> Result<String, serde_json::Error> {
+/// The object with a signature, if there is a key.
+fn sign_json(mut json: String, signer: Option<&SigningKey>) -> Result<String, serde_json::Error> {
     if let Some(signer) = signer {
-        let signature = serde_json::to_string(&signer.sign(media_type, json.as_bytes()))?;
+        let signature = serde_json::to_string(&signer.sign(RECORD_TYPE, json.as_bytes()))?;
         json.truncate(json.len() - 1);
         json = format!("{json}{SIGNATURE}{signature}}}");
     }
@@ -148,14 +144,10 @@ pub(super) fn sign_json(
 
 /// The object without its signature: what is read is what was signed, byte for byte. `trusted`: one of these keys must
 /// have signed it.
-pub(super) fn check_json<'a>(
-    json: &'a str,
-    media_type: &str,
-    trusted: Option<&TrustedKeys>,
-) -> Result<Cow<'a, str>, SignatureError> {
+fn check_json<'a>(json: &'a str, trusted: Option<&TrustedKeys>) -> Result<Cow<'a, str>, SignatureError> {
     let (json, signature) = split_signature(json);
     if let Some(trusted) = trusted {
-        trusted.check(media_type, json.as_bytes(), signature.as_ref())?;
+        trusted.check(RECORD_TYPE, json.as_bytes(), signature.as_ref())?;
     }
     Ok(json)
 }
@@ -170,13 +162,10 @@ fn split_signature(json: &str) -> (Cow<'_, str>, Option<Signature>) {
     }
 }
 
-// Whether records and summaries of a store are signed, and whose signatures count.
+// Whether records of a store are signed, and whose signatures count.
 
 /// What a signature of a record says that it is over.
 pub(super) const RECORD_TYPE: &str = "application/vnd.regatta.shared-record+json";
-
-/// The same of a summary.
-pub(super) const SUMMARY_TYPE: &str = "application/vnd.regatta.shared-summary+json";
 
 /// Where a key signs, its own signatures count, too.
 #[derive(Clone, Debug, Default)]

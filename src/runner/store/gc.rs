@@ -57,11 +57,11 @@ pub fn garbage(output_cache: &OutputCache, keep: usize, is_running: bool) -> Res
             None if recorded.contains(folder) => "an older output".to_owned(),
             None => why_unrecorded(&path, folder, &records),
         };
-        garbage_list.push(Garbage { bytes: size(&path), path, why: reason });
+        garbage_list.push(Garbage { bytes: bytes_in(&path), path, why: reason });
     }
     for run in all_runs.iter().take(all_runs.len().saturating_sub(keep)).filter(|run| !tagged.contains(*run)) {
         let path = home.run(run);
-        garbage_list.push(Garbage { bytes: size(&path), path, why: "journal and logs of an older run".to_owned() });
+        garbage_list.push(Garbage { bytes: bytes_in(&path), path, why: "journal and logs of an older run".to_owned() });
     }
     garbage_list.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(garbage_list)
@@ -222,7 +222,11 @@ fn remove_with(
     }
 }
 
-fn size(path: &Path) -> u64 {
+/// Bytes of a file, or of all in a folder; of a link none.
+pub fn bytes_in(path: &Path) -> u64 {
+    if path.is_symlink() {
+        return 0;
+    }
     WalkDir::new(path).into_iter().flatten().filter_map(|item| item.metadata().ok()).map(|m| m.len()).sum()
 }
 

@@ -45,14 +45,6 @@ pub struct ProjectLock {
     pub run: RunId,
 }
 
-/// What the holder has the lock for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum LockUse {
-    Run,
-    /// It keeps its servers up.
-    Serve,
-}
-
 /// The outcome of trying to take the lock.
 #[derive(Debug)]
 pub enum LockAttempt {
@@ -82,19 +74,19 @@ impl ProjectLock {
         file.set_len(0).at("write", &path)?;
         let run = name()?;
         let lock = Self { file, unprotected, run };
-        lock.write_holder(LockUse::Run).at("write", &path)?;
+        lock.write_holder(false).at("write", &path)?;
         Ok(LockAttempt::Acquired(lock))
     }
 
-    fn write_holder(&self, what_for: LockUse) -> std::io::Result<()> {
-        let serving = what_for == LockUse::Serve;
+    /// `serving`: this run keeps its servers up.
+    fn write_holder(&self, serving: bool) -> std::io::Result<()> {
         let holder = LockHolder { run: self.run.to_string(), pid: std::process::id(), serving };
         self.file.write_all_at(holder.line().as_bytes(), 0)
     }
 
     /// Shows other commands that this run keeps its servers up.
     pub fn show_serving(&self) -> std::io::Result<()> {
-        self.write_holder(LockUse::Serve)
+        self.write_holder(true)
     }
 
     /// The current holder of the lock, if there is one. Takes it for an instant if it is free.
@@ -207,7 +199,7 @@ mod tests {
         let home = home(&folder);
         let lock = taken(&home, "r");
         lock.file.set_len(0).unwrap();
-        let read = LockHolder::read(&File::open(home.lock()).unwrap(), || lock.write_holder(LockUse::Run).unwrap());
+        let read = LockHolder::read(&File::open(home.lock()).unwrap(), || lock.write_holder(false).unwrap());
         assert_eq!(read.map(|holder| holder.run), Some("r".to_owned()));
     }
 

@@ -69,7 +69,7 @@ pub use durable::{LineFile, PathError, WithPath, discard, is_there, items_in, mo
 pub use folder_digest::{
     ContentChange, EntryKind, FileStamp, HashedFolder, ListedFolder, RESULT_FILES, has_result, list_folder,
 };
-pub use gc::{Garbage, garbage, remove, unfinished, unfinished_plans};
+pub use gc::{Garbage, bytes_in, garbage, remove, unfinished, unfinished_plans};
 pub use jobs::{JobFolder, JobOwner, abandoned, left_running, superseded, unplanned};
 pub use journal::{
     Journal, ProgressFile, ReadJournal, ended_well, fold_journal, fold_run, last_run, name_run, read_journal,

@@ -37,7 +37,7 @@ pub use mlperf::{mlperf_data, submission};
 pub use programs::program_output;
 pub use results::own_results;
 pub use servers::{server_metrics, server_reports};
-pub use shared::{shared_outputs, shared_summaries};
+pub use shared::shared_outputs;
 pub use state::{job_messages, journal, records, state_caches};
 
 pub type Reader = fn(&[u8]);
@@ -57,7 +57,6 @@ pub const READERS: [(&str, Reader); 28] = [
     ("state_caches", state_caches),
     ("job_messages", job_messages),
     ("shared_outputs", shared_outputs),
-    ("shared_summaries", shared_summaries),
     ("lock_file", lock_file),
     ("loadgen_log", loadgen_log),
     ("import_line", import_line),

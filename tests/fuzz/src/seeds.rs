@@ -25,7 +25,6 @@ const SOURCES: [Source; 28] = [
     ("state_caches", &["fuzz/seeds/state_caches"], &[""], &[]),
     ("job_messages", &["fuzz/seeds/job_messages"], &[""], &[]),
     ("shared_outputs", &["fuzz/seeds/shared_outputs"], &[""], &[]),
-    ("shared_summaries", &["fuzz/seeds/shared_summaries"], &[""], &[]),
     ("lock_file", &["fuzz/seeds/lock_file"], &[""], &[]),
     ("loadgen_log", &["golden/mlperf/logs"], &[""], &[]),
     ("import_line", &["golden/translate", "golden/pasted"], &[".line", ".lines", ".sh", ".py", ".sub"], &[]),

@@ -134,25 +134,11 @@ pub fn shared_outputs(data: &[u8]) {
             project.put(&object, &bytes);
             let before = project.names();
             let _ = store.presence(&task.id, &key().digest(), true).await;
-            let _ = store.inventory().await;
+            let _ = shared_store::inventory(&project.address()).await;
             let _ = store.get(&task.id, &key(), &key().digest()).await;
             assert_eq!(project.names(), before, "only the output is new");
             let _ = collect(&project.address(), KEEP, false).await;
             let _ = collect(&project.address(), KEEP, true).await;
         });
-    }
-}
-
-/// The first byte decides whether a key must have signed it.
-pub fn shared_summaries(data: &[u8]) {
-    let (choice, data) = choose(data);
-    let project = Project::new();
-    project.put("regatta-1/summaries/x", data);
-    let trusted = (choice % 2 == 1).then(|| TrustedKeys::from_pem(TRUSTED, "key").expect("a key"));
-    let policy = SignaturePolicy::new(None, trusted);
-    let read = block_on(shared_store::shared_summaries(&project.address(), &policy)).expect("a store");
-    assert_eq!(read.all.len() + read.unreadable + read.untrusted, 1);
-    for summary in &read.all {
-        let _ = serde_json::to_string(summary).expect("JSON");
     }
 }

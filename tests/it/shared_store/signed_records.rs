@@ -142,27 +142,6 @@ fn a_writer_without_a_key_changes_nothing() {
 }
 
 #[test]
-fn results_of_other_machines_are_listed_if_a_trusted_key_signed_them() {
-    let (private, public) = keys();
-    let (_folder, url) = store();
-    let writer = signing(&private);
-    let line = ["bench", "sim:", "-c", "1", "-n", "4", "--input-tokens", "16", "--output-tokens", "4", "--dry-run"];
-    let dry = writer.good(&line);
-    writer.file("m.yaml", &dry.stdout);
-    let ended = writer.regatta(&["run", "m.yaml", "--store", &url]);
-    assert!([0, 3, 4].contains(&ended.code), "{ended:?}");
-
-    trusting(&public).good(&["runs", "--store", &url]).shows("bench on ").shows("tok/s");
-    machine("").good(&["runs", "--store", &url]).shows("bench on ");
-    let stranger = trusting(&keys().1);
-    for command in ["runs", "history"] {
-        let ended = stranger.regatta(&[command, "--store", &url]);
-        assert!(!ended.stdout.contains("bench on "), "{ended:?}");
-        ended.shows("left out: 1 result in ").shows(", not signed by a trusted key");
-    }
-}
-
-#[test]
 fn the_key_is_in_nothing_that_a_run_leaves_or_prints() {
     let (private, public) = keys();
     let secret = private.lines().nth(1).unwrap().to_owned();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::cli::{Force, GpuSelection, PlanFormat};
+use crate::cli::{Force, GpuSelection};
 use base::event::GpuId;
 
 fn parse_line(line: &str) -> Result<Invocation, CliParseError> {
@@ -48,13 +48,14 @@ fn the_table_of_commands_has_no_contradiction() {
 fn a_run_is_read_with_everything_on_it() {
     let run = run("run m system=h200-x8 --until a --until b --only c --force d scenarios=offline,server -j 3 -k \
          --events jsonl --gpus 0,2 --on slurm --slurm nodes=2");
-    insta::assert_snapshot!(format!("{run:?}"), @"RunRequest { manifest: \"m\", settings: [KeyValueArg { \
-        key: \"system\", value: \"h200-x8\" }, KeyValueArg { key: \"scenarios\", value: \"offline,server\" }], \
-        select: Select { until: [\"a\", \"b\"], only: [\"c\"], force: Stages([\"d\"]), repeat: None, \
-        repeat_number: 1 }, jobs: Some(3), keep_going: true, events: JsonLines, gpus: Some(Ids([Index(0), \
-        Index(2)])), on: Slurm([KeyValueArg { key: \"nodes\", value: \"2\" }]), store: StoreSelection { address: \
-        None, sign_key: None, trusted_keys: None }, locking: Write { file: \"regatta.lock\", is_named: false }, \
-        env: {}, junit: None, metrics_listen: None }");
+    insta::assert_snapshot!(format!("{run:?}"), @"RunRequest { subject: Subject { manifest: \"m\", \
+        settings: [KeyValueArg { key: \"system\", value: \"h200-x8\" }, KeyValueArg { key: \"scenarios\", value: \
+        \"offline,server\" }] }, select: Select { until: [\"a\", \"b\"], only: [\"c\"], force: Stages([\"d\"]), \
+        repeat: None, repeat_number: 1 }, keep_going: true, mode: RunMode { rehearse: false, jobs: Some(3), events: \
+        Some(JsonLines), junit: None, metrics_listen: None, gpus: Some(Ids([Index(0), Index(2)])), locking: \
+        LockingArgs { locked: None, lock: None, no_lock: false }, on: Some(Slurm), slurm: [KeyValueArg { key: \
+        \"nodes\", value: \"2\" }], store: StoreSelection { address: None, sign_key: None, trusted_keys: None } }, \
+        in_place: false, env: {} }");
 }
 
 #[test]
@@ -74,7 +75,7 @@ fn bare_force_means_all_wherever_it_stands() {
     assert_eq!(run("run m --force a --force b").select.force, Force::Stages(vec!["a".into(), "b".into()]));
     let after = run("run m a=1 --force system=h200");
     assert_eq!(after.select.force, Force::All);
-    assert_eq!(after.settings.len(), 2);
+    assert_eq!(after.subject.settings.len(), 2);
     assert!(usage_error_text("run --force quickstart").contains("put the manifest first"));
     assert!(usage_error_text("run m --force a..b=1").contains("not allowed"));
 }
@@ -83,7 +84,7 @@ fn bare_force_means_all_wherever_it_stands() {
 fn two_values_for_one_parameter_are_a_mistake() {
     assert!(usage_error_text("run m a=1 a=2").contains("given twice"));
     assert!(usage_error_text("plan m a=1 --force a=2").contains("given twice"));
-    assert_eq!(run("run m a=1 a=1").settings.len(), 2);
+    assert_eq!(run("run m a=1 a=1").subject.settings.len(), 2);
 }
 
 #[test]
@@ -93,31 +94,16 @@ fn a_word_without_an_equals_sign_gets_a_hint() {
 
 #[test]
 fn gpus_are_a_count_or_a_list() {
-    assert_eq!(run("run m --gpus 4").gpus, Some(GpuSelection::Count(4)));
-    assert_eq!(run("run m --gpus 2,0").gpus, Some(GpuSelection::Ids(vec![GpuId::Index(2), GpuId::Index(0)])));
+    assert_eq!(run("run m --gpus 4").mode.gpus, Some(GpuSelection::Count(4)));
+    assert_eq!(run("run m --gpus 2,0").mode.gpus, Some(GpuSelection::Ids(vec![GpuId::Index(2), GpuId::Index(0)])));
     for uuid in ["MIG-8f9b3c5e-2f0a-5b1d-9c3e-1a2b3c4d5e6f", "GPU-8f9b3c5e-2f0a-5b1d-9c3e-1a2b3c4d5e6f"] {
         let gpu: GpuId = uuid.parse().unwrap();
-        assert_eq!(run(&format!("run m --gpus {uuid}")).gpus, Some(GpuSelection::Ids(vec![gpu])));
+        assert_eq!(run(&format!("run m --gpus {uuid}")).mode.gpus, Some(GpuSelection::Ids(vec![gpu])));
     }
-    assert_eq!(run("run m --gpus 3,").gpus, Some(GpuSelection::Ids(vec![GpuId::Index(3)])));
+    assert_eq!(run("run m --gpus 3,").mode.gpus, Some(GpuSelection::Ids(vec![GpuId::Index(3)])));
     for bad in ["x", "1,1", "1,,2", ",", "-1", "1,x", "GPU-8f9b"] {
         assert!(usage_error_text(&format!("run m --gpus={bad}")).contains("--gpus"), "{bad}");
     }
-}
-
-#[test]
-fn a_plan_is_shown_in_one_way() {
-    let show = |line: &str| match parse_line(line).expect("understood").request {
-        CliRequest::Plan(plan) => plan.show,
-        other => panic!("not a plan: {other:?}"),
-    };
-    assert_eq!(show("plan m"), PlanFormat::Text);
-    assert_eq!(show("plan m --json"), PlanFormat::Json);
-    assert_eq!(show("plan m --graph mermaid"), PlanFormat::Mermaid);
-    assert_eq!(show("plan m --launch"), PlanFormat::Launch { json: false });
-    assert_eq!(show("plan m --json --launch"), PlanFormat::Launch { json: true });
-    assert!(usage_error_text("plan m --json --graph mermaid").contains("cannot be used with"));
-    assert!(usage_error_text("plan m --launch --graph mermaid").contains("cannot be used with"));
 }
 
 #[test]
