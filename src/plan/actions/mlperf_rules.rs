@@ -318,7 +318,7 @@ impl DraftSetting {
 
     fn of_engine(engine: &Engine) -> Option<Self> {
         if let Some(config) = &engine.speculative_config {
-            let (path, (_, count)) = (["engine", "speculative_config"], config.source().ok()?);
+            let (path, count) = (["engine", "speculative_config"], config.drafting().ok()?.draft_len);
             let count_key = if config.max_draft_len.is_some() { "max_draft_len" } else { "num_speculative_tokens" };
             return Some(Self { path: path.map(str::to_owned).into(), count_key, count: Some(count.into()) });
         }
