@@ -232,15 +232,8 @@ impl SelftestMeasurement {
 
     fn spec(self, server: &GroundTruthServer, duration: Duration) -> BenchSpec {
         let Self { scenario, tokens, clients } = self;
-        let endpoint = Endpoint {
-            host: "127.0.0.1".to_owned(),
-            grpc: server.address.port(),
-            http: None,
-            metrics: None,
-            name: None,
-        };
         BenchSpec {
-            endpoints: vec![endpoint],
+            endpoints: vec![Endpoint::new("127.0.0.1", server.address.port())],
             protocol: harness::Transport::Kserve,
             model: "tensorrt_llm".to_owned(),
             timelines: scenario.is_open_loop(),

@@ -445,7 +445,7 @@ mod limits_tests {
 
     use super::*;
     use crate::engine::tests::spec;
-    use crate::timing::{Drafter, Drafting};
+    use base::spec::Drafter;
     use base::spec::{AcceptanceRate, SimCalibration};
 
     fn graph_tokens(change: impl Fn(&mut EngineSpec)) -> u64 {

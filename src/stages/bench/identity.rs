@@ -100,10 +100,9 @@ pub async fn identify(context: &TaskContext, spec: &BenchSpec, before: &[ServerI
             arch: versions.arch.clone(),
             cores: cores() as u64,
         },
-        manifest: (!origins.manifest.is_empty()).then(|| manifest(context, &origins)),
+        manifest: if origins.manifest.is_empty() { None } else { Some(manifest(context, &origins).await) },
         ..RunIdentity::of_servers(servers)
     };
-    let identity = RunIdentity { manifest: with_commit(context, identity.manifest).await, ..identity };
     measured.identify(before, identity);
 }
 
@@ -114,12 +113,13 @@ fn gpu_clocks(context: &TaskContext, origins: &runner::UpstreamProvenance) -> Op
     bench_clocks.or_else(|| servers.find_map(|server| server.facts.get("gpu_clocks")).cloned())
 }
 
-fn manifest(context: &TaskContext, origins: &runner::UpstreamProvenance) -> ManifestIdentity {
+async fn manifest(context: &TaskContext, origins: &runner::UpstreamProvenance) -> ManifestIdentity {
     let parameters: BTreeMap<String, String> =
         origins.params.iter().map(|(name, value)| (name.clone(), context.redacted(value))).collect();
     let project = format!("{}/", context.lease.project.display());
     let arguments: Vec<String> = origins.arguments.iter().map(|argument| context.redacted(argument)).collect();
     let arguments = arguments.iter().map(|argument| argument.strip_prefix(&project).unwrap_or(argument));
+    let checked_out = checked_out_commit(context).await;
     ManifestIdentity {
         name: origins.manifest.clone(),
         command: (!origins.arguments.is_empty()).then(|| run_command(arguments)),
@@ -128,6 +128,8 @@ fn manifest(context: &TaskContext, origins: &runner::UpstreamProvenance) -> Mani
         system: parameters.get("system").cloned(),
         parameters,
         foreach: foreach(context, origins),
+        dirty: checked_out.as_ref().and_then(|(_, dirty)| *dirty),
+        commit: checked_out.map(|(commit, _)| commit),
         ..ManifestIdentity::default()
     }
 }
@@ -145,14 +147,6 @@ fn foreach(context: &TaskContext, origins: &runner::UpstreamProvenance) -> BTree
     let joined = |values: BTreeSet<&String>| values.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
     let of_servers = of_servers.into_iter().map(|(name, values)| (name.clone(), context.redacted(&joined(values))));
     bench_axes.iter().map(|(name, value)| (name.clone(), context.redacted(value))).chain(of_servers).collect()
-}
-
-async fn with_commit(context: &TaskContext, manifest: Option<ManifestIdentity>) -> Option<ManifestIdentity> {
-    let mut manifest = manifest?;
-    if let Some((commit, dirty)) = checked_out_commit(context).await {
-        (manifest.commit, manifest.dirty) = (Some(commit), dirty);
-    }
-    Some(manifest)
 }
 
 /// The commit that is checked out, and whether tracked files differ from it. `None`: the project is in no repository,
