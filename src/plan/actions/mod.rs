@@ -61,6 +61,7 @@ defaults! {
     trtllm_bench_name: String = "trtllm-bench".to_owned();
     unity: f64 = 1.0;
     python3: String = "python3".to_owned();
+    power_client: String = "power_client".to_owned();
     gxx: String = "g++".to_owned();
     by_output_tokens: Vec<String> = vec!["output_tokens".to_owned()];
     server: Scenario = Scenario::Server;

@@ -111,7 +111,7 @@ pub struct Retry {
     /// Wait this long before each: `10s`.
     pub delay: Option<TimeSpan>,
     /// After which failures: `any`, or `oom` when memory ran out.
-    #[serde(default, skip_serializing_if = "RetryAfter::is_any")]
+    #[serde(default, skip_serializing_if = "super::bench::is_usual")]
     pub on: RetryAfter,
     /// With `on: oom`: the number to lower before each attempt: a build flag of `engine` (`max_num_tokens`), a
     /// parameter of the engine models of `serve` (`kv_cache_free_gpu_mem_fraction`, `max_batch_size`,
@@ -131,13 +131,6 @@ pub enum RetryAfter {
     Any,
     /// When memory ran out, of a GPU or of the host.
     Oom,
-}
-
-impl RetryAfter {
-    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
-    fn is_any(&self) -> bool {
-        *self == Self::Any
-    }
 }
 
 /// The variable that has the path of an input: `train-data` → `INPUT_TRAIN_DATA`.
