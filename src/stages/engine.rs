@@ -301,10 +301,10 @@ fn check_files(folder: &Path, engine: &Engine) -> Result<(), ErrorText> {
         Some(ranks) => ranks,
         // A checkpoint that was given decides how many there are.
         None if engine.trtllm_checkpoint.is_some() => 1,
-        None => match config.pointer("/mapping/world_size").and_then(Value::as_u64) {
-            Some(ranks) => ranks,
-            None => u64::from(engine.tensor_parallelism * engine.pipeline_parallelism),
-        },
+        None => {
+            let ranks = config.pointer("/mapping/world_size").and_then(Value::as_u64);
+            ranks.unwrap_or_else(|| u64::from(engine.tensor_parallelism * engine.pipeline_parallelism))
+        }
     };
     let mut missing: Vec<String> = Vec::new();
     // A damaged config could contain any number.

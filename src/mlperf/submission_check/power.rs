@@ -107,13 +107,10 @@ fn average(to: &mut SubmissionFindings, run: &Path, detail: &Detail, meter: Mete
             rule, "pack the logs of the run again");
         return None;
     };
-    let average = match PowerAverage::parse(&text, window) {
-        Ok(average) => average,
-        Err(error) => {
-            finding!(to; Refused, Power, &at, error.message, "every sample is read", REPACK_POWER);
-            return None;
-        }
-    };
+    let average = PowerAverage::parse(&text, window).map_err(|error| {
+        finding!(to; Refused, Power, &at, error.message, "every sample is read", REPACK_POWER);
+    });
+    let average = average.ok()?;
     let (is_there, impossible) = (average.samples > 0, &average.impossible);
     findings! { to;
         Review, Power, &at, impossible.clone().filter(|_| meter == Meter::FindsItsRange),
