@@ -286,18 +286,8 @@ impl StageChecker<'_> {
             return;
         }
         if !server.words.is_empty() {
-            const USED: [&str; 9] = [
-                "words",
-                "repository",
-                "ready",
-                "force",
-                "container",
-                "host",
-                "grpc_port",
-                "http_port",
-                "metrics_port",
-            ];
-            for key in given.iter().filter(|key| !USED.contains(&key.as_str())) {
+            const USED: &str = "words repository ready force container host grpc_port http_port metrics_port";
+            for key in given.iter().filter(|key| !USED.split(' ').any(|used| used == key.as_str())) {
                 self.idle(&["serve", "triton", key], "`words` is the whole command line", "write it there");
             }
             return;

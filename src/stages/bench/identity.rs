@@ -130,7 +130,6 @@ async fn manifest(context: &TaskContext, origins: &runner::UpstreamProvenance) -
         foreach: foreach(context, origins),
         dirty: checked_out.as_ref().and_then(|(_, dirty)| *dirty),
         commit: checked_out.map(|(commit, _)| commit),
-        ..ManifestIdentity::default()
     }
 }
 
