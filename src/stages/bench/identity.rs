@@ -165,29 +165,15 @@ const MOST_CONFIG_BYTES: u64 = 4 << 20;
 const MOST_FILES: usize = 10_000;
 
 /// What of `config.json` decides an engine's performance: where it stands, and its names there.
-const FLAGS: [(&str, &[&str]); 5] = [
-    ("/pretrained_config", &["architecture", "dtype"]),
-    ("/pretrained_config/mapping", &["world_size", "tp_size", "pp_size"]),
-    ("/pretrained_config/quantization", &["quant_algo", "kv_cache_quant_algo"]),
-    (
-        "/build_config",
-        &["max_batch_size", "max_beam_width", "max_input_len", "max_num_tokens", "max_seq_len", "strongly_typed"],
-    ),
+const FLAGS: [(&str, &str); 5] = [
+    ("/pretrained_config", "architecture dtype"),
+    ("/pretrained_config/mapping", "world_size tp_size pp_size"),
+    ("/pretrained_config/quantization", "quant_algo kv_cache_quant_algo"),
+    ("/build_config", "max_batch_size max_beam_width max_input_len max_num_tokens max_seq_len strongly_typed"),
     (
         "/build_config/plugin_config",
-        &[
-            "context_fmha",
-            "gemm_plugin",
-            "gemm_swiglu_plugin",
-            "gpt_attention_plugin",
-            "multiple_profiles",
-            "paged_kv_cache",
-            "reduce_fusion",
-            "remove_input_padding",
-            "tokens_per_block",
-            "use_fp8_context_fmha",
-            "use_paged_context_fmha",
-        ],
+        "context_fmha gemm_plugin gemm_swiglu_plugin gpt_attention_plugin multiple_profiles paged_kv_cache \
+         reduce_fusion remove_input_padding tokens_per_block use_fp8_context_fmha use_paged_context_fmha",
     ),
 ];
 
@@ -254,13 +240,13 @@ fn read(folder: &Path) -> Option<EngineIdentity> {
     let mut build = BTreeMap::new();
     for (place, names) in FLAGS {
         let Some(part) = config.pointer(place) else { continue };
-        for name in names {
-            let value = match &part[*name] {
+        for name in names.split(' ') {
+            let value = match &part[name] {
                 Value::String(text) => text.clone(),
                 Value::Null | Value::Array(_) | Value::Object(_) => continue,
                 value => value.to_string(),
             };
-            build.insert((*name).to_owned(), value);
+            build.insert(name.to_owned(), value);
         }
     }
     Some(EngineIdentity {
