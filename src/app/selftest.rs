@@ -222,10 +222,8 @@ impl SelftestMeasurement {
 
     fn spec(self, server: &GroundTruthServer, duration: Duration) -> BenchSpec {
         let Self { scenario, tokens, clients } = self;
-        let (host, grpc) = ("127.0.0.1".to_owned(), server.address.port());
-        let endpoint = Endpoint { host, grpc, http: None, metrics: None, name: None };
         BenchSpec {
-            endpoints: vec![endpoint],
+            endpoints: vec![Endpoint::new("127.0.0.1", server.address.port())],
             protocol: harness::Transport::Kserve,
             model: "tensorrt_llm".to_owned(),
             timelines: scenario.is_open_loop(),

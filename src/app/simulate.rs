@@ -27,7 +27,7 @@ use sim::{
     Addresses, CalibrationTarget, EngineServing, Faults, GroundTruthServer, Parallelism, Precision, ResponsePattern,
     ResponseScript, SimOptions,
 };
-use stages::{decoder_model, engine_spec, gpu_timing, twin_serving};
+use stages::{engine_spec, gpu_timing, twin_serving};
 
 /// The HTTP port of a simulated server that is not made of a repository of the user's.
 const HTTP_PORT: u16 = 8000;
@@ -199,7 +199,7 @@ pub(super) fn calibrate(global: &Global, request: &CalibrateRequest) -> Result<C
     let names: Vec<_> = request.logs.iter().filter_map(|path| Some(path.file_name()?.to_string_lossy())).collect();
     let target = CalibrationTarget {
         source: request.source.clone().unwrap_or_else(|| names.join(", ")),
-        model: decoder_model(&model),
+        model,
         gpu: gpu_timing(&gpu),
         precision,
         kv,

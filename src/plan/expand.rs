@@ -10,8 +10,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use indexmap::IndexMap;
-
 use crate::PlanReference;
 use crate::actions::{across, packages, speculative_decoding};
 use crate::instance::{ExpandedStages, Instance, instances};
@@ -20,7 +18,7 @@ use crate::manifest::{
     EXPRESSION_STACK, Expressions, GivenValues, Manifest, ManifestLibrary, ResolvedParam, ValueOrigin,
     load_with_errors, on_expression_stack, targets, topological_order,
 };
-use crate::references::{Directory, KnownInstance, KnownStages};
+use crate::references::Directory;
 use crate::task::{Lifetime, Need, Plan, Task};
 use crate::task_builder::{PlanBuilder, TaskDraft};
 use crate::task_part::{TaskPart, UnwritableAction};
@@ -71,8 +69,6 @@ fn expand_with(expressions: &Expressions, manifest: &Manifest, traces: bool) -> 
     let expanded = instances(manifest, expressions, &mut faults);
     let builder = PlanBuilder { manifest, expressions, expanded: &expanded, directory: directory(&expanded), traces };
     let built = build_all(&builder, &expanded.all, &mut faults);
-    // The builder's index of names is as large as the plan.
-    drop(builder);
     let needs: Vec<Vec<usize>> = built
         .iter()
         .map(|built| built.as_ref().map_or_else(Vec::new, |built| built.needs.iter().map(|(need, _)| *need).collect()))
@@ -179,23 +175,8 @@ fn of_environment(manifest: &Manifest) -> BTreeMap<String, String> {
 }
 
 fn directory(expanded: &ExpandedStages<'_>) -> Arc<Directory> {
-    let known_instance = |one: &Instance, index: usize| KnownInstance {
-        index,
-        id: one.id.clone(),
-        coordinates: one.coordinates.clone(),
-        skipped: one.skipped.clone(),
-    };
-    let names: IndexMap<String, KnownStages> = expanded
-        .stages
-        .iter()
-        .map(|stage| {
-            // Of known length, so that the list has no room to spare.
-            let instances = stage.instances.clone().zip(&expanded.all[stage.instances.clone()]);
-            let instances = instances.map(|(index, one)| known_instance(one, index)).collect();
-            (stage.name.to_owned(), KnownStages { kind: stage.kind, instances })
-        })
-        .collect();
-    Arc::new(Directory { names: Arc::new(names) })
+    let stages = expanded.stages.iter().map(|stage| (stage.name.to_owned(), (stage.kind, stage.instances.clone())));
+    Arc::new(Directory { stages: stages.collect(), instances: Arc::clone(&expanded.all) })
 }
 
 /// The tasks in order, their needs pointing to places in that order.

@@ -26,7 +26,7 @@ pub struct Instance {
 
 /// Every stage with the range of its instances.
 pub struct ExpandedStages<'a> {
-    pub all: Vec<Instance>,
+    pub all: Arc<Vec<Instance>>,
     pub stages: Vec<StageOf<'a>>,
     pub by_name: HashMap<&'a str, usize>,
     /// Those of the manifest, and the stages of which no tasks could be made.
@@ -45,14 +45,15 @@ pub struct StageOf<'a> {
 pub fn instances<'a>(manifest: &'a Manifest, expressions: &Expressions, found: &mut Diagnostics) -> ExpandedStages<'a> {
     // Most stages are one task.
     let stages = manifest.stages.len();
+    let mut list = Vec::with_capacity(stages);
     let mut made = ExpandedStages {
-        all: Vec::with_capacity(stages),
+        all: Arc::default(),
         stages: Vec::with_capacity(stages),
         by_name: HashMap::with_capacity(stages),
         faulty: manifest.faulty.clone(),
     };
     for (name, entry) in &manifest.stages {
-        let begin = made.all.len();
+        let begin = list.len();
         let mut stage_errors = Diagnostics::new();
         let mut decisive = ["foreach", "when"].into_iter().filter_map(|key| entry.node.get(key));
         let expansion = if manifest.faulty.unknown_stages.contains(name)
@@ -69,7 +70,7 @@ pub fn instances<'a>(manifest: &'a Manifest, expressions: &Expressions, found: &
                 // A stage never leaves the plan without a message.
                 let skipped = Some(format!("foreach.{variable} is an empty list"));
                 let id = TaskId::new(name.clone());
-                made.all.push(Instance { id, stage: made.stages.len(), coordinates: Vec::new(), skipped });
+                list.push(Instance { id, stage: made.stages.len(), coordinates: Vec::new(), skipped });
                 Vec::new()
             }
             ForeachExpansion::Invalid => {
@@ -84,21 +85,21 @@ pub fn instances<'a>(manifest: &'a Manifest, expressions: &Expressions, found: &
             let skipped = when(manifest, name, entry, &coordinates, expressions, &mut stage_errors);
             is_known &= stage_errors.len() == before;
             if !coordinates.is_empty()
-                && let Some(first) = ids.insert(id.clone(), made.all.len())
+                && let Some(first) = ids.insert(id.clone(), list.len())
             {
                 let place = entry.node.place(&["foreach"]);
                 let collision = Diagnostic::error(format!("two tasks would be called `{id}`"));
-                let earlier = &made.all[first].coordinates;
+                let earlier = &list[first].coordinates;
                 stage_errors.push(
                     collision
                         .at(place, "two values here make the same name")
                         .hint(collision_hint(earlier, &coordinates)),
                 );
             }
-            made.all.push(Instance { id, stage: made.stages.len(), coordinates, skipped });
+            list.push(Instance { id, stage: made.stages.len(), coordinates, skipped });
         }
         if !is_known {
-            made.all.truncate(begin);
+            list.truncate(begin);
             made.faulty.unknown_stages.insert(name.clone());
         }
         // What is wrong with the form of a `foreach` is reported already.
@@ -106,9 +107,10 @@ pub fn instances<'a>(manifest: &'a Manifest, expressions: &Expressions, found: &
             found.append(stage_errors);
         }
         made.by_name.insert(name, made.stages.len());
-        let instances = begin..made.all.len();
+        let instances = begin..list.len();
         made.stages.push(StageOf { name, entry, kind: kind_of(entry), instances });
     }
+    made.all = Arc::new(list);
     made
 }
 

@@ -6,13 +6,16 @@
 //! would be printed with brackets, and a mistyped `foreach` value would be an empty one, so it is an error there.
 
 use std::fmt::{self, Write as _};
+use std::ops::Range;
 use std::sync::Arc;
 
+use indexmap::IndexMap;
 use minijinja::Value;
 use minijinja::value::{Enumerator, Object, ObjectRepr};
 use parking_lot::Mutex;
 
 use crate::actions::ActionKind;
+use crate::instance::Instance;
 use crate::manifest::{NoValue, value_text};
 use base::event::TaskId;
 
@@ -100,20 +103,9 @@ impl PlanReference {
 
 /// The part of every stage that references need; shared by all instances.
 pub struct Directory {
-    pub names: Arc<indexmap::IndexMap<String, KnownStages>>,
-}
-
-pub struct KnownStages {
-    pub kind: ActionKind,
-    pub instances: Vec<KnownInstance>,
-}
-
-pub struct KnownInstance {
-    /// Index among all instances.
-    pub index: usize,
-    pub id: TaskId,
-    pub coordinates: Vec<(String, Value)>,
-    pub skipped: Option<String>,
+    /// By name: the action, and where its instances are among all.
+    pub stages: IndexMap<String, (ActionKind, Range<usize>)>,
+    pub instances: Arc<Vec<Instance>>,
 }
 
 /// What one rendering touched.
@@ -168,12 +160,12 @@ impl Object for StageScope {
     }
 
     fn get_value_by_str(self: &Arc<Self>, name: &str) -> Option<Value> {
-        let entry = self.directory.names.get(name)?;
-        if entry.kind.facts().is_service {
+        let (kind, _) = self.directory.stages.get(name)?;
+        if kind.facts().is_service {
             return Some(self.pick(name, PlanReference::Service, false));
         }
         let (stages, stage) = (Arc::clone(self), name.to_owned());
-        let image = entry.kind == ActionKind::Image;
+        let image = *kind == ActionKind::Image;
         let (what, names): (_, &'static [&'static str]) =
             if image { ("image", &["image", "out", "outs"]) } else { ("out", &["out", "outs"]) };
         let called = if image { "image" } else { "output folder" };
@@ -191,23 +183,25 @@ impl Object for StageScope {
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
-        Enumerator::Values(self.directory.names.keys().map(|name| Value::from(name.as_str())).collect())
+        Enumerator::Values(self.directory.stages.keys().map(|name| Value::from(name.as_str())).collect())
     }
 }
 
 impl StageScope {
     /// The tasks of a stage that agree with these coordinates, as reference tokens: one, or a list.
     fn pick(&self, name: &str, reference: impl Fn(TaskId) -> PlanReference, always_list: bool) -> Value {
-        let Some(known) = self.directory.names.get(name) else { return Value::UNDEFINED };
-        let mut matching = known.instances.iter().filter(|one| coordinates_match(&one.coordinates, &self.coordinates));
+        let Some((kind, range)) = self.directory.stages.get(name) else { return Value::UNDEFINED };
+        let instances = &self.directory.instances[range.clone()];
+        let is_match = |(_, one): &(usize, &Instance)| coordinates_match(&one.coordinates, &self.coordinates);
+        let mut matching = range.clone().zip(instances).filter(is_match);
         let first = matching.next();
-        let rest: Vec<&KnownInstance> = matching.collect();
-        let mut token = |one: &KnownInstance| {
+        let rest: Vec<(usize, &Instance)> = matching.collect();
+        let mut token = |(index, one): (usize, &Instance)| {
             if let Some(why) = &one.skipped {
                 self.seen.add(ReferenceAccess::Skipped(one.id.clone(), why.clone()));
                 return None;
             }
-            self.seen.add(ReferenceAccess::Edge(one.index));
+            self.seen.add(ReferenceAccess::Edge(index));
             Some(Value::from(reference(one.id.clone()).token()))
         };
         if let (Some(only), true, false) = (first, rest.is_empty(), always_list) {
@@ -218,20 +212,20 @@ impl StageScope {
             return Value::from(values);
         }
         if values.is_empty()
-            && let Some((id, why)) = first.and_then(|one| Some((&one.id, one.skipped.as_ref()?)))
+            && let Some((id, why)) = first.and_then(|(_, one)| Some((&one.id, one.skipped.as_ref()?)))
         {
             // All are skipped: none for a list of them, which a text cannot hold.
             let problem = SeveralTasksProblem::skipped(id, why);
             return Value::from_object(SeveralTasks { values, problem, seen: Arc::clone(&self.seen) });
         }
-        let ids: Vec<&str> = first.into_iter().chain(rest).map(|one| one.id.as_str()).collect();
+        let ids: Vec<&str> = first.into_iter().chain(rest).map(|(_, one)| one.id.as_str()).collect();
         let attribute = match reference(TaskId::new("")) {
             PlanReference::Image(_) => ".image",
             PlanReference::Service(_) => "",
             _ => ".out",
         };
         let path = format!("stages.{name}{attribute}");
-        let problem = SeveralTasksProblem::new(name, &path, known, &ids, &self.coordinates);
+        let problem = SeveralTasksProblem::new(name, &path, (*kind, instances), &ids, &self.coordinates);
         self.seen.add(ReferenceAccess::Several(problem.clone()));
         Value::from_object(SeveralTasks { values, problem, seen: Arc::clone(&self.seen) })
     }
@@ -271,7 +265,7 @@ impl SeveralTasksProblem {
     pub fn new(
         name: &str,
         path: &str,
-        known: &KnownStages,
+        (kind, instances): (ActionKind, &[Instance]),
         matching: &[&str],
         coordinates: &[(String, Value)],
     ) -> Self {
@@ -282,21 +276,20 @@ impl SeveralTasksProblem {
             format!("{}{}", shown.join(", "), if count > SHOWN { ", …" } else { "" })
         };
         if matching.is_empty() {
-            let is_shared = |variable: &str| {
-                known.instances.iter().any(|one| one.coordinates.iter().any(|(own, _)| own == variable))
-            };
+            let is_shared =
+                |variable: &str| instances.iter().any(|one| one.coordinates.iter().any(|(own, _)| own == variable));
             let here = coordinates.iter().filter(|(variable, _)| is_shared(variable));
             let here: Vec<String> =
                 here.map(|(variable, value)| format!("{variable} = {}", value_text(value))).collect();
-            let mut ids = known.instances.iter().map(|one| one.id.as_str());
+            let mut ids = instances.iter().map(|one| one.id.as_str());
             return Self {
                 message: format!("`{path}`: no task of `{name}` has {}", here.join(", ")),
-                label: format!("there is {}", of_several(&mut ids, known.instances.len())),
+                label: format!("there is {}", of_several(&mut ids, instances.len())),
                 hint: format!("add the value to the `foreach` of `{name}`, or name the variable here otherwise"),
                 is_empty: true,
             };
         }
-        let hint = if known.kind.facts().is_service {
+        let hint = if kind.facts().is_service {
             format!("give this stage the same `foreach`, or choose one: {{{{ {path}[0] }}}}")
         } else {
             format!(

@@ -262,18 +262,12 @@ impl Task {
 
     /// Its settings, if it is a benchmark that is not skipped.
     pub fn bench(&self) -> Option<&Bench> {
-        match self.action()? {
-            Action::Bench(bench) => Some(bench),
-            _ => None,
-        }
+        if let Action::Bench(bench) = self.action()? { Some(bench) } else { None }
     }
 
     /// Its settings, if it starts servers and is not skipped.
     pub fn serve(&self) -> Option<&Serve> {
-        match self.action()? {
-            Action::Serve(serve) => Some(serve),
-            _ => None,
-        }
+        if let Action::Serve(serve) = self.action()? { Some(serve) } else { None }
     }
 
     /// Whether it compiles LoadGen: of MLPerf's stages the one that measures nothing and is not made of measurements.

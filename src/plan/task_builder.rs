@@ -108,13 +108,8 @@ impl<'a> PlanBuilder<'a> {
         }
         let json = node.json();
         // Only here and with its path: a second deserializer would compile the code of all stages again.
-        let mut typed = match serde_path_to_error::deserialize::<_, Stage>(&json) {
-            Ok(typed) => typed,
-            Err(error) => {
-                found.push(untyped(&error, stage, &node));
-                return None;
-            }
-        };
+        let typed = serde_path_to_error::deserialize::<_, Stage>(&json);
+        let mut typed = typed.map_err(|error| found.push(untyped(&error, stage, &node))).ok()?;
         if let Some(bench) = &mut typed.bench {
             bench.fill_in(&json["bench"]);
         }
@@ -124,14 +119,11 @@ impl<'a> PlanBuilder<'a> {
         }
         let is_cached = typed.cache == Some(true);
         let by_loadgen = typed.bench.as_ref().is_some_and(|bench| bench.loadgen.is_some());
-        let task = match task(stage, instance, typed) {
-            Ok(task) => task,
-            Err(error) => {
-                let message = format!("`stages.{}` {error}", stage.name);
-                found.push(Diagnostic::error(message).at(stage.entry.key.clone(), ""));
-                return None;
-            }
+        let refuse = |error: StageError| {
+            let message = format!("`stages.{}` {error}", stage.name);
+            found.push(Diagnostic::error(message).at(stage.entry.key.clone(), ""));
         };
+        let task = task(stage, instance, typed).map_err(refuse).ok()?;
         if let Err(error) = budget.take(text_of(&task)) {
             found.push(Diagnostic::error(error.to_string()).at(stage.entry.key.clone(), "this stage is too much"));
             return None;

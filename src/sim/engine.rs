@@ -11,12 +11,12 @@ use serde_json::{Map, Value, json};
 
 use super::core::{Chunking, EngineLimits, SchedulerPolicy};
 use super::timing::{
-    Coefficients, DecoderModel, Drafting, GpuMemory, GpuTiming, LoraCost, ModelOnGpus, Parallelism, Precision,
-    Speculation, StepTimeBasis, derive, derive_drafter,
+    Coefficients, GpuMemory, GpuTiming, LoraCost, ModelOnGpus, Parallelism, Precision, Speculation, StepTimeBasis,
+    derive, derive_drafter, resolve,
 };
 use base::diag::{ErrorText, error_chain};
 use base::files::read_bytes;
-use base::spec::{LoraConfig, SimCalibration, SimScheduler};
+use base::spec::{Drafting, LoraConfig, ModelShape, SimCalibration, SimScheduler};
 use triton::{BuildConfig, EngineConfig, Mapping, PluginConfig, PretrainedConfig, Quantization};
 
 /// The version that simulated engines claim: the last one with an engine layout and Triton templates that this program
@@ -26,7 +26,7 @@ const VERSION: &str = "0.19.0";
 /// What to build.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EngineSpec {
-    pub model: DecoderModel,
+    pub model: ModelShape,
     pub gpu: GpuTiming,
     /// What the software reaches of the GPU's numbers.
     pub calibration: SimCalibration,
@@ -59,7 +59,7 @@ pub struct RankFile {
     pub simulated: bool,
     pub note: String,
     pub rank: u32,
-    pub model: DecoderModel,
+    pub model: ModelShape,
     pub gpu: GpuTiming,
     #[serde(default)]
     pub calibration: SimCalibration,
@@ -101,7 +101,7 @@ pub(super) fn design(spec: &EngineSpec) -> Result<(EngineConfig, RankFile), Erro
             memory.weight_bytes += of_drafter.weight_bytes;
             memory.kv_bytes_per_token += of_drafter.kv_bytes_per_token;
         }
-        let resolved = drafting.resolve(drafter.map(|(pass, _)| pass));
+        let resolved = resolve(drafting, drafter.map(|(pass, _)| pass));
         speculation = Some(resolved.map_err(|error| ErrorText::new(format_args!("acceptance_rate: {error}")))?);
     }
     let lora = spec.lora.map(|lora| {
@@ -445,7 +445,7 @@ mod limits_tests {
 
     use super::*;
     use crate::engine::tests::spec;
-    use crate::timing::{Drafter, Drafting};
+    use base::spec::Drafter;
     use base::spec::{AcceptanceRate, SimCalibration};
 
     fn graph_tokens(change: impl Fn(&mut EngineSpec)) -> u64 {

@@ -28,8 +28,8 @@ pub use engine::{
 pub use ground_truth::{GroundTruth, GroundTruthServer, ResponsePattern, ResponseScript};
 pub use serve::{Addresses, Faults, LoadFailure, ServeError, SimOptions, serve, token};
 pub use timing::{
-    Coefficients, DecoderModel, Drafter, Drafting, Experts, GpuMemory, GpuTiming, LoraCost, ModelOnGpus, Parallelism,
-    Precision, Speculation, StepTimeBasis, derive,
+    Coefficients, GpuMemory, GpuTiming, LoraCost, ModelOnGpus, Parallelism, Precision, Speculation, StepTimeBasis,
+    derive,
 };
 pub use virtual_load::{
     Capacity, CapacityError, UnknownMetric, VirtualBenchmark, VirtualResult, VirtualWorkload, is_in_virtual_time,

@@ -14,14 +14,17 @@ use crate::task_context::{TaskContext, out_of_memory};
 use base::diag::ErrorText;
 use base::event::{Done, Failure};
 use base::files::{metadata_if_there, read_text_up_to};
-use plan::manifest::model::{
-    DraftSource, Engine, EngineBackend, EngineOnly, ModelShape, Repository, SpeculativeConfig, SystemShape,
-};
+use plan::manifest::model::{Engine, EngineBackend, EngineOnly, Repository, SystemShape};
 use sim::{Chunking, EngineServing, EngineSpec, SchedulerPolicy};
 use triton::LARGEST_CONFIG;
 
 impl Run for Engine {
     const FORMAT: Option<u32> = Some(1);
+
+    /// Since 2 the ranks of a simulated engine hold its model by the manifest's keys.
+    fn format(&self) -> Option<u32> {
+        if self.backend == EngineBackend::Simulator { Some(2) } else { Self::FORMAT }
+    }
 
     async fn run(&self, context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
         let context = &context;
@@ -53,7 +56,7 @@ fn simulate(context: &TaskContext, engine: &Engine) -> Result<Done, Failure> {
 /// An engine as the simulator builds it.
 pub fn engine_spec(engine: &Engine) -> EngineSpec {
     EngineSpec {
-        model: decoder_model(&engine.model),
+        model: (*engine.model).clone(),
         gpu: gpu_timing(&engine.system),
         calibration: engine.system.calibration.as_deref().cloned().unwrap_or_default(),
         precision: engine.precision.clone(),
@@ -61,21 +64,11 @@ pub fn engine_spec(engine: &Engine) -> EngineSpec {
         pipeline_parallelism: engine.pipeline_parallelism,
         checkpoint_flags: engine.checkpoint_flags.clone().into_iter().collect(),
         build_flags: engine.build_flags.clone().into_iter().collect(),
-        drafting: engine.speculative_config.as_deref().and_then(drafting),
+        // Its keys were checked with the plan.
+        drafting: engine.speculative_config.as_deref().and_then(|config| config.drafting().ok()),
         lora: engine.lora_config,
         max_cudagraph_capture_size: engine.max_cudagraph_capture_size,
     }
-}
-
-/// Speculative decoding as the simulator takes it. Its keys were checked with the plan.
-fn drafting(config: &SpeculativeConfig) -> Option<sim::Drafting> {
-    let (source, draft_len) = config.source().ok()?;
-    let drafter = match source {
-        DraftSource::NGram => sim::Drafter::NGram,
-        DraftSource::Layer => sim::Drafter::Layer,
-        DraftSource::Model(shape) => sim::Drafter::Model(Box::new(decoder_model(shape))),
-    };
-    Some(sim::Drafting { drafter, draft_len, acceptance: config.acceptance_rate.clone() })
 }
 
 /// How a repository's runtime flags serve an engine in the simulator.
@@ -102,28 +95,6 @@ pub fn twin_serving(repository: Option<&Repository>) -> EngineServing {
         kv_fraction: number("kvcache_free_gpu_mem_frac").unwrap_or(0.9),
         max_num_tokens: number("max_num_tokens").map(|tokens| tokens as u32),
         ..EngineServing::default()
-    }
-}
-
-/// A manifest's model as the simulator takes it.
-pub fn decoder_model(model: &ModelShape) -> sim::DecoderModel {
-    sim::DecoderModel {
-        name: model.name.clone(),
-        architecture: model.architecture.clone(),
-        parameters: model.parameters,
-        active_parameters: model.active_parameters.unwrap_or(model.parameters),
-        experts: model
-            .num_experts
-            .zip(model.experts_per_token)
-            .map(|(total, of_a_token)| sim::Experts { total, of_a_token }),
-        num_hidden_layers: model.num_hidden_layers,
-        hidden_size: model.hidden_size,
-        intermediate_size: model.intermediate_size,
-        num_attention_heads: model.num_attention_heads,
-        num_key_value_heads: model.num_key_value_heads,
-        head_dim: model.head_dim,
-        vocab_size: model.vocab_size,
-        max_position_embeddings: model.max_position_embeddings,
     }
 }
 
@@ -330,10 +301,10 @@ fn check_files(folder: &Path, engine: &Engine) -> Result<(), ErrorText> {
         Some(ranks) => ranks,
         // A checkpoint that was given decides how many there are.
         None if engine.trtllm_checkpoint.is_some() => 1,
-        None => match config.pointer("/mapping/world_size").and_then(Value::as_u64) {
-            Some(ranks) => ranks,
-            None => u64::from(engine.tensor_parallelism * engine.pipeline_parallelism),
-        },
+        None => {
+            let ranks = config.pointer("/mapping/world_size").and_then(Value::as_u64);
+            ranks.unwrap_or_else(|| u64::from(engine.tensor_parallelism * engine.pipeline_parallelism))
+        }
     };
     let mut missing: Vec<String> = Vec::new();
     // A damaged config could contain any number.

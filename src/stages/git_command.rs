@@ -44,15 +44,9 @@ const REPRODUCIBLE: [(&str, &str); 4] = [
 ];
 
 /// Variables that point git elsewhere.
-const ELSEWHERE: [&str; 7] = [
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "GIT_INDEX_FILE",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_NAMESPACE",
-    "GIT_CEILING_DIRECTORIES",
-];
+const ELSEWHERE: &str = "\
+    GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_NAMESPACE \
+    GIT_CEILING_DIRECTORIES";
 
 /// Calls git in the output folder.
 pub struct GitCommand<'a> {
@@ -147,7 +141,7 @@ fn environment(more: &[(&'static str, &'static str)]) -> impl Iterator<Item = (&
     let has_ssh = ["GIT_SSH_COMMAND", "GIT_SSH"].iter().any(|name| std::env::var_os(name).is_some());
     let ssh = (!has_ssh).then_some(("GIT_SSH_COMMAND", "ssh -oBatchMode=yes"));
     let set = NO_PROMPTS.into_iter().chain(ssh).chain(more.iter().copied()).map(|(name, value)| (name, Some(value)));
-    set.chain(ELSEWHERE.map(|name| (name, None)))
+    set.chain(ELSEWHERE.split(' ').map(|name| (name, None)))
 }
 
 #[cfg(test)]

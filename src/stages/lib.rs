@@ -40,7 +40,7 @@ use base::event::{Done, Failure, MovingSource, RunId};
 use base::files::Digest;
 use bench::identity;
 pub use container::{engine_problem, image_id, place_of};
-pub use engine::{decoder_model, engine_commands, engine_spec, gpu_timing, twin_serving};
+pub use engine::{engine_commands, engine_spec, gpu_timing, twin_serving};
 pub use git::source_notice;
 use gpu_clocks::LockedClocks;
 pub use image::{image_program, resolved};

@@ -13,10 +13,10 @@
 use std::time::Instant;
 
 use regatta::sim::{
-    Chunking, DecoderModel, EngineServing, EngineSpec, GpuTiming, SchedulerPolicy, VirtualRun, VirtualWorkload,
-    served_limits, simulate,
+    Chunking, EngineServing, EngineSpec, GpuTiming, SchedulerPolicy, VirtualRun, VirtualWorkload, served_limits,
+    simulate,
 };
-use regatta::spec::{Length, SimCalibration};
+use regatta::spec::{Length, ModelShape, SimCalibration};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -35,12 +35,13 @@ fn peak_mb() -> f64 {
 
 fn spec() -> EngineSpec {
     EngineSpec {
-        model: DecoderModel {
+        model: ModelShape {
             name: "llama2-70b".into(),
             architecture: "LlamaForCausalLM".into(),
             parameters: 68_976_648_192,
-            active_parameters: 68_976_648_192,
-            experts: None,
+            active_parameters: Some(68_976_648_192),
+            num_experts: None,
+            experts_per_token: None,
             num_hidden_layers: 80,
             hidden_size: 8192,
             intermediate_size: 28672,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use pretty_assertions::assert_eq;
-use regatta::triton::launch::{BasePorts, LaunchSpec, ServerSpec, place, plan};
+use regatta::triton::launch::{LaunchSpec, ServerSpec, plan, ports};
 use serde_json::{Value, json};
 
 use crate::campaign::no_process_left;
@@ -133,7 +133,8 @@ fn every_option_of_nvidias_launcher_has_its_key() {
 
 #[test]
 fn under_slurm_every_task_finds_its_own_words() {
-    let ports = place(BasePorts { grpc: Some(8001), http: Some(8101), metrics: Some(8201) }, 2).unwrap();
+    let settings = json!({"grpc_port": 8001, "http_port": 8101, "metrics_port": 8201});
+    let ports = ports(&serde_json::from_value(settings).unwrap(), 2).unwrap();
     let server = |(index, ports)| ServerSpec { repository: format!("/r/it's {index}"), ports, ..ServerSpec::default() };
     let settings = json!({"args": ["$HOME `x` \\"], "mode": "leader", "world_size": 3, "launcher": "srun"});
     let spec = LaunchSpec {

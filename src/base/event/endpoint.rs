@@ -30,6 +30,11 @@ pub enum EndpointError {
 }
 
 impl Endpoint {
+    /// Of its other ports nothing is known.
+    pub fn new(host: &str, grpc: u16) -> Self {
+        Self { host: host.to_owned(), grpc, http: None, metrics: None, name: None }
+    }
+
     /// As other machines reach it: names that mean the machine itself become `host`, the name that it has there.
     #[must_use]
     pub fn at_host(self, host: &str) -> Self {
@@ -46,13 +51,7 @@ impl Endpoint {
             let piece = piece.trim();
             let (host, ports) = host_and_rest(piece, text)?;
             for port in ports.split(',') {
-                let endpoint = Self {
-                    host: host.to_owned(),
-                    grpc: port_of(port.trim(), piece)?,
-                    http: None,
-                    metrics: None,
-                    name: None,
-                };
+                let endpoint = Self::new(host, port_of(port.trim(), piece)?);
                 if endpoints.iter().any(|other| other.host == endpoint.host && other.grpc == endpoint.grpc) {
                     return Err(EndpointError::Grammar(format!("{endpoint} is given twice")));
                 }
@@ -143,7 +142,7 @@ impl FromStr for Endpoint {
     /// Reads `host:port` (a gRPC port).
     fn from_str(s: &str) -> Result<Self, Self::Err> {
         let (host, port) = host_and_rest(s, s)?;
-        Ok(Self { host: host.to_owned(), grpc: port_of(port, s)?, http: None, metrics: None, name: None })
+        Ok(Self::new(host, port_of(port, s)?))
     }
 }
 

@@ -44,6 +44,6 @@ pub use schema_format::{
     LARGEST_SHAPE, MOST_ANSWER_BYTES, MOST_PARAMETERS, MOST_PARTS, MOST_REQUESTS, MOST_SECONDS, MOST_USERS, TextFormat,
     schema_id,
 };
-pub use sim_calibration::{AcceptanceRate, LoraConfig, SimCalibration, SimScheduler};
+pub use sim_calibration::{AcceptanceRate, Drafter, Drafting, LoraConfig, ModelShape, SimCalibration, SimScheduler};
 pub use sweep_levels::{BenchSweep, LevelRange, SweepLevels, SweepLevelsError};
 pub use triton_server::{ModelControl, RateLimit, ReadyWhen, Trace, TraceLevel, TraceMode, TritonServer};

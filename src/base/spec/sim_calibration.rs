@@ -1,11 +1,12 @@
-//! How far real software reaches the data sheet's numbers of a GPU: the few coefficients of the simulator's step time.
+//! How far real software reaches the data sheet's numbers of a GPU: the few coefficients of the simulator's step time;
+//! and the models that it simulates.
 
 use schemars::{JsonSchema, schema_for};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::prompts::LONGEST_LENGTH;
-use super::schema_format::MOST_PARAMETERS;
+use super::schema_format::{LARGEST_SHAPE, MOST_PARAMETERS};
 use crate::diag::ErrorText;
 
 /// Whose scheduler and KV cache rules a simulated engine follows.
@@ -141,6 +142,64 @@ impl Default for SimCalibration {
     }
 }
 
+/// The numbers that decide memory and speed of a decoder model.
+#[crate::omit_empty]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModelShape {
+    /// `llama2-70b`
+    pub name: String,
+    /// As in `config.json`: `LlamaForCausalLM`.
+    pub architecture: String,
+    /// The number of parameters, e.g. 68976648192.
+    #[schemars(range(max = MOST_PARAMETERS))]
+    pub parameters: u64,
+    /// Mixture of experts: parameters that one token uses.
+    #[schemars(range(max = MOST_PARAMETERS))]
+    pub active_parameters: Option<u64>,
+    /// Mixture of experts: experts of each layer. The simulator reads only the weights that a batch uses.
+    #[schemars(range(max = LARGEST_SHAPE))]
+    pub num_experts: Option<u32>,
+    /// Mixture of experts: experts that one token uses.
+    #[schemars(range(max = LARGEST_SHAPE))]
+    pub experts_per_token: Option<u32>,
+    #[schemars(range(max = LARGEST_SHAPE))]
+    pub num_hidden_layers: u32,
+    #[schemars(range(max = LARGEST_SHAPE))]
+    pub hidden_size: u32,
+    #[schemars(range(max = LARGEST_SHAPE))]
+    pub intermediate_size: u32,
+    #[schemars(range(max = LARGEST_SHAPE))]
+    pub num_attention_heads: u32,
+    #[schemars(range(max = LARGEST_SHAPE))]
+    pub num_key_value_heads: u32,
+    /// [default: `hidden_size` / `num_attention_heads`]
+    #[schemars(range(max = LARGEST_SHAPE))]
+    pub head_dim: Option<u32>,
+    #[schemars(range(max = LARGEST_SHAPE))]
+    pub vocab_size: u32,
+    #[schemars(range(max = LONGEST_LENGTH))]
+    pub max_position_embeddings: u32,
+}
+
+impl ModelShape {
+    /// Parameters that one token touches.
+    pub fn active(&self) -> u64 {
+        self.active_parameters.unwrap_or(self.parameters)
+    }
+
+    /// Experts of each layer, and those of one token: of a mixture of experts.
+    pub fn experts(&self) -> Option<(u32, u32)> {
+        self.num_experts.zip(self.experts_per_token)
+    }
+
+    /// Numbers of an attention head.
+    pub fn head(&self) -> f64 {
+        let shared_out = f64::from(self.hidden_size) / f64::from(self.num_attention_heads.max(1));
+        self.head_dim.map_or(shared_out, f64::from)
+    }
+}
+
 // LoRA adapters of a simulated engine.
 
 /// LoRA adapters of a simulated engine, by the names that TensorRT-LLM and vLLM share. All adapters have the rank, on
@@ -208,6 +267,27 @@ impl AcceptanceRate {
             }
         }
     }
+}
+
+/// What drafts the tokens.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Drafter {
+    /// A look-up in the text so far, on the host: no GPU time.
+    NGram,
+    /// One layer more of the model itself, with its output layer (Eagle, MTP). It is a part of the model's step:
+    /// nothing is launched for it.
+    Layer,
+    /// A model of its own, whose passes are launched one by one.
+    Model(Box<ModelShape>),
+}
+
+/// Speculative decoding as it is set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Drafting {
+    pub drafter: Drafter,
+    /// Tokens drafted for each request in each step.
+    pub draft_len: u32,
+    pub acceptance: AcceptanceRate,
 }
 
 #[cfg(test)]

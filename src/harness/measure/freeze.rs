@@ -139,7 +139,9 @@ impl ServerFreeze {
         for record in records.borrowed().filter(|record| !long.is_empty() && is_free(record)) {
             free.entry(record.endpoint).or_default().extend(ttft(&record));
         }
-        free.values_mut().for_each(|ttfts| ttfts.sort_unstable_by(f64::total_cmp));
+        for ttfts in free.values_mut() {
+            ttfts.sort_unstable_by(f64::total_cmp);
+        }
         // Of its own server, which may be slower than the others.
         let usual_ttft = |record: &RequestRecord| {
             free.get(&record.endpoint).and_then(|ttfts| percentile(ttfts, 0.5)).unwrap_or(f64::INFINITY)

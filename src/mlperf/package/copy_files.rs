@@ -206,7 +206,7 @@ fn performance(
         run.files.insert(ACCURACY_FILE.to_owned(), to.log(&log, &inside.join(ACCURACY_FILE))?);
     }
     run.files.insert(CONF.to_owned(), to.file(&entry.performance.join(CONF), &measurements.join(CONF))?);
-    for name in POWER_PATHS.into_iter().filter(|name| entry.performance.join(name).is_file()) {
+    for name in POWER_PATHS.split(' ').filter(|name| entry.performance.join(name).is_file()) {
         to.file(&entry.performance.join(name), &folder.join("performance").join(name))?;
     }
     Ok(run)

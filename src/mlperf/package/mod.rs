@@ -342,18 +342,10 @@ pub fn is_calibration_template(text: &str) -> bool {
 }
 
 /// The settings of a stage that decide how its model is quantized, by their place in its action.
-const QUANTIZATION: [&str; 10] = [
-    "/weights/hf",
-    "/engine/precision",
-    "/engine/checkpoint",
-    "/engine/checkpoint_flags",
-    "/serve/trtllm_serve/model",
-    "/serve/trtllm_serve/options/kv_cache_config/dtype",
-    "/serve/trtllm_serve/options/quant_config",
-    "/serve/vllm/model",
-    "/serve/vllm/options/quantization",
-    "/serve/vllm/options/kv_cache_dtype",
-];
+const QUANTIZATION: &str = "\
+    /weights/hf /engine/precision /engine/checkpoint /engine/checkpoint_flags /serve/trtllm_serve/model \
+    /serve/trtllm_serve/options/kv_cache_config/dtype /serve/trtllm_serve/options/quant_config /serve/vllm/model \
+    /serve/vllm/options/quantization /serve/vllm/options/kv_cache_dtype";
 
 /// A template of `documentation/calibration.md`: what the stages set, and what only the submitter knows.
 fn calibration(order: &PackageRequest) -> String {
@@ -365,7 +357,7 @@ fn calibration(order: &PackageRequest) -> String {
     }
     text.push_str("\n## Settings of the stages\n\nEach stage that Regatta ran, with its settings of quantization:\n\n");
     for stage in order.upstream_tasks.iter().map(|made| &made.stage) {
-        let settings = QUANTIZATION.iter().filter_map(|path| Some((*path, stage.action.pointer(path)?)));
+        let settings = QUANTIZATION.split(' ').filter_map(|path| Some((path, stage.action.pointer(path)?)));
         for (path, value) in settings.filter(|(_, value)| !value.is_null()) {
             let _ = writeln!(text, "- {}: `{}: {value}`", stage.task, path[1..].replace('/', "."));
         }

@@ -43,14 +43,11 @@ pub(super) fn read(to: &mut SubmissionFindings, folder: &Path, round: &Round, ki
     if !path.is_file() {
         return None;
     }
-    let detail = match Detail::read_folder(folder) {
-        Ok(detail) => detail,
-        Err(error) => {
-            finding!(to; Refused, UnreadableLog, &path, error.to_string(),
-                "the detail log is what a result is judged by", RERUN_HINT);
-            return None;
-        }
-    };
+    let detail = Detail::read_folder(folder).map_err(|error| {
+        finding!(to; Refused, UnreadableLog, &path, error.to_string(),
+            "the detail log is what a result is judged by", RERUN_HINT);
+    });
+    let detail = detail.ok()?;
     if let Some(first) = detail.first_unread.first() {
         finding!(to; Refused, UnreadableLog, &path,
             format!("{} lines do not have LoadGen's format; the first is line {first}", detail.unread),

@@ -23,17 +23,9 @@ const POWER_FILES: [&str; 5] = ["client.json", "client.log", "ptd_logs.txt", "se
 /// The texts about the meter and its settings; they may have any ending.
 const DESCRIPTIONS: [&str; 2] = ["analyzer_table", "power_settings"];
 /// What a result with power has below `performance/`, beside the logs of its run.
-pub const POWER_PATHS: [&str; 9] = [
-    "power/client.json",
-    "power/client.log",
-    "power/ptd_logs.txt",
-    "power/server.json",
-    "power/server.log",
-    "ranging/mlperf_log_detail.txt",
-    "ranging/mlperf_log_summary.txt",
-    "ranging/spl.txt",
-    "run_1/spl.txt",
-];
+pub const POWER_PATHS: &str = "\
+    power/client.json power/client.log power/ptd_logs.txt power/server.json power/server.log \
+    ranging/mlperf_log_detail.txt ranging/mlperf_log_summary.txt ranging/spl.txt run_1/spl.txt";
 const RUN_FILES: [&str; 3] = [SUMMARY_FILE, DETAIL_FILE, SAMPLES];
 const RUN_EXTRA: [&str; 1] = [ACCURACY_FILE];
 /// What the power meter measured.
@@ -107,13 +99,10 @@ fn average(to: &mut SubmissionFindings, run: &Path, detail: &Detail, meter: Mete
             rule, "pack the logs of the run again");
         return None;
     };
-    let average = match PowerAverage::parse(&text, window) {
-        Ok(average) => average,
-        Err(error) => {
-            finding!(to; Refused, Power, &at, error.message, "every sample is read", REPACK_POWER);
-            return None;
-        }
-    };
+    let average = PowerAverage::parse(&text, window).map_err(|error| {
+        finding!(to; Refused, Power, &at, error.message, "every sample is read", REPACK_POWER);
+    });
+    let average = average.ok()?;
     let (is_there, impossible) = (average.samples > 0, &average.impossible);
     findings! { to;
         Review, Power, &at, impossible.clone().filter(|_| meter == Meter::FindsItsRange),
@@ -228,7 +217,7 @@ fn results(to: &mut SubmissionFindings, above: &Path, client: &Map<String, Value
     let rule = "the sessions of the measurement record the SHA-1 of each of its files";
     let logs = ["run_1/mlperf_log_detail.txt", "run_1/mlperf_log_summary.txt"];
     let is_json = |name: &&str| Path::new(name).extension() == Some("json".as_ref());
-    for name in POWER_PATHS.into_iter().chain(logs).filter(|name| !is_json(name)) {
+    for name in POWER_PATHS.split(' ').chain(logs).filter(|name| !is_json(name)) {
         let at = above.join(name);
         let Ok(bytes) = read_bytes(&at) else { continue };
         let is = format!("{:x}", Sha1::digest(&bytes));

@@ -6,7 +6,8 @@ use super::{ActionFacts, BY_THIS_PROGRAM, Check, PlanReference, StageChecker};
 use crate::manifest::model::{Bench, Data, Stage};
 use crate::manifest::{Map, Node, targets};
 use base::spec::{
-    CancelBy, History, Interface, Protocol, Request, Retries, Scenario, SloLimits, StreamMode, ThinkTime, WordList,
+    CancelBy, History, Interface, Protocol, Request, Retries, Scenario, SloLimits, StreamMode, ThinkTime, TimeSpan,
+    WordList,
 };
 use base::units::has_secret_parameter;
 
@@ -27,42 +28,32 @@ impl Check for Bench {
     }
 
     fn check(&self, _: &Stage, checker: &mut StageChecker<'_>) {
-        checker.bench(self);
-    }
-}
-
-impl StageChecker<'_> {
-    pub(super) fn bench(&mut self, bench: &Bench) {
-        let written = self.written;
-        self.sweep(bench);
-        self.load_keys(bench, written);
+        let written = checker.written;
+        checker.sweep(self);
+        checker.load_keys(self, written);
         // A point of the sweep is checked as a benchmark of its own.
-        let bench = &*bench.at_first_level();
-        self.search(bench);
-        self.repeat(bench);
-        self.load(bench);
+        let bench = &*self.at_first_level();
+        checker.search(bench);
+        checker.repeat(bench);
+        checker.load(bench);
         // With LoadGen, LoadGen decides when requests come, how many, and with what.
         let is_ours = bench.loadgen.is_none();
         if !is_ours {
-            self.loadgen(bench);
+            checker.loadgen(bench);
         } else if !matches!(bench.scenario, Scenario::Interactive | Scenario::SingleStream) {
-            self.content(bench);
+            checker.content(bench);
         }
-        if let Some(rate) = bench.rate
-            && !(rate > 0.0 && rate.is_finite())
-        {
-            self.fault(&["bench", "rate"], "must be greater than 0", "requests per second");
-        }
+        checker.number_fault(&["bench", "rate"], bench.rate, "requests per second");
         // With data each record is sent once.
         if is_ours && bench.stop.requests.is_none() && bench.stop.duration.is_none() && bench.data.is_none() {
-            self.fault(&["bench", "stop"], "needs `requests` or `duration`", "it would never end")
+            checker
+                .fault(&["bench", "stop"], "needs `requests` or `duration`", "it would never end")
                 .hint("give `requests: 1000`, `duration: 60s`, or both");
         }
-        if bench.stop.time().is_some_and(|time| time.is_zero()) {
-            self.fault(&["bench", "stop", "duration"], "must be above 0", "no request would be sent");
-        }
+        checker.time_fault(&["bench", "stop", "duration"], bench.stop.time(), "no request would be sent");
         if bench.scenario == Scenario::Offline && bench.stop.requests.is_none() && bench.stop.duration.is_some() {
-            self.fault(&["bench", "stop"], "needs `requests`", "offline sends everything at once")
+            checker
+                .fault(&["bench", "stop"], "needs `requests`", "offline sends everything at once")
                 .hint("give `requests: 1000`");
         }
         if let Some(limits) = &bench.limits {
@@ -70,22 +61,25 @@ impl StageChecker<'_> {
                 || limits.ttft_p99.is_some()
                 || limits.tpot_p99.is_some();
             if limits.goodput.is_some() && !has_slo {
-                self.fault(&["bench", "limits", "goodput"], "needs `slo`", "goodput counts the requests that keep it")
+                checker
+                    .fault(&["bench", "limits", "goodput"], "needs `slo`", "goodput counts the requests that keep it")
                     .hint("add `slo: { ttft: 450ms, tpot: 40ms }`");
             }
         }
-        self.length("input_tokens", &bench.input_tokens);
-        self.length("output_tokens", &bench.output_tokens);
-        self.request_faults(bench);
-        self.bench_values(bench, written);
-        self.sending(bench);
-        self.protocol(bench, written);
-        self.target(&bench.target);
+        checker.length("input_tokens", &bench.input_tokens);
+        checker.length("output_tokens", &bench.output_tokens);
+        checker.request_faults(bench);
+        checker.bench_values(bench, written);
+        checker.sending(bench);
+        checker.protocol(bench, written);
+        checker.target(&bench.target);
         if bench.endpoint.as_deref().is_some_and(has_secret_parameter) {
-            self.push_credentials_error(&["bench", "endpoint"]);
+            checker.push_credentials_error(&["bench", "endpoint"]);
         }
     }
+}
 
+impl StageChecker<'_> {
     pub(super) fn sending(&mut self, bench: &Bench) {
         if bench.stream == StreamMode::Shared {
             let spoken = targets(&bench.target).unwrap_or_default().protocol(bench.protocol);
@@ -177,9 +171,7 @@ impl StageChecker<'_> {
     pub(super) fn bench_values(&mut self, bench: &Bench, written: &Node) {
         self.prompts(bench);
         self.sessions(bench);
-        if bench.speed.is_some_and(|speed| !(speed > 0.0 && speed.is_finite())) {
-            self.fault(&["bench", "speed"], "must be above 0", "1 is that of the trace");
-        }
+        self.number_fault(&["bench", "speed"], bench.speed, "1 is that of the trace");
         if let Some(ThinkTime::Uniform { min, max }) = &bench.think_time
             && min.time() > max.time()
         {
@@ -228,9 +220,7 @@ impl StageChecker<'_> {
         let Some(slo) = &bench.slo else { return };
         let SloLimits { ttft, tpot, e2e } = slo;
         for (key, limit) in [("ttft", ttft), ("tpot", tpot), ("e2e", e2e)] {
-            if limit.as_ref().is_some_and(|limit| limit.time().is_zero()) {
-                self.fault(&["bench", "slo", key], "must be above 0", "no answer comes at once");
-            }
+            self.time_fault(&["bench", "slo", key], limit.as_ref().map(TimeSpan::time), "no answer comes at once");
         }
         // If an expression leaves `slo` empty, no limits are set.
         let given = written.entry(&["bench", "slo"]);

@@ -15,8 +15,7 @@ use serde_json::Value;
 use super::StageChecker;
 use base::diag::ErrorText;
 use base::spec::{
-    AcceptanceRate, LARGEST_SHAPE, LONGEST_LENGTH, LoraConfig, MOST_PARAMETERS, MOST_PARTS, SimCalibration,
-    SimScheduler,
+    AcceptanceRate, Drafter, Drafting, LONGEST_LENGTH, LoraConfig, MOST_PARTS, ModelShape, SimCalibration, SimScheduler,
 };
 
 /// A TensorRT-LLM engine. Names are those of NVIDIA's harness and of `trtllm-build`.
@@ -107,46 +106,6 @@ pub enum EngineBackend {
     TensorrtLlm,
 }
 
-/// The numbers that decide memory and speed of a decoder model.
-#[base::omit_empty]
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ModelShape {
-    /// `llama2-70b`
-    pub name: String,
-    /// As in `config.json`: `LlamaForCausalLM`.
-    pub architecture: String,
-    /// The number of parameters, e.g. 68976648192.
-    #[schemars(range(max = MOST_PARAMETERS))]
-    pub parameters: u64,
-    /// Mixture of experts: parameters that one token uses.
-    #[schemars(range(max = MOST_PARAMETERS))]
-    pub active_parameters: Option<u64>,
-    /// Mixture of experts: experts of each layer. The simulator reads only the weights that a batch uses.
-    #[schemars(range(max = LARGEST_SHAPE))]
-    pub num_experts: Option<u32>,
-    /// Mixture of experts: experts that one token uses.
-    #[schemars(range(max = LARGEST_SHAPE))]
-    pub experts_per_token: Option<u32>,
-    #[schemars(range(max = LARGEST_SHAPE))]
-    pub num_hidden_layers: u32,
-    #[schemars(range(max = LARGEST_SHAPE))]
-    pub hidden_size: u32,
-    #[schemars(range(max = LARGEST_SHAPE))]
-    pub intermediate_size: u32,
-    #[schemars(range(max = LARGEST_SHAPE))]
-    pub num_attention_heads: u32,
-    #[schemars(range(max = LARGEST_SHAPE))]
-    pub num_key_value_heads: u32,
-    /// [default: `hidden_size` / `num_attention_heads`]
-    #[schemars(range(max = LARGEST_SHAPE))]
-    pub head_dim: Option<u32>,
-    #[schemars(range(max = LARGEST_SHAPE))]
-    pub vocab_size: u32,
-    #[schemars(range(max = LONGEST_LENGTH))]
-    pub max_position_embeddings: u32,
-}
-
 /// The numbers of a GPU that decide the simulator's step time. From data sheets; marked as a model wherever it is
 /// shown.
 #[base::omit_empty]
@@ -227,40 +186,32 @@ pub enum SpeculativeMethod {
     DraftModel,
 }
 
-/// What drafts.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum DraftSource<'a> {
-    NGram,
-    Layer,
-    Model(&'a ModelShape),
-}
-
 impl SpeculativeConfig {
-    /// What drafts, and how many tokens.
-    pub fn source(&self) -> Result<(DraftSource<'_>, u32), ErrorText> {
-        let (has_model, is_ngram, drafts) =
+    /// The same, by whichever names it is set.
+    pub fn drafting(&self) -> Result<Drafting, ErrorText> {
+        let (has_model, is_ngram, draft_len) =
             match (self.decoding_type, self.max_draft_len, self.method, self.num_speculative_tokens) {
-                (Some(kind), Some(drafts), None, None) => {
-                    (kind == DecodingType::DraftTarget, kind == DecodingType::NGram, drafts)
+                (Some(kind), Some(draft_len), None, None) => {
+                    (kind == DecodingType::DraftTarget, kind == DecodingType::NGram, draft_len)
                 }
-                (None, None, Some(method), Some(drafts)) => {
-                    (method == SpeculativeMethod::DraftModel, method == SpeculativeMethod::Ngram, drafts)
+                (None, None, Some(method), Some(draft_len)) => {
+                    (method == SpeculativeMethod::DraftModel, method == SpeculativeMethod::Ngram, draft_len)
                 }
                 _ => {
                     let text = "it needs `decoding_type` and `max_draft_len`, or `method` and `num_speculative_tokens`";
                     return Err(ErrorText::new(text));
                 }
             };
-        let source = match (&self.draft_model, has_model) {
-            (Some(model), true) => DraftSource::Model(model),
+        let drafter = match (&self.draft_model, has_model) {
+            (Some(model), true) => Drafter::Model(Box::new(model.clone())),
             (None, true) => return Err(ErrorText::new("a drafting model has a shape: `draft_model`")),
             (Some(_), false) => {
                 return Err(ErrorText::new("`draft_model` is for `Draft_Target` and `draft_model` only"));
             }
-            (None, false) if is_ngram => DraftSource::NGram,
-            (None, false) => DraftSource::Layer,
+            (None, false) if is_ngram => Drafter::NGram,
+            (None, false) => Drafter::Layer,
         };
-        Ok((source, drafts))
+        Ok(Drafting { drafter, draft_len, acceptance: self.acceptance_rate.clone() })
     }
 }
 
@@ -297,12 +248,12 @@ impl StageChecker<'_> {
             self.idle(&path, "only a simulated engine reads it", hint);
             return;
         }
-        match config.source() {
+        match config.drafting() {
             Err(error) => {
                 self.fault(&path, "does not say how to draft", &error.to_string());
             }
-            Ok((_, drafts)) => {
-                if let Err(error) = config.acceptance_rate.given_those_before(drafts) {
+            Ok(drafting) => {
+                if let Err(error) = drafting.acceptance.given_those_before(drafting.draft_len) {
                     let path = ["engine", "speculative_config", "acceptance_rate"];
                     self.fault(&path, "cannot be", &error.to_string());
                 }

@@ -4,8 +4,6 @@
 //!
 //! `gpu_clocks:` — which stages can lock the clocks of their GPUs.
 
-use std::time::Duration;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -56,7 +54,7 @@ impl Host {
 /// A job of Slurm's. Defaults come from `SBATCH_*` in the environment or from the cluster.
 #[base::omit_empty]
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields)]
 pub struct Slurm {
     /// `sbatch --account`.
     pub account: Option<String>,
@@ -91,10 +89,10 @@ pub struct Slurm {
     /// `sbatch --exclude`.
     pub exclude: Option<String>,
     /// For `serve`: every node starts the servers, and requests are spread over all.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub each_node: bool,
     /// No other jobs on its nodes.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub exclusive: bool,
     /// Further arguments for `sbatch`.
     pub args: Vec<String>,
@@ -111,46 +109,23 @@ pub struct Slurm {
     #[schemars(range(min = 1, max = MOST_USERS))]
     pub at_once: Option<u32>,
     /// Warn when a running job sends no heartbeat for this long.
+    #[serde(default = "super::a_minute")]
     pub silence: TimeSpan,
     /// Warn this long before the time limit.
+    #[serde(default = "super::a_minute")]
     pub warn: TimeSpan,
     /// Interval of queue polls.
+    #[serde(default = "super::ten_seconds")]
     pub poll: TimeSpan,
     /// How often a job that lost its node or was preempted is resubmitted, with a new output folder.
+    #[serde(default = "super::twice")]
     #[schemars(range(max = MOST_USERS))]
     pub resubmit: u32,
 }
 
 impl Default for Slurm {
     fn default() -> Self {
-        Self {
-            account: None,
-            partition: None,
-            qos: None,
-            reservation: None,
-            time: None,
-            nodes: None,
-            tasks_per_node: None,
-            cpus_per_task: None,
-            gpus_per_node: None,
-            gres: None,
-            mem: None,
-            constraint: None,
-            nodelist: None,
-            exclude: None,
-            each_node: false,
-            exclusive: false,
-            args: Vec::new(),
-            container: None,
-            export: None,
-            program: None,
-            queue_timeout: None,
-            at_once: None,
-            silence: Duration::from_mins(1).into(),
-            warn: Duration::from_mins(1).into(),
-            poll: Duration::from_secs(10).into(),
-            resubmit: 2,
-        }
+        serde_json::from_str("{}").expect("every key has a default")
     }
 }
 

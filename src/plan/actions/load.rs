@@ -275,9 +275,7 @@ impl StageChecker<'_> {
 
     /// As it is written: a sweep sets its level itself. LoadGen has rules of its own.
     pub(super) fn load_keys(&mut self, bench: &Bench, written: &Node) {
-        if bench.stall_timeout.time().is_zero() {
-            self.fault(&["bench", "stall_timeout"], "must be above 0", "every request would fail");
-        }
+        self.time_fault(&["bench", "stall_timeout"], Some(bench.stall_timeout.time()), "every request would fail");
         if bench.ready_timeout.as_ref().is_some_and(|limit| limit.time().is_zero()) {
             self.fault(&["bench", "ready_timeout"], "must be above 0", "nothing is waited for")
                 .hint("remove it: a server has to be ready then");

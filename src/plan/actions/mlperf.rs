@@ -147,12 +147,8 @@ pub struct PowerMeter {
     /// The NTP server of both machines.
     pub ntp: String,
     /// power-dev's client: a program on PATH, or the path of its `client.py`.
-    #[serde(default = "power_client")]
+    #[serde(default = "super::power_client")]
     pub client: String,
-}
-
-fn power_client() -> String {
-    "power_client".to_owned()
 }
 
 impl PowerMeter {

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::StageChecker;
@@ -28,22 +29,15 @@ struct PlannedTask<'a> {
     action: &'a Action,
 }
 
-type PlannedTasks<'a> = HashMap<TaskId, PlannedTask<'a>>;
+type PlannedTasks<'a> = IndexMap<TaskId, PlannedTask<'a>>;
 
 /// Looks at every package whose runs are in the same plan. Each task comes with its rendered stage.
 pub fn packages<'a>(tasks: impl Iterator<Item = (&'a Task, &'a Node)>, found: &mut Diagnostics) {
-    let planned: Vec<PlannedTask<'a>> =
-        tasks.filter_map(|(task, node)| Some(PlannedTask { task, node, action: task.action()? })).collect();
-    let packages: Vec<TaskId> = planned
-        .iter()
-        .filter(|one| matches!(one.action, Action::Mlperf(Mlperf::Package(_))))
-        .map(|one| one.task.id.clone())
-        .collect();
-    let planned: PlannedTasks<'a> = planned.into_iter().map(|one| (one.task.id.clone(), one)).collect();
-    for id in &packages {
-        let Some(PlannedTask { task, node, action: Action::Mlperf(Mlperf::Package(step)) }) = planned.get(id) else {
-            continue;
-        };
+    let planned =
+        |(task, node): (&'a Task, _)| Some((task.id.clone(), PlannedTask { task, node, action: task.action()? }));
+    let planned: PlannedTasks<'a> = tasks.filter_map(planned).collect();
+    for PlannedTask { task, node, action } in planned.values() {
+        let Action::Mlperf(Mlperf::Package(step)) = action else { continue };
         let Some(round) = Round::named(&step.round) else { continue };
         let mut checker = PackageChecker { task, node, step, round: &round, planned: &planned, found };
         checker.description();
@@ -318,7 +312,7 @@ impl DraftSetting {
 
     fn of_engine(engine: &Engine) -> Option<Self> {
         if let Some(config) = &engine.speculative_config {
-            let (path, (_, count)) = (["engine", "speculative_config"], config.source().ok()?);
+            let (path, count) = (["engine", "speculative_config"], config.drafting().ok()?.draft_len);
             let count_key = if config.max_draft_len.is_some() { "max_draft_len" } else { "num_speculative_tokens" };
             return Some(Self { path: path.map(str::to_owned).into(), count_key, count: Some(count.into()) });
         }

@@ -61,11 +61,14 @@ defaults! {
     trtllm_bench_name: String = "trtllm-bench".to_owned();
     unity: f64 = 1.0;
     python3: String = "python3".to_owned();
+    power_client: String = "power_client".to_owned();
     gxx: String = "g++".to_owned();
     by_output_tokens: Vec<String> = vec!["output_tokens".to_owned()];
     server: Scenario = Scenario::Server;
     tensorrt_llm: String = bench::Bench::USUAL_MODEL.to_owned();
     a_minute: TimeSpan = Duration::from_mins(1).into();
+    ten_seconds: TimeSpan = Duration::from_secs(10).into();
+    twice: u32 = 2;
     llama_vocabulary: u32 = 32_000;
     usual_end_id: i32 = USUAL_END_ID;
     two_percent: f64 = 0.02;
@@ -315,6 +318,20 @@ impl StageChecker<'_> {
     fn key_fault(&mut self, path: &[&str], what: &str, label: &str) -> StageFault<'_> {
         let message = format!("{} {what}", self.key_name(path));
         StageFault(self.found.push_mut(Diagnostic::error(message).at(self.node.key_place(path), label)))
+    }
+
+    /// A time that must not be 0.
+    fn time_fault(&mut self, path: &[&str], time: Option<Duration>, label: &str) {
+        if time.is_some_and(|time| time.is_zero()) {
+            self.fault(path, "must be above 0", label);
+        }
+    }
+
+    /// A number that must be above 0, and finite.
+    fn number_fault(&mut self, path: &[&str], number: Option<f64>, label: &str) {
+        if number.is_some_and(|number| !(number > 0.0 && number.is_finite())) {
+            self.fault(path, "must be above 0", label);
+        }
     }
 
     /// A key that would change nothing.

@@ -9,7 +9,7 @@ use crate::manifest::Map;
 use crate::manifest::model::{ModelControl, RateLimit, ReadyWhen, Stage, TritonServer, TrtllmServe, Vllm};
 use base::diag::{Diagnostic, nearest};
 use base::event::{Endpoint, EndpointError};
-use base::spec::{Launcher, ServerMode};
+use base::spec::{Launcher, ServerMode, TimeSpan};
 
 /// Which server. Started when the first stage that needs it starts; always stopped afterwards.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
@@ -208,7 +208,48 @@ impl Check for Serve {
     }
 
     fn check(&self, _: &Stage, checker: &mut StageChecker<'_>) {
-        checker.serve(self);
+        match self {
+            Self::Simulator(server) => {
+                checker.ready("simulator", &server.ready);
+                checker.check_ready_by("simulator", &server.ready);
+            }
+            Self::Triton(server) => {
+                checker.ready("triton", &server.ready);
+                checker.check_ready_by("triton", &server.ready);
+                checker.without_effect(server);
+                checker.triton(server);
+            }
+            Self::TrtllmServe(server) => {
+                checker.ready("trtllm_serve", &server.ready);
+                checker.word(&["serve", "trtllm_serve", "backend"], &server.backend, &TrtllmServe::BACKENDS);
+            }
+            Self::Vllm(server) => {
+                if !server.ready.is_usual() {
+                    checker.idle(
+                        &["serve", "vllm", "ready", "by"],
+                        "`/health` and `/v1/models` are polled",
+                        "remove it",
+                    );
+                }
+                checker.vllm(server);
+            }
+            Self::Command(server) => {
+                checker.ready("command", &server.ready);
+                if server.words.is_empty() {
+                    checker.fault(&["serve", "command"], "needs a program", "it is empty");
+                } else if server.port.is_none() && !server.words.iter().any(|word| word.contains("{port}")) {
+                    let label = "each start chooses a free port, but this command does not receive it";
+                    let hint = "write `{port}` where the program takes its port, as in `python3 server.py --port \
+                                {port}`: it is replaced at each start. For a fixed port write `command: { words: …, \
+                                port: 8000 }`";
+                    checker.fault(&["serve", "command"], "needs `{port}`", label).hint(hint);
+                }
+            }
+            Self::Attach(server) => {
+                checker.ready("attach", &server.ready);
+                checker.attach(server);
+            }
+        }
     }
 }
 
@@ -219,52 +260,10 @@ fn checkpoint_paths<'a>(model: &'a String, tokenizer: Option<&'a String>) -> Vec
 }
 
 impl StageChecker<'_> {
-    pub(super) fn serve(&mut self, serve: &Serve) {
-        match serve {
-            Serve::Simulator(server) => {
-                self.ready("simulator", &server.ready);
-                self.check_ready_by("simulator", &server.ready);
-            }
-            Serve::Triton(server) => {
-                self.ready("triton", &server.ready);
-                self.check_ready_by("triton", &server.ready);
-                self.without_effect(server);
-                self.triton(server);
-            }
-            Serve::TrtllmServe(server) => {
-                self.ready("trtllm_serve", &server.ready);
-                self.word(&["serve", "trtllm_serve", "backend"], &server.backend, &TrtllmServe::BACKENDS);
-            }
-            Serve::Vllm(server) => {
-                if !server.ready.is_usual() {
-                    self.idle(&["serve", "vllm", "ready", "by"], "`/health` and `/v1/models` are polled", "remove it");
-                }
-                self.vllm(server);
-            }
-            Serve::Command(server) => {
-                self.ready("command", &server.ready);
-                if server.words.is_empty() {
-                    self.fault(&["serve", "command"], "needs a program", "it is empty");
-                } else if server.port.is_none() && !server.words.iter().any(|word| word.contains("{port}")) {
-                    let label = "each start chooses a free port, but this command does not receive it";
-                    let hint = "write `{port}` where the program takes its port, as in `python3 server.py --port \
-                                {port}`: it is replaced at each start. For a fixed port write `command: { words: …, \
-                                port: 8000 }`";
-                    self.fault(&["serve", "command"], "needs `{port}`", label).hint(hint);
-                }
-            }
-            Serve::Attach(server) => {
-                self.ready("attach", &server.ready);
-                self.attach(server);
-            }
-        }
-    }
-
     fn ready(&mut self, server: &str, ready: &ReadyWhen) {
         self.word(&["serve", server, "ready", "by"], &ready.by, &READY_BY);
-        if ready.timeout.as_ref().is_some_and(|timeout| timeout.time().is_zero()) {
-            self.fault(&["serve", server, "ready", "timeout"], "must be above 0", "no server starts at once");
-        }
+        let path = ["serve", server, "ready", "timeout"];
+        self.time_fault(&path, ready.timeout.as_ref().map(TimeSpan::time), "no server starts at once");
     }
 
     /// Only a server with a custom command may lack KServe.
@@ -287,18 +286,8 @@ impl StageChecker<'_> {
             return;
         }
         if !server.words.is_empty() {
-            const USED: [&str; 9] = [
-                "words",
-                "repository",
-                "ready",
-                "force",
-                "container",
-                "host",
-                "grpc_port",
-                "http_port",
-                "metrics_port",
-            ];
-            for key in given.iter().filter(|key| !USED.contains(&key.as_str())) {
+            const USED: &str = "words repository ready force container host grpc_port http_port metrics_port";
+            for key in given.iter().filter(|key| !USED.split(' ').any(|used| used == key.as_str())) {
                 self.idle(&["serve", "triton", key], "`words` is the whole command line", "write it there");
             }
             return;

@@ -111,7 +111,7 @@ pub struct Retry {
     /// Wait this long before each: `10s`.
     pub delay: Option<TimeSpan>,
     /// After which failures: `any`, or `oom` when memory ran out.
-    #[serde(default, skip_serializing_if = "RetryAfter::is_any")]
+    #[serde(default, skip_serializing_if = "super::bench::is_usual")]
     pub on: RetryAfter,
     /// With `on: oom`: the number to lower before each attempt: a build flag of `engine` (`max_num_tokens`), a
     /// parameter of the engine models of `serve` (`kv_cache_free_gpu_mem_fraction`, `max_batch_size`,
@@ -131,13 +131,6 @@ pub enum RetryAfter {
     Any,
     /// When memory ran out, of a GPU or of the host.
     Oom,
-}
-
-impl RetryAfter {
-    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
-    fn is_any(&self) -> bool {
-        *self == Self::Any
-    }
 }
 
 /// The variable that has the path of an input: `train-data` → `INPUT_TRAIN_DATA`.
@@ -162,9 +155,7 @@ impl StageChecker<'_> {
             };
             self.idle(&["confine"], label, "remove it");
         }
-        if stage.timeout.as_ref().is_some_and(|timeout| timeout.time().is_zero()) {
-            self.fault(&["timeout"], "must be above 0", "the stage would end at once");
-        }
+        self.time_fault(&["timeout"], stage.timeout.as_ref().map(TimeSpan::time), "the stage would end at once");
         for name in stage.env.keys() {
             self.variable(&["env", name], name);
         }
@@ -235,51 +226,38 @@ impl StageChecker<'_> {
 
     fn lowering(&mut self, stage: &Stage, retry: &Retry) {
         let Some(setting) = &retry.lower else {
-            for key in ["by", "to"] {
-                let is_there = if key == "by" { retry.by.is_some() } else { retry.to.is_some() };
-                if is_there {
-                    let hint = usual_setting(stage).map_or_else(
-                        || "remove it, or name the number with `lower`".to_owned(),
-                        |setting| format!("add `lower: {setting}`"),
-                    );
-                    self.fault(&["retry", key], "has no effect", "nothing is lowered").hint(hint);
-                }
+            let hint = usual_setting(stage).map_or_else(
+                || "remove it, or name the number with `lower`".to_owned(),
+                |setting| format!("add `lower: {setting}`"),
+            );
+            for (key, _) in [("by", retry.by), ("to", retry.to)].iter().filter(|(_, value)| value.is_some()) {
+                self.idle(&["retry", key], "nothing is lowered", &hint);
             }
             return;
         };
         if retry.on != RetryAfter::Oom {
             self.fault(&["retry", "lower"], "needs `on: oom`", "a lower number helps only then").hint("add `on: oom`");
         }
-        match retry.by {
-            None => {
-                self.fault(&["retry"], "needs `by`", "how far down each time?").hint("add `by: 0.05`");
-            }
-            Some(by) if !(by > 0.0 && by.is_finite()) => {
-                self.fault(&["retry", "by"], "must be above 0", "it is taken away each time");
-            }
-            Some(_) => {}
+        if retry.by.is_none() {
+            self.fault(&["retry"], "needs `by`", "how far down each time?").hint("add `by: 0.05`");
         }
-        if retry.to.is_some_and(|to| !(to > 0.0 && to.is_finite())) {
-            self.fault(&["retry", "to"], "must be above 0", "the lowest value");
-        }
+        self.number_fault(&["retry", "by"], retry.by, "it is taken away each time");
+        self.number_fault(&["retry", "to"], retry.to, "the lowest value");
         let lacks = match (stage.serve.as_deref(), stage.shell.as_deref()) {
             _ if stage.engine.is_some() => None,
             (Some(Serve::Simulator(_) | Serve::Triton(_)), _) if is_of_a_model(setting) => None,
             (Some(Serve::Simulator(_) | Serve::Triton(_)), _) => Some("a server's models have no number of that name"),
             (Some(Serve::TrtllmServe(server)), _) => {
-                let server_limits =
-                    [("max_batch_size", server.max_batch_size), ("max_num_tokens", server.max_num_tokens)];
-                let is_own = server_limits.iter().any(|(name, value)| name == setting && value.is_some());
-                let is_option = is_own || server.option(setting).is_some();
-                if is_option { None } else { unsupported_reason(&server.args, setting) }
+                let has_key = match setting.as_str() {
+                    "max_batch_size" => server.max_batch_size.is_some(),
+                    "max_num_tokens" => server.max_num_tokens.is_some(),
+                    _ => false,
+                };
+                let is_there = has_key || server.option(setting).is_some();
+                if is_there { None } else { unsupported_reason(&server.args, setting) }
             }
-            (Some(Serve::Vllm(server)), _) => {
-                if server.number(setting).is_some() {
-                    None
-                } else {
-                    unsupported_reason(&server.args, setting)
-                }
-            }
+            (Some(Serve::Vllm(server)), _) if server.number(setting).is_some() => None,
+            (Some(Serve::Vllm(server)), _) => unsupported_reason(&server.args, setting),
             (Some(Serve::Command(server)), _) => unsupported_reason(&server.words, setting),
             (_, Some(ShellScript::Words(words))) => unsupported_reason(words, setting),
             (_, Some(ShellScript::Text(_))) => Some("the command is a text: write it as a list of arguments"),

@@ -320,18 +320,8 @@ impl Loader {
             return None;
         };
         let includes = map.shift_remove("include");
-        let mut merged: Option<Node> = None;
-        for include in self.includes(includes.as_ref(), file, chain) {
-            merged = Some(match merged {
-                Some(below) => merge_documents(below, include),
-                None => include,
-            });
-        }
-        let document = Node::new(node.span, NodeValue::Map(map));
-        Some(match merged {
-            Some(below) => merge_documents(below, document),
-            None => document,
-        })
+        let included = self.includes(includes.as_ref(), file, chain);
+        included.into_iter().chain([Node::new(node.span, NodeValue::Map(map))]).reduce(merge_documents)
     }
 
     fn includes(&mut self, list: Option<&MapEntry>, file: &FileId, chain: &mut Chain) -> Vec<Node> {

@@ -56,13 +56,7 @@ impl ParamResolver<'_> {
     pub fn choose(&self, found: &mut Diagnostics) -> Option<ResolvedParam> {
         let kind = PARAM_KINDS.into_iter().find(|kind| self.entry.node.get(kind).is_some())?;
         let rule: Param = serde_json::from_value(self.entry.node.json()).ok()?;
-        match self.resolve(kind, &rule) {
-            Ok(resolved) => Some(resolved),
-            Err(wrong) => {
-                found.push(wrong);
-                None
-            }
-        }
+        self.resolve(kind, &rule).map_err(|wrong| found.push(wrong)).ok()
     }
 
     fn resolve(&self, kind: &str, rule: &Param) -> Result<ResolvedParam, Diagnostic> {

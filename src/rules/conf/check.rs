@@ -107,7 +107,7 @@ fn unknown(name: &str, model: Option<&str>) -> Option<RuleError> {
         let hint = format!("write it as `{place}` of `loadgen`");
         return Some(RuleError::new(&at, "is set elsewhere", "once is enough").of_key().hint(hint));
     }
-    if BUILT_IN.contains(&name) {
+    if BUILT_IN.split(' ').any(|known| known == name) {
         let rule = "LoadGen reads it from its own mlperf.conf and ignores it in user.conf";
         return Some(RuleError::new(&at, "cannot be set", rule).of_key().hint("remove it"));
     }

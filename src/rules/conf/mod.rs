@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn keys_are_named_once() {
-        let mut names: Vec<&str> = KEYS.keys().map(String::as_str).chain(BUILT_IN).collect();
+        let mut names: Vec<&str> = KEYS.keys().map(String::as_str).chain(BUILT_IN.split(' ')).collect();
         let count = names.len();
         names.sort_unstable();
         names.dedup();

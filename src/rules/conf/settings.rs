@@ -235,16 +235,9 @@ pub(super) static KEYS: LazyLock<IndexMap<String, ConfKey>> =
     LazyLock::new(|| serde_yaml::from_str(include_str!("keys.yaml")).expect("a table of this program"));
 
 /// LoadGen reads these from its own mlperf.conf only; in user.conf they do nothing.
-pub(super) const BUILT_IN: [&str; 8] = [
-    "qsl_rng_seed",
-    "sample_index_rng_seed",
-    "schedule_rng_seed",
-    "accuracy_log_probability",
-    "test05",
-    "test05_qsl_rng_seed",
-    "test05_sample_index_rng_seed",
-    "test05_schedule_rng_seed",
-];
+pub(super) const BUILT_IN: &str = "\
+    qsl_rng_seed sample_index_rng_seed schedule_rng_seed accuracy_log_probability test05 test05_qsl_rng_seed \
+    test05_sample_index_rng_seed test05_schedule_rng_seed";
 
 /// The key of a detail log with a setting's value in force, and the factor to its unit. None: it is not logged.
 pub fn logged(setting: &str) -> Option<(&'static str, f64)> {

@@ -1,14 +1,14 @@
 //! The fit, and what it is worth.
 
 use super::{LoggedStep, ObservationKind, TimedSteps, non_negative, observe};
-use crate::timing::{DecoderModel, GpuTiming, ModelOnGpus, Parallelism, Precision, derive};
+use crate::timing::{GpuTiming, ModelOnGpus, Parallelism, Precision, derive};
 use base::diag::ErrorText;
-use base::spec::{SimCalibration, SimScheduler};
+use base::spec::{ModelShape, SimCalibration, SimScheduler};
 
 /// What the log was made with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CalibrationTarget {
-    pub model: DecoderModel,
+    pub model: ModelShape,
     pub gpu: GpuTiming,
     pub precision: Precision,
     pub kv: Precision,
@@ -80,7 +80,7 @@ const PAIRS: usize = 2;
 
 /// Fits the coefficients to the log's steps, then once more to every second load, to see the error on the others.
 pub fn calibrate(target: &CalibrationTarget, logs: &[Vec<LoggedStep>]) -> Result<StepTimeFit, ErrorText> {
-    if target.model.experts.is_some() {
+    if target.model.experts().is_some() {
         let message = "a fit needs a dense model: how many experts a batch touched is not in the log";
         return Err(ErrorText::new(message));
     }

@@ -32,7 +32,7 @@ impl Member {
 }
 
 /// The requests that generate, by their place.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Generating {
     members: BTreeMap<u64, Member>,
     /// The step of the last token, and the place. The first one is of a member; others may be of some that left.
@@ -52,16 +52,7 @@ pub(super) struct Generating {
 
 impl Generating {
     pub(super) fn new(tokens_per_block: u64) -> Self {
-        Self {
-            members: BTreeMap::new(),
-            ends: BinaryHeap::new(),
-            steps: 0,
-            kv: 0,
-            blocks: 0,
-            most_blocks: 0,
-            last_blocks: vec![0; tokens_per_block.max(1) as usize],
-            turn: 0,
-        }
+        Self { last_blocks: vec![0; tokens_per_block.max(1) as usize], ..Self::default() }
     }
 
     pub(super) fn len(&self) -> usize {

@@ -165,11 +165,7 @@ impl Core {
             osl,
             most_blocks: needed,
             ctx: isl,
-            pos: 0,
-            made: 0,
-            scheduled: None,
-            pauses: 0,
-            cancelled: false,
+            ..Active::default()
         });
         Ok(())
     }

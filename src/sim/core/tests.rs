@@ -7,8 +7,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::*;
 use crate::random::mix;
-use crate::timing::{Coefficients, Drafter, Drafting, LoraCost, Speculation};
-use base::spec::AcceptanceRate;
+use crate::timing::{Coefficients, LoraCost, Speculation, resolve};
+use base::spec::{AcceptanceRate, Drafter, Drafting};
 
 /// 8B bf16 on one H200: the rounded values that the golden rows were computed with.
 pub(crate) const GOLDEN: Coefficients = Coefficients {
@@ -176,7 +176,7 @@ fn what_can_never_run_is_refused_at_the_door() {
 
 fn speculation(draft_len: u32, rate: f64) -> Speculation {
     let drafting = Drafting { drafter: Drafter::NGram, draft_len, acceptance: AcceptanceRate::Same(rate) };
-    drafting.resolve(None).unwrap()
+    resolve(&drafting, None).unwrap()
 }
 
 fn limits() -> impl Strategy<Value = EngineLimits> {

@@ -21,29 +21,32 @@ pub(super) fn check<'a>(model: &LoadedModel, request: &'a ModelInferRequest) -> 
     for (at, input) in request.inputs.iter().enumerate() {
         let is_there = if has_raw { at < request.raw_input_contents.len() } else { input.contents.is_some() };
         if !is_there && !input.shape.contains(&0) {
-            return Err(Status::invalid_argument(format!(
-                "unable to find data for input tensor '{}' for model '{}' in request.",
-                input.name, model.name
-            )));
+            let (input, model) = (&input.name, &model.name);
+            return invalid(format_args!(
+                "unable to find data for input tensor '{input}' for model '{model}' in request."
+            ));
         }
     }
     let check = InputsCheck { model, request };
     check.missing()?;
     for (at, input) in request.inputs.iter().enumerate() {
         let Some(known) = model.config.input.iter().find(|known| known.name == input.name) else {
-            let message = format!("unexpected inference input '{}' for model '{}'", input.name, model.name);
-            return Err(Status::invalid_argument(message));
+            return invalid(format_args!("unexpected inference input '{}' for model '{}'", input.name, model.name));
         };
         check.input(known, input, request.raw_input_contents.get(at))?;
     }
     let rows = check.rows()?;
     for output in &request.outputs {
         if !model.config.output.iter().any(|known| known.name == output.name) {
-            let message = format!("unexpected inference output '{}' for model '{}'", output.name, model.name);
-            return Err(Status::invalid_argument(message));
+            return invalid(format_args!("unexpected inference output '{}' for model '{}'", output.name, model.name));
         }
     }
     Ok(Inputs::new(request, rows))
+}
+
+/// The server refuses the request.
+pub(super) fn invalid<T>(message: impl Display) -> Result<T, Status> {
+    Err(Status::invalid_argument(message.to_string()))
 }
 
 /// The checks whose messages begin with the request's id. The sentences are the real server's.
@@ -55,7 +58,7 @@ struct InputsCheck<'a> {
 impl InputsCheck<'_> {
     fn refuse<T>(&self, message: impl Display) -> Result<T, Status> {
         let id = if self.request.id.is_empty() { "<id_unknown>" } else { &self.request.id };
-        Err(Status::invalid_argument(format!("[request id: {id}] {message}")))
+        invalid(format_args!("[request id: {id}] {message}"))
     }
 
     fn missing(&self) -> Result<(), Status> {

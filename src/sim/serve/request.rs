@@ -67,19 +67,18 @@ pub(super) fn accept(
         return Ok(Accepted::Stop { engine: engine_name.to_owned(), answer: Box::new(plain) });
     }
     if !model.is_decoupled && inputs.rows > 1 {
-        let message = "Batch size > 1 requires the tensorrt_llm backend to be using decoupled transaction policy";
-        return Err(Status::internal(message));
+        return refuse("Batch size > 1 requires the tensorrt_llm backend to be using decoupled transaction policy");
     }
     let mut parts = Vec::new();
     for row in 0..inputs.rows {
         let row_request = RowRequest::read(model, engine, &inputs, prompts, row)?;
         if row_request.is_streaming && !model.is_decoupled {
-            return Err(Status::internal("Streaming is only supported if model is deployed using decoupled mode."));
+            return refuse("Streaming is only supported if model is deployed using decoupled mode.");
         }
         if !model.is_decoupled && row_request.sequences > 1 {
             let message =
                 "num_return_sequences > 1 requires the tensorrt_llm backend to be using decoupled transaction policy";
-            return Err(Status::internal(message));
+            return refuse(message);
         }
         parts.extend((0..row_request.sequences).map(|sequence| row_request.part(&plain, engine, row, sequence)));
     }
@@ -88,6 +87,11 @@ pub(super) fn accept(
         part.answer.left = Arc::clone(&left);
     }
     Ok(Accepted::Serve { engine: engine_name.to_owned(), parts })
+}
+
+/// The backend refuses the request.
+fn refuse<T>(message: impl Display) -> Result<T, Status> {
+    Err(Status::internal(message.to_string()))
 }
 
 pub(super) fn version(model: &LoadedModel) -> String {
@@ -129,21 +133,17 @@ impl RowRequest {
         let beams = fields.int("beam_width").unwrap_or(1);
         if beams > engine.max_beam_width {
             let limit = engine.max_beam_width;
-            return Err(Status::internal(format!(
-                "Requested beam width {beams} exceeds the engine's max_beam_width {limit}"
-            )));
+            return refuse(format_args!("Requested beam width {beams} exceeds the engine's max_beam_width {limit}"));
         }
         let sequences = fields.int("num_return_sequences").unwrap_or(1);
         check_sampling(&fields, beams, sequences)?;
         let adapter = fields.id("lora_task_id");
         if let Some(task) = adapter.filter(|_| !engine.has_lora) {
-            return Err(Status::internal(format!(
-                "LoRA task {task} not found in cache. Please send LoRA weights with request"
-            )));
+            return refuse(format_args!("LoRA task {task} not found in cache. Please send LoRA weights with request"));
         }
         let returns = SelectedOutputs::new(&fields, engine, isl);
         if returns.context_logits && !engine.has_context_logits {
-            return Err(Status::internal("Return context logit need to build engine with gather_context_logits"));
+            return refuse("Return context logit need to build engine with gather_context_logits");
         }
         // The answer is drawn and not the likeliest: then a seed decides it.
         let is_drawn = fields.int("top_k").is_some_and(|k| k != 1) || fields.number("top_p").is_some_and(|p| p > 0.0);
@@ -201,7 +201,7 @@ fn check_sampling(fields: &ReadFields, beams: i64, sequences: i64) -> Result<(),
         (beams <= 1 || sequences <= beams, "numReturnSequences.value() <= beamWidth"),
     ];
     match checks.into_iter().find(|(holds, _)| !holds) {
-        Some((_, expression)) => Err(Status::internal(format!("[TensorRT-LLM][ERROR] Assertion failed: {expression}"))),
+        Some((_, expression)) => refuse(format_args!("[TensorRT-LLM][ERROR] Assertion failed: {expression}")),
         None => Ok(()),
     }
 }
@@ -212,25 +212,20 @@ pub(super) type ReadPrompt = (u64, u64, bool, ServedPrompt);
 fn tokens(inputs: &Inputs<'_>, engine: &LoadedEngine, row: usize) -> Result<ReadPrompt, Status> {
     let ids = inputs.ints("input_ids", row).unwrap_or_default();
     if ids.is_empty() {
-        return Err(Status::internal("Input tokens are not provided: input 'input_ids' is missing or empty"));
+        return refuse("Input tokens are not provided: input 'input_ids' is missing or empty");
     }
     let isl = match inputs.int("input_lengths", row) {
         Some(length) if length > 0 && length as usize <= ids.len() => length as usize,
         Some(length) => {
-            return Err(Status::internal(format!(
-                "input_lengths {length} does not fit input_ids of {} tokens",
-                ids.len()
-            )));
+            let given = ids.len();
+            return refuse(format_args!("input_lengths {length} does not fit input_ids of {given} tokens"));
         }
         None => ids.len(),
     };
     // Everything past the length is padding.
     let ids = &ids[..isl];
     if let Some(bad) = ids.iter().find(|id| **id < 0 || **id as u32 >= engine.vocab_size) {
-        return Err(Status::internal(format!(
-            "Token ID {bad} in input_ids is out of range [0, {})",
-            engine.vocab_size
-        )));
+        return refuse(format_args!("Token ID {bad} in input_ids is out of range [0, {})", engine.vocab_size));
     }
     let osl = output_length(inputs.int("request_output_len", row))?;
     let excludes = inputs.switch("exclude_input_in_output", row).unwrap_or(engine.exclude_input);
@@ -250,23 +245,23 @@ fn text(inputs: &Inputs<'_>, prompts: &PromptTokens, row: usize) -> Result<ReadP
 fn output_length(length: Option<i32>) -> Result<u64, Status> {
     match length {
         Some(length) if length > 0 => Ok(length as u64),
-        other => Err(Status::internal(format!(
-            "the maximum number of new tokens must be greater than 0, got {}",
-            other.unwrap_or(0)
-        ))),
+        other => {
+            let length = other.unwrap_or(0);
+            refuse(format_args!("the maximum number of new tokens must be greater than 0, got {length}"))
+        }
     }
 }
 
 pub(super) fn check_lengths(isl: u64, osl: u64, engine: &LoadedEngine) -> Result<(), Status> {
     if isl > engine.max_input_len {
         let limit = engine.max_input_len;
-        return Err(Status::internal(format!("Prompt length ({isl}) exceeds maximum input length ({limit}).")));
+        return refuse(format_args!("Prompt length ({isl}) exceeds maximum input length ({limit})."));
     }
     if isl + osl > engine.max_seq_len {
         let limit = engine.max_seq_len;
-        return Err(Status::internal(format!(
+        return refuse(format_args!(
             "Prompt length ({isl}) and maximum new tokens ({osl}) exceed the maximum sequence length ({limit})."
-        )));
+        ));
     }
     Ok(())
 }

@@ -123,20 +123,23 @@ impl ServiceInner {
             let message = "ModelInfer RPC doesn't support models with decoupled transaction policy";
             return Err(Status::unimplemented(message));
         }
-        let accepted =
-            accept(model, self.engine_under(model), request, &self.prompts, self.is_final_apart).and_then(|accepted| {
-                let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
-                if self.error_on_request == Some(number) {
-                    return Err(Status::internal(format!("simulated failure of request number {number}")));
-                }
-                Ok(accepted)
-            });
+        let accepted = accept(model, self.engine_under(model), request, &self.prompts, self.is_final_apart);
+        let accepted = accepted.and_then(|accepted| self.count_request().map(|_| accepted));
         // A request that the server refuses never reaches the model, and the model does not count it.
         accepted.inspect_err(|refusal| {
             if is_by_backend(refusal) {
                 self.statistics.route(model).failed(0);
             }
         })
+    }
+
+    /// The number of a request, the first one being 1, unless it is the one that is to fail.
+    pub fn count_request(&self) -> Result<u64, Status> {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.error_on_request == Some(number) {
+            return Err(Status::internal(format!("simulated failure of request number {number}")));
+        }
+        Ok(number)
     }
 
     /// One request, one response.

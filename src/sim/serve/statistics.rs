@@ -231,7 +231,7 @@ const fn row(name: &'static str, help: &'static str, limits: &'static [f64]) -> 
 }
 
 /// The counts of one copy of an engine since its start.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct EngineCounts {
     /// Steps in which drafts of a request were verified, and those drafts.
     pub drafts: u64,
@@ -265,15 +265,9 @@ pub(super) struct CountedRequest {
 impl EngineCounts {
     pub(super) fn new(draft_len: u64, max_seq_len: u64) -> Self {
         Self {
-            drafts: 0,
-            draft_tokens: 0,
             accepted: vec![0; draft_len as usize],
-            prompt_tokens: 0,
-            generation_tokens: 0,
-            ended_by_length: 0,
-            ended_by_stop: 0,
             histograms: HISTOGRAMS.iter().map(|row| Histogram::new(row.limits, max_seq_len)).collect(),
-            step_tokens: 0,
+            ..Self::default()
         }
     }
 

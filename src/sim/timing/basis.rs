@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::{DecoderModel, Experts, Precision};
-use base::spec::{SimCalibration, SimScheduler};
+use super::Precision;
+use base::spec::{ModelShape, SimCalibration, SimScheduler};
 
 /// Experts of Mixtral's layers: no published result of a model with more and smaller ones was fitted.
 const MOST_FITTED_EXPERTS: u32 = 8;
@@ -27,9 +27,9 @@ pub enum StepTimeBasis {
 
 impl StepTimeBasis {
     /// Of a model whose weights have this precision; `None`: one that is not known.
-    pub fn new(model: &DecoderModel, precision: Option<Precision>, calibration: &SimCalibration) -> Self {
-        let has_fit = |experts: &Experts| calibration.experts.is_some() && experts.total <= MOST_FITTED_EXPERTS;
-        let lacks_experts = model.experts.as_ref().is_some_and(|experts| !has_fit(experts));
+    pub fn new(model: &ModelShape, precision: Option<Precision>, calibration: &SimCalibration) -> Self {
+        let has_fit = |total| calibration.experts.is_some() && total <= MOST_FITTED_EXPERTS;
+        let lacks_experts = model.experts().is_some_and(|(total, _)| !has_fit(total));
         let lacks_fp4 = precision == Some(Precision::Fp4) && calibration.compute_fp4.is_none();
         match &calibration.carried_from {
             _ if lacks_experts || lacks_fp4 => Self::AssumedKernels,
@@ -104,7 +104,7 @@ mod tests {
         let fitted = SimCalibration { source: "rows".to_owned(), experts: Some(0.3), ..SimCalibration::default() };
         let carried = SimCalibration { carried_from: Some("H200".to_owned()), ..fitted.clone() };
         let dense = llama_8b();
-        let mixture = DecoderModel { experts: Some(Experts { total: 8, of_a_token: 2 }), ..dense.clone() };
+        let mixture = ModelShape { num_experts: Some(8), experts_per_token: Some(2), ..dense.clone() };
         let bare = SimCalibration::default();
         let name = |model, precision, calibration| StepTimeBasis::new(model, Some(precision), calibration).name();
         assert_eq!(name(&dense, Precision::Fp8, &fitted), "fitted");
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(name(&dense, Precision::Fp8, &bare), "assumed");
         let parameters = Some(8_030_261_248);
         let logged = SimCalibration { scheduler: SimScheduler::Vllm, parameters, experts: None, ..fitted.clone() };
-        let large = DecoderModel { parameters: 70_553_706_496, ..dense.clone() };
+        let large = ModelShape { parameters: 70_553_706_496, ..dense.clone() };
         assert_eq!(name(&dense, Precision::Bf16, &logged), "step log");
         assert_eq!(name(&large, Precision::Bf16, &logged), "another model's step log");
     }

@@ -9,49 +9,11 @@ mod speculation;
 
 use serde::{Deserialize, Serialize};
 
-use base::spec::{LoraConfig, SimScheduler};
+use base::spec::{LoraConfig, ModelShape, SimScheduler};
 pub use basis::StepTimeBasis;
 pub(crate) use speculation::derive_drafter;
-pub use speculation::{Drafter, Drafting, ModelOnGpus, Parallelism, Speculation, derive};
-
-/// The numbers that decide memory and speed of a decoder model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DecoderModel {
-    pub name: String,
-    /// As in `config.json`: `LlamaForCausalLM`.
-    pub architecture: String,
-    pub parameters: u64,
-    /// Parameters that one token touches.
-    pub active_parameters: u64,
-    /// Experts of each layer, and those of one token: a mixture of experts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub experts: Option<Experts>,
-    pub num_hidden_layers: u32,
-    pub hidden_size: u32,
-    pub intermediate_size: u32,
-    pub num_attention_heads: u32,
-    pub num_key_value_heads: u32,
-    /// [default: `hidden_size` / `num_attention_heads`]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub head_dim: Option<u32>,
-    pub vocab_size: u32,
-    pub max_position_embeddings: u32,
-}
-
-impl DecoderModel {
-    /// Numbers of an attention head.
-    fn head(&self) -> f64 {
-        let shared_out = f64::from(self.hidden_size) / f64::from(self.num_attention_heads.max(1));
-        self.head_dim.map_or(shared_out, f64::from)
-    }
-}
-
-/// The experts of a mixture of experts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Experts {
-    pub total: u32,
-    pub of_a_token: u32,
-}
+pub(crate) use speculation::resolve;
+pub use speculation::{ModelOnGpus, Parallelism, Speculation, derive};
 
 /// The numbers of one GPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -107,19 +69,20 @@ pub(super) mod tests {
     use super::*;
     use base::spec::{SimCalibration, SimScheduler};
 
-    fn on(model: &DecoderModel, precision: Precision, tensor: u32) -> (Coefficients, GpuMemory) {
+    fn on(model: &ModelShape, precision: Precision, tensor: u32) -> (Coefficients, GpuMemory) {
         let parallelism = Parallelism { tensor, pipeline: 1 };
         let (gpu, calibration) = (&h200(), &SimCalibration::default());
         derive(&ModelOnGpus { model, gpu, precision, kv: precision, parallelism, calibration })
     }
 
-    pub(crate) fn llama_8b() -> DecoderModel {
-        DecoderModel {
+    pub(crate) fn llama_8b() -> ModelShape {
+        ModelShape {
             name: "llama3.1-8b".into(),
             architecture: "LlamaForCausalLM".into(),
             parameters: 8_030_261_248,
-            active_parameters: 8_030_261_248,
-            experts: None,
+            active_parameters: None,
+            num_experts: None,
+            experts_per_token: None,
             num_hidden_layers: 32,
             hidden_size: 4096,
             intermediate_size: 14336,
@@ -152,9 +115,8 @@ pub(super) mod tests {
 
     #[test]
     fn the_70b_model_in_fp8_costs_what_the_table_says() {
-        let model = DecoderModel {
+        let model = ModelShape {
             parameters: 70_600_000_000,
-            active_parameters: 70_600_000_000,
             num_hidden_layers: 80,
             hidden_size: 8192,
             num_attention_heads: 64,
@@ -249,11 +211,11 @@ impl LoraCost {
 
 /// Of one adapter: two matrices of the rank for each linear layer of attention and, without experts, of the
 /// feed-forward network.
-fn adapter_parameters(lora: &LoraConfig, model: &DecoderModel) -> f64 {
+fn adapter_parameters(lora: &LoraConfig, model: &ModelShape) -> f64 {
     let hidden = f64::from(model.hidden_size);
     let (queries, kv) = (f64::from(model.num_attention_heads), f64::from(model.num_key_value_heads));
     let attention = 2.0 * (hidden + model.head() * queries) + 2.0 * (hidden + model.head() * kv);
-    let network = if model.experts.is_some() { 0.0 } else { 3.0 * (hidden + f64::from(model.intermediate_size)) };
+    let network = if model.experts().is_some() { 0.0 } else { 3.0 * (hidden + f64::from(model.intermediate_size)) };
     f64::from(lora.max_lora_rank) * f64::from(model.num_hidden_layers) * (attention + network)
 }
 

@@ -2,31 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Coefficients, DecoderModel, GpuMemory, GpuTiming, Precision, StepWork};
+use super::{Coefficients, GpuMemory, GpuTiming, Precision, StepWork};
 use crate::random::mix;
 use base::diag::ErrorText;
-use base::spec::{AcceptanceRate, SimCalibration};
-
-/// What drafts the tokens.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Drafter {
-    /// A look-up in the text so far, on the host: no GPU time.
-    NGram,
-    /// One layer more of the model itself, with its output layer (Eagle, MTP). It is a part of the model's step:
-    /// nothing is launched for it.
-    Layer,
-    /// A model of its own, whose passes are launched one by one.
-    Model(Box<DecoderModel>),
-}
-
-/// Speculative decoding as it is set.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Drafting {
-    pub drafter: Drafter,
-    /// Tokens drafted for each request in each step.
-    pub draft_len: u32,
-    pub acceptance: AcceptanceRate,
-}
+use base::spec::{Drafter, Drafting, ModelShape, SimCalibration};
 
 /// Speculative decoding as the core runs it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -42,33 +21,22 @@ pub struct Speculation {
 /// So that the draws are not those of the lengths.
 const SEED: u64 = 0x6472_6166_7473;
 
-impl Drafting {
-    /// With the cost of a drafter's pass.
-    pub(crate) fn resolve(&self, drafter: Option<Coefficients>) -> Result<Speculation, ErrorText> {
-        let acceptance = self.acceptance.given_those_before(self.draft_len)?;
-        Ok(Speculation { draft_len: u64::from(self.draft_len), acceptance, drafter })
-    }
-
-    /// The drafter as a model. `None`: it has no weights.
-    pub(crate) fn model(&self, target: &DecoderModel) -> Option<DecoderModel> {
-        match &self.drafter {
-            Drafter::NGram => None,
-            Drafter::Layer => Some(one_layer(target)),
-            Drafter::Model(model) => Some((**model).clone()),
-        }
-    }
+/// With the cost of a drafter's pass.
+pub(crate) fn resolve(drafting: &Drafting, drafter: Option<Coefficients>) -> Result<Speculation, ErrorText> {
+    let acceptance = drafting.acceptance.given_those_before(drafting.draft_len)?;
+    Ok(Speculation { draft_len: u64::from(drafting.draft_len), acceptance, drafter })
 }
 
 /// A layer of a model, and its output layer. Its input layer is the model's own.
-fn one_layer(model: &DecoderModel) -> DecoderModel {
+fn one_layer(model: &ModelShape) -> ModelShape {
     let vocabulary = u64::from(model.vocab_size) * u64::from(model.hidden_size);
     let layer = |parameters: u64| {
         parameters.saturating_sub(2 * vocabulary) / u64::from(model.num_hidden_layers.max(1)) + vocabulary
     };
-    DecoderModel {
+    ModelShape {
         name: format!("a layer of {}", model.name),
         parameters: layer(model.parameters),
-        active_parameters: layer(model.active_parameters),
+        active_parameters: Some(layer(model.active())),
         num_hidden_layers: 1,
         ..model.clone()
     }
@@ -113,7 +81,7 @@ const WORKSPACE: f64 = 5e9;
 /// A model, how it is stored, the GPUs that compute it, and what the software reaches of their numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ModelOnGpus<'a> {
-    pub model: &'a DecoderModel,
+    pub model: &'a ModelShape,
     pub gpu: &'a GpuTiming,
     /// Of the weights.
     pub precision: Precision,
@@ -189,7 +157,13 @@ pub fn derive(of: &ModelOnGpus<'_>) -> (Coefficients, GpuMemory) {
 /// A pass of the drafter of speculative decoding, and the memory of its weights and its KV cache; it is split over the
 /// GPUs as the model is. What the host does for each request and prompt is the model's part. `None`: it has no weights.
 pub(crate) fn derive_drafter(drafting: &Drafting, of: &ModelOnGpus<'_>) -> Option<(Coefficients, GpuMemory)> {
-    let (pass, memory) = derive(&ModelOnGpus { model: &drafting.model(of.model)?, ..*of });
+    let model = match &drafting.drafter {
+        // It has no weights.
+        Drafter::NGram => return None,
+        Drafter::Layer => &one_layer(of.model),
+        Drafter::Model(model) => model,
+    };
+    let (pass, memory) = derive(&ModelOnGpus { model, ..*of });
     let launched = matches!(drafting.drafter, Drafter::Model(_));
     let overhead = if launched { pass.overhead } else { pass.overhead - of.calibration.step_ms * 1e-3 };
     let pass = Coefficients { overhead, request: 0.0, context: 0.0, prompt: 0.0, frontend: 0.0, ..pass };
@@ -197,46 +171,48 @@ pub(crate) fn derive_drafter(drafting: &Drafting, of: &ModelOnGpus<'_>) -> Optio
 }
 
 /// Arithmetic of a token's linear layers. Layers of experts reach less than the others: each has a part of the tokens.
-fn linear_flops(model: &DecoderModel, calibration: &SimCalibration) -> f64 {
-    let active = model.active_parameters as f64;
+fn linear_flops(model: &ModelShape, calibration: &SimCalibration) -> f64 {
+    let active = model.active() as f64;
     let (each, experts) = expert_parameters(model);
-    let in_experts = each * f64::from(experts.map_or(0, |experts| experts.of_a_token));
+    let in_experts = each * f64::from(experts.map_or(0, |(_, of_a_token)| of_a_token));
     2.0 * (active - in_experts + in_experts / calibration.experts.unwrap_or(1.0))
 }
 
 /// What a token's activations of 16 bits read and write between the linear layers, bytes: norms and residuals of the
 /// whole width, and the inputs and outputs of attention and of the feed-forward network, which tensor parallelism
 /// splits.
-fn activation_bytes(model: &DecoderModel, tp: f64) -> f64 {
+fn activation_bytes(model: &ModelShape, tp: f64) -> f64 {
     let (hidden, intermediate) = (f64::from(model.hidden_size), f64::from(model.intermediate_size));
-    let of_a_token = f64::from(model.experts.map_or(1, |experts| experts.of_a_token));
+    let of_a_token = f64::from(model.experts().map_or(1, |(_, of_a_token)| of_a_token));
     let layer = 6.0 * hidden + (4.0 * hidden + 4.0 * intermediate * of_a_token) / tp;
     2.0 * f64::from(model.num_hidden_layers) * layer
 }
 
 /// Parameters of one expert of all layers, and the experts where a token does not touch all.
-fn expert_parameters(model: &DecoderModel) -> (f64, Option<super::Experts>) {
-    let Some(experts) = model.experts.filter(|experts| experts.total > experts.of_a_token) else { return (0.0, None) };
+fn expert_parameters(model: &ModelShape) -> (f64, Option<(u32, u32)>) {
+    let Some((total, of_a_token)) = model.experts().filter(|(total, of_a_token)| total > of_a_token) else {
+        return (0.0, None);
+    };
     // All parameters are the shared ones and `total` experts; a token touches the shared ones and some experts.
-    let rest = model.parameters.saturating_sub(model.active_parameters) as f64;
-    (rest / f64::from(experts.total - experts.of_a_token), Some(experts))
+    let rest = model.parameters.saturating_sub(model.active()) as f64;
+    (rest / f64::from(total - of_a_token), Some((total, of_a_token)))
 }
 
 /// Bytes of all experts, and the share of them that one token touches.
-fn experts(model: &DecoderModel, precision: Precision) -> (f64, f64) {
-    let (each, Some(experts)) = expert_parameters(model) else { return (0.0, 0.0) };
-    let share = f64::from(experts.of_a_token) / f64::from(experts.total);
-    (each * f64::from(experts.total) * precision.bytes(), share)
+fn experts(model: &ModelShape, precision: Precision) -> (f64, f64) {
+    let (each, Some((total, of_a_token))) = expert_parameters(model) else { return (0.0, 0.0) };
+    (each * f64::from(total) * precision.bytes(), f64::from(of_a_token) / f64::from(total))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::timing::tests::llama_8b;
+    use base::spec::AcceptanceRate;
     use proptest::prelude::*;
 
     fn drafts(acceptance: AcceptanceRate, draft_len: u32) -> Speculation {
-        Drafting { drafter: Drafter::NGram, draft_len, acceptance }.resolve(None).unwrap()
+        resolve(&Drafting { drafter: Drafter::NGram, draft_len, acceptance }, None).unwrap()
     }
 
     proptest! {

@@ -100,10 +100,9 @@ pub async fn identify(context: &TaskContext, spec: &BenchSpec, before: &[ServerI
             arch: versions.arch.clone(),
             cores: cores() as u64,
         },
-        manifest: (!origins.manifest.is_empty()).then(|| manifest(context, &origins)),
+        manifest: if origins.manifest.is_empty() { None } else { Some(manifest(context, &origins).await) },
         ..RunIdentity::of_servers(servers)
     };
-    let identity = RunIdentity { manifest: with_commit(context, identity.manifest).await, ..identity };
     measured.identify(before, identity);
 }
 
@@ -114,12 +113,13 @@ fn gpu_clocks(context: &TaskContext, origins: &runner::UpstreamProvenance) -> Op
     bench_clocks.or_else(|| servers.find_map(|server| server.facts.get("gpu_clocks")).cloned())
 }
 
-fn manifest(context: &TaskContext, origins: &runner::UpstreamProvenance) -> ManifestIdentity {
+async fn manifest(context: &TaskContext, origins: &runner::UpstreamProvenance) -> ManifestIdentity {
     let parameters: BTreeMap<String, String> =
         origins.params.iter().map(|(name, value)| (name.clone(), context.redacted(value))).collect();
     let project = format!("{}/", context.lease.project.display());
     let arguments: Vec<String> = origins.arguments.iter().map(|argument| context.redacted(argument)).collect();
     let arguments = arguments.iter().map(|argument| argument.strip_prefix(&project).unwrap_or(argument));
+    let checked_out = checked_out_commit(context).await;
     ManifestIdentity {
         name: origins.manifest.clone(),
         command: (!origins.arguments.is_empty()).then(|| run_command(arguments)),
@@ -128,7 +128,8 @@ fn manifest(context: &TaskContext, origins: &runner::UpstreamProvenance) -> Mani
         system: parameters.get("system").cloned(),
         parameters,
         foreach: foreach(context, origins),
-        ..ManifestIdentity::default()
+        dirty: checked_out.as_ref().and_then(|(_, dirty)| *dirty),
+        commit: checked_out.map(|(commit, _)| commit),
     }
 }
 
@@ -145,14 +146,6 @@ fn foreach(context: &TaskContext, origins: &runner::UpstreamProvenance) -> BTree
     let joined = |values: BTreeSet<&String>| values.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
     let of_servers = of_servers.into_iter().map(|(name, values)| (name.clone(), context.redacted(&joined(values))));
     bench_axes.iter().map(|(name, value)| (name.clone(), context.redacted(value))).chain(of_servers).collect()
-}
-
-async fn with_commit(context: &TaskContext, manifest: Option<ManifestIdentity>) -> Option<ManifestIdentity> {
-    let mut manifest = manifest?;
-    if let Some((commit, dirty)) = checked_out_commit(context).await {
-        (manifest.commit, manifest.dirty) = (Some(commit), dirty);
-    }
-    Some(manifest)
 }
 
 /// The commit that is checked out, and whether tracked files differ from it. `None`: the project is in no repository,
@@ -172,29 +165,15 @@ const MOST_CONFIG_BYTES: u64 = 4 << 20;
 const MOST_FILES: usize = 10_000;
 
 /// What of `config.json` decides an engine's performance: where it stands, and its names there.
-const FLAGS: [(&str, &[&str]); 5] = [
-    ("/pretrained_config", &["architecture", "dtype"]),
-    ("/pretrained_config/mapping", &["world_size", "tp_size", "pp_size"]),
-    ("/pretrained_config/quantization", &["quant_algo", "kv_cache_quant_algo"]),
-    (
-        "/build_config",
-        &["max_batch_size", "max_beam_width", "max_input_len", "max_num_tokens", "max_seq_len", "strongly_typed"],
-    ),
+const FLAGS: [(&str, &str); 5] = [
+    ("/pretrained_config", "architecture dtype"),
+    ("/pretrained_config/mapping", "world_size tp_size pp_size"),
+    ("/pretrained_config/quantization", "quant_algo kv_cache_quant_algo"),
+    ("/build_config", "max_batch_size max_beam_width max_input_len max_num_tokens max_seq_len strongly_typed"),
     (
         "/build_config/plugin_config",
-        &[
-            "context_fmha",
-            "gemm_plugin",
-            "gemm_swiglu_plugin",
-            "gpt_attention_plugin",
-            "multiple_profiles",
-            "paged_kv_cache",
-            "reduce_fusion",
-            "remove_input_padding",
-            "tokens_per_block",
-            "use_fp8_context_fmha",
-            "use_paged_context_fmha",
-        ],
+        "context_fmha gemm_plugin gemm_swiglu_plugin gpt_attention_plugin multiple_profiles paged_kv_cache \
+         reduce_fusion remove_input_padding tokens_per_block use_fp8_context_fmha use_paged_context_fmha",
     ),
 ];
 
@@ -261,13 +240,13 @@ fn read(folder: &Path) -> Option<EngineIdentity> {
     let mut build = BTreeMap::new();
     for (place, names) in FLAGS {
         let Some(part) = config.pointer(place) else { continue };
-        for name in names {
-            let value = match &part[*name] {
+        for name in names.split(' ') {
+            let value = match &part[name] {
                 Value::String(text) => text.clone(),
                 Value::Null | Value::Array(_) | Value::Object(_) => continue,
                 value => value.to_string(),
             };
-            build.insert((*name).to_owned(), value);
+            build.insert(name.to_owned(), value);
         }
     }
     Some(EngineIdentity {

@@ -120,7 +120,7 @@ async fn endpoint(context: &TaskContext, server: &mut Sidecar) -> Result<Endpoin
             let text = read_text(&file).unwrap_or_default();
             let port = text.split_once('\n').and_then(|(line, _)| line.strip_prefix("ready grpc=")?.parse().ok());
             if let Some(grpc) = port {
-                return Endpoint { host: "127.0.0.1".to_owned(), grpc, http: None, metrics: None, name: None };
+                return Endpoint::new("127.0.0.1", grpc);
             }
             sleep(LOOK).await;
         }

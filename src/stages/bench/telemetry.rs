@@ -225,15 +225,12 @@ async fn start(
     if leased.iter().any(|gpu| matches!(gpu, GpuId::Mig(_))) {
         return gone("the servers have MIG instances, of which nvidia-smi has no readings");
     }
-    match watch(context, leased).await {
-        Ok(telemetry) => Some(telemetry),
-        Err(why) => {
-            if !context.lease.stop.is_requested() {
-                context.lease.notice(format!("no GPU telemetry: {why}; `telemetry: off` turns it off"));
-            }
-            None
+    let unwatched = |why: ErrorText| {
+        if !context.lease.stop.is_requested() {
+            context.lease.notice(format!("no GPU telemetry: {why}; `telemetry: off` turns it off"));
         }
-    }
+    };
+    watch(context, leased).await.map_err(unwatched).ok()
 }
 
 async fn watch(context: &TaskContext, leased: &[GpuId]) -> Result<TelemetrySampler, ErrorText> {

@@ -16,20 +16,8 @@ use base::spec::ContainerEngine;
 use exec::container::{self, ContainerAccess, ContainerSpec};
 
 /// Variables that docker, podman and the others obey themselves. A stage's value of such a name is for inside only.
-const STEERS: [&str; 12] = [
-    "PATH",
-    "HOME",
-    "TMPDIR",
-    "LD_*",
-    "XDG_*",
-    "DOCKER_*",
-    "BUILDKIT_*",
-    "CONTAINER*",
-    "REGISTRY_*",
-    "ENROOT_*",
-    "APPTAINER*",
-    "SINGULARITY*",
-];
+const STEERS: &str =
+    "PATH HOME TMPDIR LD_* XDG_* DOCKER_* BUILDKIT_* CONTAINER* REGISTRY_* ENROOT_* APPTAINER* SINGULARITY*";
 /// Inside GPUs are counted from 0, so the host's numbers would be wrong there.
 const DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 
@@ -160,9 +148,9 @@ pub fn mount_problem(path: &Path, in_list: bool) -> Option<String> {
 }
 
 fn is_runtime_variable(name: &str) -> bool {
-    STEERS.iter().any(|pattern| match pattern.strip_suffix('*') {
+    STEERS.split(' ').any(|pattern| match pattern.strip_suffix('*') {
         Some(start) => name.starts_with(start),
-        None => name == *pattern,
+        None => name == pattern,
     })
 }
 
@@ -183,22 +171,8 @@ fn last_of_each(env: &[(String, Option<OsString>)]) -> Vec<(&String, &Option<OsS
 }
 
 /// Folders that every image contains: mounting the machine's over them would break its programs.
-const OF_THE_IMAGE: [&str; 14] = [
-    "/bin",
-    "/boot",
-    "/dev",
-    "/etc",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/opt/nvidia",
-    "/opt/tritonserver",
-    "/proc",
-    "/run",
-    "/sbin",
-    "/sys",
-    "/usr",
-];
+const OF_THE_IMAGE: &str =
+    "/bin /boot /dev /etc /lib /lib32 /lib64 /opt/nvidia /opt/tritonserver /proc /run /sbin /sys /usr";
 
 /// The absolute paths that exist here among these arguments: whole ones, and the parts of `name=value`, `a,b` and
 /// scripts.
@@ -270,7 +244,7 @@ fn links(folder: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 fn is_of_the_image(path: &Path) -> bool {
-    path.parent().is_none() || OF_THE_IMAGE.iter().any(|folder| path.starts_with(folder))
+    path.parent().is_none() || OF_THE_IMAGE.split(' ').any(|folder| path.starts_with(folder))
 }
 
 #[cfg(test)]

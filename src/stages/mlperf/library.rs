@@ -25,17 +25,9 @@ pub const LIBRARY: &str = "libloadgen.so";
 pub const RECORD_FILE: &str = "loadgen.json";
 
 /// LoadGen's own sources, as its setup.py has them without the Python binding; its generated version file as it came.
-const SOURCES: [&str; 9] = [
-    "loadgen.cc",
-    "results.cc",
-    "test_settings_internal.cc",
-    "version.cc",
-    "logging.cc",
-    "issue_query_controller.cc",
-    "early_stopping.cc",
-    "utils.cc",
-    "generated/version_generated.cc",
-];
+const SOURCES: &str = "\
+    loadgen.cc results.cc test_settings_internal.cc version.cc logging.cc issue_query_controller.cc early_stopping.cc \
+    utils.cc generated/version_generated.cc";
 
 /// `loadgen.json`
 #[derive(Debug, Serialize, Deserialize)]
@@ -58,7 +50,7 @@ pub async fn perform(context: &TaskContext, step: &LoadgenLibrary, program: Opti
     let out = &context.lease.out;
     context.lease.report_progress("getting LoadGen's sources", 0, None);
     let (sources, sdist, digest) = sources(context, step, &round.loadgen.version).await?;
-    let missing: Vec<&str> = SOURCES.into_iter().filter(|name| !sources.join(name).is_file()).collect();
+    let missing: Vec<&str> = SOURCES.split(' ').filter(|name| !sources.join(name).is_file()).collect();
     if !missing.is_empty() {
         let message =
             format!("{sdist} is not a source distribution of mlcommons-loadgen: {} is missing", missing.join(", "));
@@ -106,7 +98,7 @@ async fn sources(
             let path = context.path(given);
             if path.is_dir() {
                 let mut sum = Sha256Of::default();
-                for name in SOURCES {
+                for name in SOURCES.split(' ') {
                     sum.update(read_bytes(path.join(name)).unwrap_or_default());
                 }
                 return Ok((path.clone(), name_of(&path), sum.finish()));
@@ -193,7 +185,7 @@ async fn compile(context: &TaskContext, cxx: &str, sources: &Path) -> Result<(),
         argv.extend(flags.map(OsString::from));
         argv.extend(defined.iter().map(|(name, value)| format!("-D{name}={}", value.unwrap_or("0")).into()));
         argv.extend(["-I", BY_LINK, "-I", ".", "-c"].map(OsString::from));
-        let mine = SOURCES.iter().enumerate().filter(|(at, _)| at % 2 == odd);
+        let mine = SOURCES.split(' ').enumerate().filter(|(at, _)| at % 2 == odd);
         argv.extend(mine.map(|(_, name)| Path::new(BY_LINK).join(name).into()));
         if odd == 1 {
             argv.push("shim.cc".into());
@@ -207,7 +199,7 @@ async fn compile(context: &TaskContext, cxx: &str, sources: &Path) -> Result<(),
     })?;
     let mut argv: Vec<OsString> = vec![cxx.into(), "-shared".into(), "-o".into()];
     argv.push(context.lease.out.join(LIBRARY).into());
-    let names = SOURCES.into_iter().chain(["shim.cc"]).map(|name| Path::new(name).with_extension("o"));
+    let names = SOURCES.split(' ').chain(["shim.cc"]).map(|name| Path::new(name).with_extension("o"));
     argv.extend(names.filter_map(|name| Some(objects.join(name.file_name()?).into())));
     let map = format!("-Wl,--version-script={}", objects.join("shim.map").display());
     argv.extend([map.into(), "-pthread".into()]);
@@ -268,7 +260,7 @@ impl<'a> MeteredTest<'a> {
     pub fn collect(&self) -> Result<(), Failure> {
         let sessions = fs::read_dir(&self.session).at("list", &self.session)?;
         let folder = sessions.flatten().map(|item| item.path()).find(|path| path.is_dir()).unwrap_or_default();
-        for name in POWER_PATHS {
+        for name in POWER_PATHS.split(' ') {
             let (from, to) = (folder.join(name), self.out.join(name));
             if !from.is_file() {
                 let failure = Failure::refused(format!("the power client wrote no {name}"));

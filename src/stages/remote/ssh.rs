@@ -15,17 +15,9 @@ pub struct Ssh {
 }
 
 /// No prompts, no sharing with other sessions, and a broken connection is noticed after three keep-alives.
-const OPTIONS: [&str; 9] = [
-    "BatchMode=yes",
-    "ConnectTimeout=10",
-    "ServerAliveInterval=2",
-    "ServerAliveCountMax=3",
-    "ControlMaster=no",
-    "ControlPath=none",
-    "ClearAllForwardings=yes",
-    "ForwardAgent=no",
-    "LogLevel=INFO",
-];
+const OPTIONS: &str = "\
+    BatchMode=yes ConnectTimeout=10 ServerAliveInterval=2 ServerAliveCountMax=3 ControlMaster=no ControlPath=none \
+    ClearAllForwardings=yes ForwardAgent=no LogLevel=INFO";
 
 impl Ssh {
     /// What runs `remote` in a shell there, without a terminal.
@@ -33,7 +25,7 @@ impl Ssh {
         let mut words = vec!["ssh".to_owned()];
         words.extend(self.args.iter().cloned());
         words.push("-T".to_owned());
-        words.extend(OPTIONS.iter().flat_map(|option| ["-o".to_owned(), (*option).to_owned()]));
+        words.extend(OPTIONS.split(' ').flat_map(|option| ["-o".to_owned(), option.to_owned()]));
         words.extend(self.port.iter().flat_map(|port| ["-p".to_owned(), port.to_string()]));
         words.extend(["--".to_owned(), self.destination.clone(), remote.to_owned()]);
         words.into_iter().map(OsString::from).collect()

@@ -211,11 +211,9 @@ impl EngineCopies {
             planned.push(PlannedServer {
                 // It has one port, for everything.
                 endpoint: Some(Endpoint {
-                    host: HOST.to_owned(),
-                    grpc: port,
                     http: Some(port),
                     metrics: self.has_metrics.then_some(port),
-                    name: None,
+                    ..Endpoint::new(HOST, port)
                 }),
                 // Inside a container they are counted anew.
                 gpus: if wrapped.is_some() { Vec::new() } else { gpus },

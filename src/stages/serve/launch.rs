@@ -20,8 +20,7 @@ use exec::process::{self, ProcessCommand, ProcessExit, Running, Splitter, remove
 use plan::Task;
 use plan::manifest::model::TritonServer;
 use runner::store::{ProjectLock, StateFolder};
-use triton::SpecProblem;
-use triton::launch::{BasePorts, LaunchSpec, LaunchWorld, Port, Ports, ServerSpec, place};
+use triton::launch::{LaunchSpec, LaunchWorld, Port, Ports, ServerSpec};
 
 /// What a launch needs beside the manifest's settings.
 pub struct LaunchContext<'a> {
@@ -73,18 +72,6 @@ fn reads(server: &ServerSpec, named: &[PathBuf], container: &ContainerSpec) -> V
     let named: Vec<PathBuf> = server.reads.iter().map(PathBuf::from).chain(named.iter().cloned()).collect();
     let points = wrap::mount_points(&named, &covered);
     points.into_iter().map(|path| path.display().to_string()).collect()
-}
-
-/// The ports of this many servers, free ones not chosen yet.
-pub fn ports(server: &TritonServer, servers: usize) -> Result<Vec<Ports>, SpecProblem> {
-    // A command line that is written out has Triton's own ports where it names none.
-    let or_usual = |port: Option<u16>, usual: u16| port.or((!server.words.is_empty()).then_some(usual));
-    let base = BasePorts {
-        grpc: or_usual(server.grpc_port, 8001),
-        http: or_usual(server.http_port, 8000),
-        metrics: or_usual(server.metrics_port, 8002),
-    };
-    place(base, servers)
 }
 
 pub(super) const HOST: &str = "127.0.0.1";

@@ -110,13 +110,7 @@ fn ports(line: &str) -> Option<Endpoint> {
     let words = line.strip_prefix("ready ")?;
     let port =
         |name: &str| words.split_whitespace().find_map(|word| word.strip_prefix(name)?.strip_prefix('=')?.parse().ok());
-    Some(Endpoint {
-        host: "127.0.0.1".to_owned(),
-        grpc: port("grpc")?,
-        http: port("http"),
-        metrics: port("metrics"),
-        name: None,
-    })
+    Some(Endpoint { http: port("http"), metrics: port("metrics"), ..Endpoint::new("127.0.0.1", port("grpc")?) })
 }
 
 /// Sign → phase. vLLM's and SGLang's.

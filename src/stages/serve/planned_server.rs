@@ -186,7 +186,7 @@ fn tritons(context: &TaskContext, server: &TritonServer) -> Result<Vec<PlannedSe
     };
     let repositories = repository_models::private_copies(context, repositories(&context.path(repository))?)?;
     let count = repositories.len();
-    let mut ports = launch::ports(server, count).map_err(|problem| refused(&[problem]))?;
+    let mut ports = triton::launch::ports(server, count).map_err(|problem| refused(&[problem]))?;
     choose(&mut ports)?;
     let servers = repositories.iter().zip(&ports).enumerate().map(|(index, (repository, ports))| ServerSpec {
         repository: repository.display().to_string(),
@@ -229,11 +229,9 @@ fn triton(context: &TaskContext, server: LaunchedServer, index: usize, count: us
     let argv = server.argv().into_iter().map(OsString::from).collect();
     PlannedServer {
         endpoint: number(server.ports.grpc).map(|grpc| Endpoint {
-            host: server.host.clone(),
-            grpc,
             http: number(server.ports.http),
             metrics: number(server.ports.metrics),
-            name: None,
+            ..Endpoint::new(&server.host, grpc)
         }),
         // What sees the GPUs is in `env`: inside a container they are counted anew.
         unset: leaving(&server.unset, &context.lease.assignment.env),
@@ -343,13 +341,7 @@ fn command(context: &TaskContext, server: &CommandServer) -> Result<PlannedServe
     let world = world.unwrap_or_else(|| stop_target(&server.words, name));
     Ok(PlannedServer {
         // Servers with `/health` are probed over HTTP.
-        endpoint: Some(Endpoint {
-            host: HOST.to_owned(),
-            grpc: port,
-            http: (by == ReadinessProbe::Health).then_some(port),
-            metrics: None,
-            name: None,
-        }),
+        endpoint: Some(Endpoint { http: (by == ReadinessProbe::Health).then_some(port), ..Endpoint::new(HOST, port) }),
         stop_target: world,
         probe: by,
         wrapped,

@@ -139,7 +139,7 @@ impl PreviewContext<'_> {
     fn triton(&self, server: &TritonServer, repository: &str) -> Result<LaunchPlan, PreviewError> {
         let mut notes = Vec::new();
         let mut servers = self.servers(repository, &mut notes)?;
-        let ports = launch::ports(server, servers.len()).map_err(|problem| vec![problem])?;
+        let ports = triton::launch::ports(server, servers.len()).map_err(|problem| vec![problem])?;
         let count = servers.len();
         for (index, (one, ports)) in servers.iter_mut().zip(ports).enumerate() {
             one.ports = ports;
@@ -443,15 +443,7 @@ fn visible(gpus: &[GpuId]) -> Vec<(String, String)> {
 
 /// A server that is one process.
 fn single(name: String, command: Vec<String>, ports: Ports) -> LaunchedServer {
-    let rank = Rank {
-        rank: 0,
-        role: "the only process".to_owned(),
-        opens_ports: true,
-        gpu: None,
-        loads: Vec::new(),
-        shm_prefix: String::new(),
-        log: None,
-    };
+    let rank = Rank { role: "the only process".to_owned(), opens_ports: true, ..Rank::default() };
     LaunchedServer {
         name,
         mode: ServerMode::Plain,

@@ -203,12 +203,8 @@ pub(super) fn chain(error: &reqwest::Error) -> String {
 
 /// The files of a repository that are wanted; never none, and each in the output folder.
 pub(super) fn chosen(index: &HubIndex, weights: &Weights) -> Result<Vec<WeightsFile>, Failure> {
-    let include = globs(&weights.include)?;
-    let exclude = globs(&weights.exclude)?;
-    let is_wanted = |file: &&WeightsFile| {
-        (weights.include.is_empty() || include.is_match(&file.path)) && !exclude.is_match(&file.path)
-    };
-    let wanted: Vec<WeightsFile> = index.files.iter().filter(is_wanted).cloned().collect();
+    let is_chosen = choice(weights)?;
+    let wanted: Vec<WeightsFile> = index.files.iter().filter(|file| is_chosen(&file.path)).cloned().collect();
     if wanted.is_empty() {
         let names: Vec<&str> = index.files.iter().map(|file| file.path.as_str()).take(20).collect();
         return Err(Failure::refused("none of its files is selected").hint(format!("it has {}", names.join(", "))));
@@ -217,7 +213,13 @@ pub(super) fn chosen(index: &HubIndex, weights: &Weights) -> Result<Vec<WeightsF
     Ok(wanted)
 }
 
-pub(super) fn globs(patterns: &[String]) -> Result<globset::GlobSet, Failure> {
+/// Whether a file is one of those that `include` and `exclude` leave.
+pub(super) fn choice(weights: &Weights) -> Result<impl Fn(&str) -> bool, Failure> {
+    let (include, exclude) = (globs(&weights.include)?, globs(&weights.exclude)?);
+    Ok(move |name: &str| (include.is_empty() || include.is_match(name)) && !exclude.is_match(name))
+}
+
+fn globs(patterns: &[String]) -> Result<globset::GlobSet, Failure> {
     let mut set = globset::GlobSetBuilder::new();
     for pattern in patterns {
         set.add(globset::Glob::new(pattern).map_err(|error| Failure::refused(error.to_string()))?);

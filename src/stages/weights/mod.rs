@@ -30,7 +30,7 @@ use base::units::{counted, size};
 use completeness::{CheckedFiles, HubDigest};
 use fetch::{hub_token, stopped};
 pub use fetch::{listed_size, weights_size};
-use hub::{Hub, chosen, globs};
+use hub::{Hub, choice, chosen};
 use index::WeightsFile;
 use plan::manifest::model::Weights;
 use runner::store::{PathError, WithPath as _};
@@ -133,15 +133,14 @@ fn names(folder: &Path, weights: &Weights) -> Result<Vec<String>, Failure> {
     if !metadata.is_some_and(|metadata| metadata.is_dir()) {
         return Err(Failure::refused(format!("{} is not a folder", folder.display())));
     }
-    let (include, exclude) = (globs(&weights.include)?, globs(&weights.exclude)?);
+    let is_chosen = choice(weights)?;
     let is_hidden = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with('.');
     let mut names = Vec::new();
     let walk = WalkDir::new(folder).follow_links(true).sort_by_file_name();
     for item in walk.into_iter().filter_entry(|item| item.depth() == 0 || !is_hidden(item.file_name())) {
         let item = item.map_err(|error| Failure::refused(error.to_string()))?;
         let Some(name) = item.path().strip_prefix(folder).ok().and_then(Path::to_str) else { continue };
-        let is_wanted = (weights.include.is_empty() || include.is_match(name)) && !exclude.is_match(name);
-        if item.file_type().is_file() && is_wanted && name != LIST {
+        if item.file_type().is_file() && is_chosen(name) && name != LIST {
             names.push(name.to_owned());
         }
     }

@@ -56,16 +56,8 @@ impl RankArgs<'_> {
     /// A command line that the manifest writes out: one process, nothing added.
     fn as_written(&self) -> RankCommand {
         let words = self.spec.settings.words.iter().map(|word| word.replace("{repository}", &self.server.repository));
-        let rank = Rank {
-            rank: self.number,
-            role: self.role(),
-            opens_ports: true,
-            gpu: self.gpu(),
-            loads: Vec::new(),
-            shm_prefix: String::new(),
-            log: None,
-        };
-        RankCommand { rank, argv: words.collect() }
+        let (rank, role, gpu) = (self.number, self.role(), self.gpu());
+        RankCommand { rank: Rank { rank, role, gpu, opens_ports: true, ..Rank::default() }, argv: words.collect() }
     }
 
     fn server_args(&self, shm_prefix: &str, loads: &[String]) -> Vec<String> {

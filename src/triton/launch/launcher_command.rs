@@ -285,23 +285,17 @@ impl LauncherContext<'_> {
     /// What the server reads, at its own path, and what it writes.
     fn mounts(&self) -> Vec<String> {
         let mut mounts = vec![format!("{0}:{0}:ro", self.server_spec.repository)];
-        for model in &self.server_spec.models {
-            if let Some(engine) = &model.engine {
-                mounts.push(format!("{engine}:{engine}:ro"));
-            }
-        }
-        mounts.extend(self.server_spec.reads.iter().map(|path| format!("{path}:{path}:ro")));
+        let engines = self.server_spec.models.iter().filter_map(|model| model.engine.as_ref());
+        mounts.extend(engines.chain(&self.server_spec.reads).map(|path| format!("{path}:{path}:ro")));
         if self.several && self.spec.settings.launcher != Some(Launcher::Srun) && !self.server_spec.rank_logs.is_empty()
         {
             mounts.push(format!("{0}:{0}", self.server_spec.rank_logs));
         }
         let traces = self.spec.settings.trace.as_ref().map(trace_config).unwrap_or_default();
         let traces = traces.iter().filter_map(|setting| setting.strip_prefix("triton,file="));
-        for file in self.spec.settings.log_file.as_deref().into_iter().chain(traces) {
-            if let Some((folder, _)) = file.rsplit_once('/') {
-                mounts.push(format!("{folder}:{folder}"));
-            }
-        }
+        let files = self.spec.settings.log_file.as_deref().into_iter().chain(traces);
+        let folders = files.filter_map(|file| file.rsplit_once('/'));
+        mounts.extend(folders.map(|(folder, _)| format!("{folder}:{folder}")));
         mounts
     }
 }

@@ -47,8 +47,8 @@ mod world_size;
 
 use super::SpecProblem;
 pub use spec::{
-    BasePorts, LaunchError, LaunchModel, LaunchPlan, LaunchPreview, LaunchSpec, LaunchWorld, LaunchedServer, Port,
-    Ports, Rank, ServePreview, ServerSpec, place,
+    LaunchError, LaunchModel, LaunchPlan, LaunchPreview, LaunchSpec, LaunchWorld, LaunchedServer, Port, Ports, Rank,
+    ServePreview, ServerSpec, ports,
 };
 use world_size::ServerLayout;
 
@@ -113,9 +113,8 @@ mod tests {
 
     /// `servers` servers, each with `copies` copies of a model.
     fn spec(servers: u32, tp: u32, pp: u32, copies: u32) -> LaunchSpec {
-        let ports =
-            place(BasePorts { grpc: Some(10_000), http: Some(20_000), metrics: Some(30_000) }, servers as usize)
-                .unwrap();
+        let settings = r#"{"grpc_port": 10000, "http_port": 20000, "metrics_port": 30000}"#;
+        let ports = ports(&serde_json::from_str(settings).unwrap(), servers as usize).unwrap();
         let server = |(index, ports): (usize, Ports)| ServerSpec {
             repository: format!("/r/triton_model_repo_{index}"),
             models: vec![model(tp, pp, copies)],

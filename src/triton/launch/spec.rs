@@ -104,17 +104,11 @@ impl Ports {
 
 // Ports: counted up from a base, and no two the same.
 
-/// The ports of the first server, where they were given.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BasePorts {
-    pub grpc: Option<u16>,
-    pub http: Option<u16>,
-    pub metrics: Option<u16>,
-}
-
-/// The ports of `servers` servers. A port that was not given becomes `Port::Free`.
-pub fn place(bases: BasePorts, servers: usize) -> Result<Vec<Ports>, SpecProblem> {
-    let counted = |name: &str, base: Option<u16>, index: usize| match base {
+/// The ports of this many servers. A port that was not given becomes `Port::Free`.
+pub fn ports(settings: &TritonServer, servers: usize) -> Result<Vec<Ports>, SpecProblem> {
+    // A command line that is written out has Triton's own ports where it names none.
+    let is_written = !settings.words.is_empty();
+    let counted = |name: &str, base: Option<u16>, usual: u16, index: usize| match base.or(is_written.then_some(usual)) {
         None => Ok(Port::Free),
         Some(base) => {
             let port = u16::try_from(index).ok().and_then(|index| base.checked_add(index));
@@ -127,9 +121,9 @@ pub fn place(bases: BasePorts, servers: usize) -> Result<Vec<Ports>, SpecProblem
     (0..servers)
         .map(|index| {
             Ok(Ports {
-                grpc: counted("grpc", bases.grpc, index)?,
-                http: counted("http", bases.http, index)?,
-                metrics: counted("metrics", bases.metrics, index)?,
+                grpc: counted("grpc", settings.grpc_port, 8001, index)?,
+                http: counted("http", settings.http_port, 8000, index)?,
+                metrics: counted("metrics", settings.metrics_port, 8002, index)?,
             })
         })
         .collect()
@@ -197,7 +191,7 @@ pub struct LaunchedServer {
 }
 
 /// One process of a server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Rank {
     pub rank: u32,
     /// `leader, opens the ports`

@@ -125,14 +125,11 @@ impl Reader<'_> {
         if let (Kind::Message(schema), PbtxtShape::Message(fields)) = (known.kind(), &value.shape) {
             return Some(Reflected::Message(self.message(&schema, fields)));
         }
-        match scalar(known, &value.shape) {
-            Ok(read) => Some(read),
-            Err(hint) => {
-                let shown: String = self.text[value.bytes.clone()].chars().take(60).collect();
-                self.push_error(&value.bytes, format!("`{}` is {}, not `{shown}`", known.name(), sort(known)), hint);
-                None
-            }
-        }
+        let read = scalar(known, &value.shape).map_err(|hint| {
+            let shown: String = self.text[value.bytes.clone()].chars().take(60).collect();
+            self.push_error(&value.bytes, format!("`{}` is {}, not `{shown}`", known.name(), sort(known)), hint);
+        });
+        read.ok()
     }
 }
 

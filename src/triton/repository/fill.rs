@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::parameters::{FLAGS, FlagMeaning, PARAMETERS, find, meaning};
-use super::{Repository, RepositoryError, RepositoryLayout, SpecProblem, TEMPLATES};
+use super::{MODELS, Repository, RepositoryError, RepositoryLayout, SpecProblem};
 use crate::EngineConfig;
 use base::diag::did_you_mean;
 use base::units::counted;
@@ -80,10 +80,9 @@ fn check_models(spec: &Repository, problems: &mut Vec<SpecProblem>) {
     if spec.layout != RepositoryLayout::Five {
         return;
     }
-    let names: Vec<&str> = TEMPLATES.iter().map(|(name, _)| *name).collect();
     for (at, model) in spec.models.iter().enumerate() {
-        if !names.contains(&model.as_str()) {
-            problems.push(unknown("model", model, &names));
+        if !MODELS.contains(&model.as_str()) {
+            problems.push(unknown("model", model, &MODELS));
         } else if spec.models[..at].contains(model) {
             problems.push(SpecProblem::new(format!("model `{model}` is named twice"), ""));
         }

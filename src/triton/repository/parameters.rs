@@ -211,25 +211,11 @@ pub const FLAGS: &[&str] = &[
 ];
 
 /// Flags of NVIDIA's harness that only its in-process and PyTorch executors take; no config.pbtxt has a place for them.
-const ELSEWHERE: &[&str] = &[
-    "enable_batch_size_tuning",
-    "enable_max_num_tokens_tuning",
-    "dynamic_batch_moving_average_window",
-    "cuda_graph_padding_enabled",
-    "cuda_graph_batch_sizes",
-    "trtllm_backend",
-    "moe_backend",
-    "num_postprocess_workers",
-    "workers_per_core",
-    "http_backend",
-    "max_concurrency",
-    "stream_interval",
-    "sampler_type",
-    "disable_overlap_scheduler",
-    "speculative_decoding",
-    "cache_transceiver_backend",
-    "cache_transceiver_max_tokens",
-];
+const ELSEWHERE: &str = "\
+    enable_batch_size_tuning enable_max_num_tokens_tuning dynamic_batch_moving_average_window \
+    cuda_graph_padding_enabled cuda_graph_batch_sizes trtllm_backend moe_backend num_postprocess_workers \
+    workers_per_core http_backend max_concurrency stream_interval sampler_type disable_overlap_scheduler \
+    speculative_decoding cache_transceiver_backend cache_transceiver_max_tokens";
 
 /// A flag as parameters of the templates.
 pub enum FlagMeaning {
@@ -259,7 +245,7 @@ pub fn meaning(flag: &str, value: &Value) -> FlagMeaning {
             FlagMeaning::Parameters(vec![("triton_max_batch_size", value.clone()), ("max_batch_size", value.clone())])
         }
         "max_num_tokens" => same("max_num_tokens"),
-        other if ELSEWHERE.contains(&other) => FlagMeaning::NotInRepository,
+        other if ELSEWHERE.split(' ').any(|name| name == other) => FlagMeaning::NotInRepository,
         _ => FlagMeaning::Unknown,
     }
 }

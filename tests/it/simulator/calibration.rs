@@ -4,10 +4,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use regatta::sim::{
-    CalibrationTarget, DecoderModel, GpuTiming, ModelOnGpus, Parallelism, Precision, StepTimeFit, calibrate,
-    read_step_log,
+    CalibrationTarget, GpuTiming, ModelOnGpus, Parallelism, Precision, StepTimeFit, calibrate, read_step_log,
 };
-use regatta::spec::SimScheduler;
+use regatta::spec::{ModelShape, SimScheduler};
 
 fn golden(file: &str) -> String {
     logged("vllm-h200", file)
@@ -20,7 +19,7 @@ fn logged(folder: &str, file: &str) -> String {
 
 fn target() -> CalibrationTarget {
     CalibrationTarget {
-        model: DecoderModel { ..super::ground::engine_spec().model },
+        model: ModelShape { ..super::ground::engine_spec().model },
         gpu: GpuTiming {
             name: "H200".into(),
             memory_gb: 141.0,
@@ -344,18 +343,18 @@ fn loads_on_h200_come_out_near_what_was_measured() {
     const HELD_OUT: &str = "";
 
     let gpu = GpuTiming { link_gbs: Some(450.0), ..target().gpu };
-    let small = DecoderModel { ..super::ground::engine_spec().model };
-    let large = DecoderModel {
+    let small = ModelShape { ..super::ground::engine_spec().model };
+    let large = ModelShape {
         name: "llama-70b".into(),
         parameters: 70_553_706_496,
-        active_parameters: 70_553_706_496,
+        active_parameters: Some(70_553_706_496),
         num_hidden_layers: 80,
         hidden_size: 8192,
         intermediate_size: 28_672,
         num_attention_heads: 64,
         ..small.clone()
     };
-    let server = |model: &DecoderModel, tensor_parallelism| {
+    let server = |model: &ModelShape, tensor_parallelism| {
         let spec = EngineSpec {
             model: model.clone(),
             gpu: gpu.clone(),

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use indexmap::IndexMap;
 use pretty_assertions::assert_eq;
-use regatta::sim::{DecoderModel, EngineSpec, GpuTiming, ServeError, SimOptions, serve, write_engine};
+use regatta::sim::{EngineSpec, GpuTiming, ServeError, SimOptions, serve, write_engine};
+use regatta::spec::ModelShape;
 use regatta::triton::proto::inference::grpc_inference_service_client::GrpcInferenceServiceClient;
 use regatta::triton::proto::inference::infer_parameter::ParameterChoice;
 use regatta::triton::proto::inference::model_infer_request::InferInputTensor;
@@ -78,12 +79,13 @@ impl Files {
 
 pub fn engine_spec() -> EngineSpec {
     EngineSpec {
-        model: DecoderModel {
+        model: ModelShape {
             name: "llama3.1-8b".into(),
             architecture: "LlamaForCausalLM".into(),
             parameters: 8_030_261_248,
-            active_parameters: 8_030_261_248,
-            experts: None,
+            active_parameters: Some(8_030_261_248),
+            num_experts: None,
+            experts_per_token: None,
             num_hidden_layers: 32,
             hidden_size: 4096,
             intermediate_size: 14336,

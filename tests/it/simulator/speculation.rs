@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use regatta::sim::{
-    DecoderModel, Drafter, Drafting, EngineServing, EngineSpec, Experts, GpuTiming, SimulatedRequest, VirtualWorkload,
-    served_limits, simulate, with_users, write_engine,
+    EngineServing, EngineSpec, GpuTiming, SimulatedRequest, VirtualWorkload, served_limits, simulate, with_users,
+    write_engine,
 };
-use regatta::spec::{AcceptanceRate, Length, LimitedMetric, SimCalibration, Statistic};
+use regatta::spec::{AcceptanceRate, Drafter, Drafting, Length, LimitedMetric, ModelShape, SimCalibration, Statistic};
 use serde_json::json;
 
 use super::ground::{Files, Running, engine_spec, request, stream};
@@ -14,12 +14,13 @@ use super::ground::{Files, Running, engine_spec, request, stream};
 /// DeepSeek-R1 in NVFP4 on eight B200, with the shipped calibration, but for what it has of runs without CUDA graphs: this one had them.
 fn deepseek_r1(drafts: &[f64]) -> EngineSpec {
     EngineSpec {
-        model: DecoderModel {
+        model: ModelShape {
             name: "deepseek-r1".into(),
             architecture: "DeepseekV3ForCausalLM".into(),
             parameters: 671_026_419_200,
-            active_parameters: 37_552_297_472,
-            experts: Some(Experts { total: 256, of_a_token: 8 }),
+            active_parameters: Some(37_552_297_472),
+            num_experts: Some(256),
+            experts_per_token: Some(8),
             num_hidden_layers: 61,
             hidden_size: 7168,
             intermediate_size: 18_432,

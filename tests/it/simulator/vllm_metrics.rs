@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use pretty_assertions::assert_eq;
-use regatta::sim::{Drafter, Drafting, EngineSpec, SimOptions, write_engine};
-use regatta::spec::{AcceptanceRate, SimCalibration, SimScheduler};
+use regatta::sim::{EngineSpec, SimOptions, write_engine};
+use regatta::spec::{AcceptanceRate, Drafter, Drafting, SimCalibration, SimScheduler};
 use regatta::triton::{Exposition, HttpAddress, HttpClient};
 use serde_json::{Value, json};
 

@@ -102,7 +102,7 @@ fn metered(folder: &Path, run: &Path) {
         write(above.join("run_1").join(name), fs::read(run.join(name)).unwrap());
     }
     measure_power(&above);
-    for name in mlperf::POWER_PATHS {
+    for name in mlperf::POWER_PATHS.split(' ') {
         write(run.join(name), fs::read(above.join(name)).unwrap());
     }
 }

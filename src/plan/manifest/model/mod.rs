@@ -13,8 +13,7 @@ pub use crate::actions::Action;
 pub use crate::actions::bench::{Bench, Data, Preflight, RateSearch, RepeatRole, Telemetry, USUAL_END_ID, WhenBusy};
 pub use crate::actions::compare::{CompareResults, PublishedRow};
 pub use crate::actions::engine::{
-    DecodingType, DraftSource, Engine, EngineBackend, EngineOnly, ModelShape, SpeculativeConfig, SpeculativeMethod,
-    SystemShape,
+    DecodingType, Engine, EngineBackend, EngineOnly, SpeculativeConfig, SpeculativeMethod, SystemShape,
 };
 pub use crate::actions::git::{CherryPick, Git};
 pub use crate::actions::host::{Host, HostOn, HostWord, Slurm, SlurmContainer, SshHost, SshMachine};
@@ -34,7 +33,9 @@ pub use crate::actions::stage::{OneOrMany, Retry, RetryAfter, Stage, input_varia
 pub use crate::actions::template::Template;
 pub use crate::actions::trtllm_bench::{TrtllmBench, TrtllmBenchBackend};
 pub use crate::actions::weights::Weights;
-pub use base::spec::{Container, ModelControl, RateLimit, ReadyWhen, Trace, TraceLevel, TraceMode, TritonServer};
+pub use base::spec::{
+    Container, ModelControl, ModelShape, RateLimit, ReadyWhen, Trace, TraceLevel, TraceMode, TritonServer,
+};
 
 /// A Regatta manifest: a pipeline that ends with a benchmark report.
 #[base::omit_empty]

@@ -14,7 +14,7 @@ use tonic::{Code, Status};
 
 use super::{Answer, event, events, full_reply, json_reply, parse};
 use crate::serve::driver::ResponseSink;
-use crate::serve::inputs::{full_shape, wire_type};
+use crate::serve::inputs::{full_shape, invalid, wire_type};
 use crate::serve::load::LoadedModel;
 use crate::serve::service::{GuardedResponseStream, ServiceInner};
 use triton::proto::inference::infer_parameter::ParameterChoice;
@@ -84,12 +84,13 @@ fn read(headers: &HeaderMap, body: &Bytes) -> Result<(ModelInferRequest, Binary)
         None => body.len(),
         Some(value) => {
             let length = value.to_str().ok().and_then(|text| text.parse().ok()).filter(|length| *length <= body.len());
-            length.ok_or_else(|| {
-                Status::invalid_argument(format!(
-                    "header `{JSON_LENGTH}` is {value:?}; it must be a length within the body of {} bytes",
-                    body.len()
-                ))
-            })?
+            let Some(length) = length else {
+                let whole = body.len();
+                return invalid(format_args!(
+                    "header `{JSON_LENGTH}` is {value:?}; it must be a length within the body of {whole} bytes"
+                ));
+            };
+            length
         }
     };
     let parsed: Body = parse(&body[..length])?;
@@ -99,19 +100,17 @@ fn read(headers: &HeaderMap, body: &Bytes) -> Result<(ModelInferRequest, Binary)
         let raw = match (input.parameters.get("binary_data_size"), &input.data) {
             (Some(size), _) => {
                 let size = size.as_u64().and_then(|size| usize::try_from(size).ok()).filter(|size| *size <= rest.len());
-                let size = size.ok_or_else(|| {
-                    Status::invalid_argument(format!(
-                        "`binary_data_size` of input '{}' is more than the {} bytes left",
-                        input.name,
-                        rest.len()
-                    ))
-                })?;
+                let Some(size) = size else {
+                    let (name, left) = (&input.name, rest.len());
+                    return invalid(format_args!(
+                        "`binary_data_size` of input '{name}' is more than the {left} bytes left"
+                    ));
+                };
                 rest.split_to(size)
             }
             (None, Some(data)) => elements(&input, data)?,
             (None, None) => {
-                let message = format!("must specify 'data' field in input tensor '{}'", input.name);
-                return Err(Status::invalid_argument(message));
+                return invalid(format_args!("must specify 'data' field in input tensor '{}'", input.name));
             }
         };
         request.raw_input_contents.push(raw);
@@ -123,8 +122,7 @@ fn read(headers: &HeaderMap, body: &Bytes) -> Result<(ModelInferRequest, Binary)
         });
     }
     if !rest.is_empty() {
-        let message = format!("unexpected additional input data: {} bytes belong to no input", rest.len());
-        return Err(Status::invalid_argument(message));
+        return invalid(format_args!("unexpected additional input data: {} bytes belong to no input", rest.len()));
     }
     let is_on = |parameters: &Map<String, Value>, key: &str| parameters.get(key) == Some(&Value::Bool(true));
     let binary = Binary {
@@ -150,12 +148,12 @@ fn read(headers: &HeaderMap, body: &Bytes) -> Result<(ModelInferRequest, Binary)
 fn elements(input: &Input, data: &Value) -> Result<Bytes, Status> {
     let (name, datatype) = (&input.name, &input.datatype);
     let Some(datatype) = DataType::parse(datatype) else {
-        return Err(Status::invalid_argument(format!("invalid datatype '{datatype}' for input '{name}'")));
+        return invalid(format_args!("invalid datatype '{datatype}' for input '{name}'"));
     };
     if matches!(datatype, DataType::Fp16 | DataType::Bf16) {
-        return Err(Status::invalid_argument(format!(
+        return invalid(format_args!(
             "receiving {datatype} data via JSON is not supported. Please use the binary data format for input '{name}'"
-        )));
+        ));
     }
     let tensor = Tensor::from_json(name, datatype, data)
         .and_then(|given| Tensor::new(given.name, input.shape.clone(), given.data))
@@ -277,11 +275,8 @@ fn outputs(is_ensemble: bool, response: &ModelInferResponse) -> Value {
     value.insert("model_version".to_owned(), response.model_version.clone().into());
     if is_ensemble {
         // Triton's ensemble scheduler passes on these parameters of its last step's response.
-        for (name, unset) in
-            [("sequence_end", json!(false)), ("sequence_id", json!(0)), ("sequence_start", json!(false))]
-        {
-            value.insert(name.to_owned(), unset);
-        }
+        let unset = [("sequence_end", json!(false)), ("sequence_id", json!(0)), ("sequence_start", json!(false))];
+        value.extend(unset.map(|(name, value)| (name.to_owned(), value)));
     }
     for tensor in tensors_of(response).into_iter().flatten() {
         let values = tensor.to_json();

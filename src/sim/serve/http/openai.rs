@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use http::{Request, StatusCode};
@@ -121,10 +120,7 @@ fn parse_request(
     let osl = osl.filter(|osl| *osl > 0).ok_or_else(|| Status::invalid_argument("max_tokens must be at least 1"))?;
     check_lengths(isl, osl, engine).map_err(|refusal| Status::invalid_argument(refusal.message()))?;
     let option = |name: &str| field("stream_options").is_some_and(|options| options[name] == Value::Bool(true));
-    let number = inner.requests.fetch_add(1, Ordering::Relaxed) + 1;
-    if inner.error_on_request == Some(number) {
-        return Err(Status::internal(format!("simulated failure of request number {number}")));
-    }
+    let number = inner.count_request()?;
     let plain = ServedAnswer::new(model, engine, format!("cmpl-{number}"), ServedPrompt::Text(Vec::new()));
     let answer = ServedAnswer { is_streaming: field("stream") == Some(&Value::Bool(true)), ..plain };
     let shape = ReplyTemplate {

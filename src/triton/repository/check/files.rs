@@ -22,14 +22,8 @@ const BACKENDS: [(&str, &str); 10] = [
     ("fil", ""),
 ];
 
-const PLATFORMS: [&str; 6] = [
-    "ensemble",
-    "tensorrt_plan",
-    "onnxruntime_onnx",
-    "pytorch_libtorch",
-    "tensorflow_graphdef",
-    "tensorflow_savedmodel",
-];
+const PLATFORMS: &str =
+    "ensemble tensorrt_plan onnxruntime_onnx pytorch_libtorch tensorflow_graphdef tensorflow_savedmodel";
 
 pub(super) fn check(look: &mut ModelChecker<'_>) {
     let (name, config) = (look.model.name.clone(), &look.model.config);
@@ -74,9 +68,10 @@ fn backend(look: &mut ModelChecker<'_>) {
     if platform == "ensemble" || !look.model.is_whole && backend.is_empty() && platform.is_empty() {
         return;
     }
-    if !platform.is_empty() && !PLATFORMS.contains(&platform.as_str()) {
-        let hint = nearest(&platform, PLATFORMS).map(|name| format!("did you mean `{name}`?"));
-        let hint = hint.or_else(|| Some(format!("there is: {}; name other backends in `backend`", list_of(PLATFORMS))));
+    if !platform.is_empty() && !PLATFORMS.split(' ').any(|known| known == platform) {
+        let hint = nearest(&platform, PLATFORMS.split(' ')).map(|name| format!("did you mean `{name}`?"));
+        let hint = hint
+            .or_else(|| Some(format!("there is: {}; name other backends in `backend`", list_of(PLATFORMS.split(' ')))));
         look.error(&[PbtxtStep::Name("platform")], format!("unknown platform `{platform}`"), hint);
         return;
     }

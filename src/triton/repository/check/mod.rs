@@ -32,13 +32,8 @@ pub fn check(folder: &Path, engine: Option<&Path>, gpus: Option<u32>) -> io::Res
     let mut checked = RepositoryCheckResult::default();
     let servers: Vec<PathBuf> =
         folders(folder)?.into_iter().filter(|path| name_of(path).starts_with("triton_model_repo_")).collect();
-    let engine = engine.and_then(|path| match EngineConfig::load(path) {
-        Ok(engine) => Some(engine),
-        Err(error) => {
-            checked.found.push(Diagnostic::error(error.to_string()));
-            None
-        }
-    });
+    let engine = engine.map(EngineConfig::load).transpose();
+    let engine = engine.map_err(|error| checked.found.push(Diagnostic::error(error.to_string()))).ok().flatten();
     if servers.is_empty() {
         repository(folder, engine.as_ref(), gpus, &mut checked)?;
     }

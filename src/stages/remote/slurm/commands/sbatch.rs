@@ -188,19 +188,7 @@ fn names_another_limit(complaint: &str) -> bool {
 // is scrubbed here, and `sbatch` takes all of what is left.
 
 /// What belongs to where we are: another allocation, another MPI world, another session, another run of ours.
-const NOT_OURS_TO_GIVE: [&str; 11] = [
-    "SLURM_",
-    "SLURMD_",
-    "PMIX_",
-    "PMI_",
-    "OMPI_",
-    "PRTE_",
-    "REGATTA_",
-    "CUDA_VISIBLE_DEVICES",
-    "SSH_",
-    "DISPLAY",
-    "XDG_",
-];
+const NOT_OURS_TO_GIVE: &str = "SLURM_ SLURMD_ PMIX_ PMI_ OMPI_ PRTE_ REGATTA_ CUDA_VISIBLE_DEVICES SSH_ DISPLAY XDG_";
 /// Needed to find programs and files, and to be let in by Slurm, whatever else is left out.
 const ALWAYS: [&str; 9] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "SLURM_CONF", "SLURM_JWT"];
 
@@ -280,7 +268,7 @@ fn is_exported(name: &OsStr, only: Option<&[String]>) -> bool {
     if let Some(only) = only {
         return only.iter().any(|wanted| wanted == name);
     }
-    !NOT_OURS_TO_GIVE.iter().any(|prefix| name.starts_with(prefix))
+    !NOT_OURS_TO_GIVE.split(' ').any(|prefix| name.starts_with(prefix))
 }
 
 #[cfg(test)]
