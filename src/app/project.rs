@@ -236,7 +236,7 @@ impl Project {
         // What would have been found first; `ManifestLibrary::find` looks in this order.
         let names = [
             name.to_owned(),
-            format!("manifests/{}.yaml", subject.manifest),
+            format!("manifests/{name}.yaml"),
             format!("manifests/{name}/pipeline.yaml"),
         ];
         absent.extend(names.iter().map(|name| root.join(name)).filter(|path| !path.exists()));

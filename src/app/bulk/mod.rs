@@ -173,7 +173,7 @@ fn request_of(item: &BulkRun, request: &BulkRequest) -> cli::RunRequest {
     cli::RunRequest {
         subject: item.subject.clone(),
         select: Select { repeat_number: item.repeat, ..Select::default() },
-        mode: RunMode { jobs, gpus, store, locking, ..RunMode::default() },
+        mode: RunMode { jobs, gpus, locking, store, ..RunMode::default() },
         env: item.env.clone(),
         ..cli::RunRequest::default()
     }

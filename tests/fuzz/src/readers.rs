@@ -43,7 +43,7 @@ pub use state::{job_messages, journal, records, state_caches};
 pub type Reader = fn(&[u8]);
 
 /// The readers, by name.
-pub const READERS: [(&str, Reader); 28] = [
+pub const READERS: [(&str, Reader); 27] = [
     ("manifest", manifest),
     ("expression", expression),
     ("model_config", model_config),

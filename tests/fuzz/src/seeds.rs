@@ -11,7 +11,7 @@ const LONGEST: u64 = 24 << 10;
 /// the reader chooses a format.
 type Source = (&'static str, &'static [&'static str], &'static [&'static str], &'static [u8]);
 
-const SOURCES: [Source; 28] = [
+const SOURCES: [Source; 27] = [
     ("manifest", &["golden/broken", "golden/good", "golden/launch/manifests", "../manifests"], &[".yaml", ".bin"], &[]),
     ("expression", &["fuzz/seeds/expression"], &[""], &[]),
     ("model_config", &["golden/repository", "../templates/triton"], &[".pbtxt", ".j2"], &[]),

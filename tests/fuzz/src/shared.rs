@@ -10,14 +10,13 @@ use std::time::Duration;
 use regatta::event::TaskId;
 use regatta::files::Digest;
 use regatta::plan::{ActionKind, Plan, Task};
-use regatta::runner::TrustedKeys;
 use regatta::runner::shared_store::{
     self, Machine, MachineGpus, RetentionPolicy, SharedStore, SignaturePolicy, StoreAddress, collect,
 };
 use regatta::runner::store::{EntryKind, KEY_VERSION, OutputCache, PortableItem, StateFolder, TaskKey, digest_of};
 use serde_json::{Value, json};
 
-use super::{block_on, choose, folder};
+use super::{block_on, folder};
 
 /// Of an example key; a signature in a seed is its own.
 const TRUSTED: &str = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=\n-----END PUBLIC KEY-----\n";
