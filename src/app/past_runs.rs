@@ -381,7 +381,8 @@ impl ObservedRun {
         let is_held = is_held();
         let state = run_state(home, run)?;
         let journal = home.run(run).join("journal.jsonl");
-        if state.run.is_none() && fs::metadata(&journal).is_ok_and(|file| file.len() > 0) {
+        let is_foreign = state.run.is_none() && state.finished.is_none();
+        if is_foreign && fs::metadata(&journal).is_ok_and(|file| file.len() > 0) {
             let text = "it does not begin as a journal that this Regatta can read";
             return Err(io::Error::new(io::ErrorKind::InvalidData, text)).at("read", &journal);
         }

@@ -234,11 +234,7 @@ impl Project {
             }
         }
         // What would have been found first; `ManifestLibrary::find` looks in this order.
-        let names = [
-            name.to_owned(),
-            format!("manifests/{name}.yaml"),
-            format!("manifests/{name}/pipeline.yaml"),
-        ];
+        let names = [name.to_owned(), format!("manifests/{name}.yaml"), format!("manifests/{name}/pipeline.yaml")];
         absent.extend(names.iter().map(|name| root.join(name)).filter(|path| !path.exists()));
         PlanSources { sources, absent, env: manifest.environment().clone().into_iter().collect() }
     }
