@@ -81,7 +81,8 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
         && let Some(text) = short_yaml(file)
     {
         let env = read_text_up_to(file.with_file_name(".env"), MOST_SETTINGS).unwrap_or_default();
-        if let Some(script) = interop::compose_script(&text, &env) {
+        let folder = std::path::absolute(file.parent().unwrap_or(file)).unwrap_or_default();
+        if let Some(script) = interop::compose_script(&text, &env, &folder) {
             return translate::scripts(global, &[(file.display().to_string(), script)]);
         }
         if let Some(OtherFile { line, .. }) = OtherFile::detect(&text).filter(|file| !file.line.is_empty()) {

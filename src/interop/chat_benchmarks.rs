@@ -33,10 +33,11 @@ fn one_after_the_other(
     names: &[&'static str],
     measure: impl Fn(&[String]) -> Result<Translation, TranslationError>,
 ) -> Result<Translation, TranslationError> {
-    let line = table.read(words, &mut TranslationBuilder::default());
+    let mut reading = TranslationBuilder::default();
+    let line = table.read(words, &mut reading);
     let lists: Vec<GivenOption> = names.iter().map(|name| line.all(name)).collect();
     let count = lists.first().map_or(0, |list| list.values.len());
-    if count < 2 || lists.iter().any(|list| list.values.len() != count) {
+    if !reading.problems.is_empty() || count < 2 || lists.iter().any(|list| list.values.len() != count) {
         return measure(words);
     }
     let others = line.given.iter().filter(|given| !names.contains(&given.name));

@@ -328,7 +328,8 @@ const NO_OPTIONS: &str = "image command entrypoint deploy gpus build container_n
 
 /// The script that starts the services of a compose file in their order; each is in the line that it has there. `None`
 /// where the text is another file. `env`: the file `.env` next to it; its secrets are left out.
-pub fn compose_script(text: &str, env: &str) -> Option<String> {
+/// `folder`: where it lies.
+pub fn compose_script(text: &str, env: &str, folder: &Path) -> Option<String> {
     let file: Map<String, Value> = base::files::parse_yaml(text).ok()?;
     let services = file.get("services").and_then(Value::as_object).filter(|_| !file.contains_key("regatta"))?;
     let is_used = |name: &str| ["$", "${"].iter().any(|sign| text.contains(&format!("{sign}{name}")));
@@ -344,7 +345,7 @@ pub fn compose_script(text: &str, env: &str) -> Option<String> {
         let missing = line.saturating_sub(script.matches('\n').count());
         script.push_str(&"\n".repeat(missing));
         // A service is known to the others by its name; stages share the host's network.
-        let line = services.keys().fold(service_line(name, service.as_object()?), |line, other| {
+        let line = services.keys().fold(service_line(name, service.as_object()?, folder), |line, other| {
             line.replace(&format!("//{other}:"), "//localhost:")
         });
         script.push_str(&line);
@@ -364,14 +365,18 @@ fn variable(line: &str) -> Option<(&str, &str)> {
     (!name.starts_with('#')).then_some((name.trim_end(), value))
 }
 
-fn service_line(name: &str, service: &Map<String, Value>) -> String {
+fn service_line(name: &str, service: &Map<String, Value>, folder: &Path) -> String {
     let mut words = vec!["docker run --name".to_owned(), name.to_owned()];
     for (key, value) in service.iter().filter(|(key, _)| !NO_OPTIONS.split(' ').any(|other| other == *key)) {
         let renamed = OPTIONS.iter().find(|(other, _)| other == key).map(|(_, option)| (*option).to_owned());
         let option = renamed.unwrap_or_else(|| format!("--{}", key.replace('_', "-")));
         match value {
             Value::Bool(is_on) => words.extend(is_on.then_some(option)),
-            value => words.extend(values(key, value).iter().flat_map(|value| [option.clone(), quoted(value)])),
+            value => words.extend(values(key, value).into_iter().flat_map(|value| {
+                let is_beside = key == "volumes" && value.starts_with('.');
+                let value = if is_beside { folder.join(value).display().to_string() } else { value };
+                [option.clone(), quoted(&value)]
+            })),
         }
     }
     let devices = service.get("deploy").and_then(|deploy| deploy.pointer("/resources/reservations/devices"));
@@ -477,11 +482,11 @@ mod tests {
             deploy: { resources: { reservations: { devices: [{ driver: nvidia, count: 2 }] } } }\n";
         let load = "  load:\n    image: b\n    entrypoint: [a, x]\n    \
             command: [\"b c\", \"http://api:8000\"]\n";
-        let script = compose_script(&format!("services:\n{api}{load}"), "").expect("a compose file");
+        let script = compose_script(&format!("services:\n{api}{load}"), "", Path::new("/w")).expect("a compose file");
         let lines: Vec<(usize, &str)> = script.lines().enumerate().filter(|(_, line)| !line.is_empty()).collect();
         let api = "docker run --name api --publish 9000:8000 --env \"HF_TOKEN=${HF_TOKEN}\" --gpus 2 a:v1 \
             --model m --port 8000";
         assert_eq!(lines, [(1, api), (7, "docker run --name load --entrypoint a b x 'b c' http://localhost:8000")]);
-        assert_eq!(compose_script("regatta: 1\nstages: {}\n", ""), None);
+        assert_eq!(compose_script("regatta: 1\nstages: {}\n", "", Path::new("/w")), None);
     }
 }

@@ -344,11 +344,6 @@ fn row(line: &str) -> Row {
     let mut world = World::new();
     // Keys are read from there.
     world.env("API_KEY", "a-key");
-    // As the page about sweeps has them.
-    if line.contains("benchmarks/serve_hparams.json") {
-        world.file("benchmarks/serve_hparams.json", r#"[{"max_num_seqs": 32}, {"max_num_seqs": 64}]"#);
-        world.file("benchmarks/bench_hparams.json", r#"[{"random_input_len": 128}, {"random_input_len": 256}]"#);
-    }
     let ended = world.regatta(&["import", "--", line]);
     // It must be quoted as one argument, also where it has no blank in it.
     let command = ended.stdout.lines().find(|line| !line.starts_with('#')).unwrap_or_default();

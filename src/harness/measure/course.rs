@@ -183,7 +183,8 @@ impl Course<'_> {
         let round = self.users.div_ceil(thin).min(values.len());
         let shift =
             LatencyShift::find(&values[round..], self.is_constant, self.users, may_return).filter(|_| is_long)?;
-        let part = shift.part.clone().unwrap_or(values.len() / 2..values.len());
+        let rest = values.len() - round;
+        let part = shift.part.clone().unwrap_or(rest / 2..rest);
         let part = place(round + part.start)..place(round + part.end);
         let is_beginning = shift.part.is_some() && part.end == count && shift.ratio < 1.0;
         if is_beginning && part.start as f64 <= MOST_OF_RUN * count as f64 {

@@ -90,7 +90,7 @@ fn bookkeeping(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons)
         // Empty for one server.
         let mut failing = result.endpoints.iter().filter(|server| server.failed > 0);
         let of_server = match (failing.next(), failing.next()) {
-            (Some(server), None) => format!(", all of {}", server.host),
+            (Some(server), None) => format!(", all of them at {}", server.host),
             _ => String::new(),
         };
         found.add(
@@ -444,7 +444,7 @@ mod tests {
             bookkeeping(&plain, &run, &mut reasons);
             reasons.into_reasons().remove(0).text
         };
-        assert!(first(0).starts_with("100 of 200 requests failed, all of h:2: "), "{}", first(0));
+        assert!(first(0).starts_with("100 of 200 requests failed, all of them at h:2: "), "{}", first(0));
         assert!(first(1).starts_with("101 of 200 requests failed: "), "{}", first(1));
     }
 }

@@ -360,6 +360,11 @@ impl TranslationError {
         Self { problems: self.problems.into_iter().map(|problem| problem.within(place)).collect() }
     }
 
+    /// Whether the line is a pattern of a page, with its placeholders and no other problem.
+    pub(crate) fn is_pattern(&self) -> bool {
+        self.problems.iter().all(|problem| matches!(problem.kind, ProblemKind::Placeholder(_)))
+    }
+
     /// The programs that are not known here.
     pub(crate) fn unknown_programs(&self) -> impl Iterator<Item = &str> {
         self.problems.iter().filter_map(|problem| match &problem.kind {

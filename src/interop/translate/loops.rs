@@ -60,6 +60,9 @@ fn for_loop(text: &str) -> Option<(String, Vec<String>)> {
 /// The variables of `IFS=, read -r NAME…`, and their values in each line of what it reads; `-a NAME` takes all of it.
 pub(super) fn read_values(words: &[String], document: &str) -> Option<(Vec<String>, Vec<Vec<String>>)> {
     let separator = words.first().and_then(|word| word.strip_prefix("IFS="));
+    // `$'\t'` without its quotes.
+    let separator = separator.map(|separator| separator.replace("\\t", "\t").replace("\\n", "\n"));
+    let separator = separator.as_deref();
     let (read, words) = words[usize::from(separator.is_some())..].split_first()?;
     let (options, names): (Vec<&String>, Vec<&String>) = words.iter().partition(|word| word.starts_with('-'));
     let is_list = options.iter().any(|option| option.contains('a'));
@@ -245,7 +248,7 @@ pub(super) fn test(text: &str) -> Option<bool> {
     match *inner {
         ["-z", text] => Some(text.is_empty()),
         ["-n", text] => Some(!text.is_empty()),
-        [_, _, other] if other.contains(['*', '?']) => None,
+        [_, _, other] if other.contains(['*', '?', '[', '(']) => None,
         [one, "=" | "==", other] => Some(one == other),
         [one, "!=", other] => Some(one != other),
         [one, operator, other] => {

@@ -8,6 +8,7 @@ mod joined;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
@@ -25,7 +26,7 @@ use crate::nvidia_smi;
 use crate::slurm::{array_option, directives, job_options};
 use crate::triton_backend::fill_template::{self, FilledFile};
 
-use control_flow::{Leaving, UNKNOWN_VALUES};
+use control_flow::{Leaving, OpenHead};
 pub(super) use joined::called_script;
 use joined::{WrittenFile, echoed, plain};
 
@@ -49,10 +50,11 @@ pub fn read_scripts(files: &[(String, String)]) -> Result<Translation, Translati
             script.surroundings.job = job_options(text);
             script.name = Some(path.clone());
             script.variables.set_positional(path, &[]);
-            let tasks = array_option(text).filter(|_| text.contains(ARRAY_TASK)).and_then(|array| array_tasks(&array));
-            script.array = tasks.map(|tasks| tasks.into_iter().map(|task| vec![task]).collect());
+            let array = array_option(text).filter(|_| text.contains(ARRAY_TASK));
+            script.array = array.and_then(|array| array_tasks(&array));
             let is_array = script.array.is_some();
             script.file(path, text)?;
+            script.left = None;
             directives(text, is_array, &mut builder);
         }
     }
@@ -93,13 +95,15 @@ struct Script {
     /// Those that a command called.
     called: BTreeSet<String>,
     /// The numbers of the tasks that run the text, where it uses them.
-    array: Option<Vec<Vec<String>>>,
+    array: Option<Vec<String>>,
     wait: Wait,
-    /// How many conditions and loops are open here that are not followed.
-    conditions: usize,
-    loops: usize,
+    open: Vec<OpenHead>,
+    /// The test in front of a command that is not followed, among what is not.
+    guard: Option<usize>,
     /// A command runs only after another one.
     is_chained: bool,
+    /// How many followed loops a command is in.
+    turns: usize,
     left: Option<Leaving>,
     /// The values of variables that a condition sets.
     alternatives: BTreeMap<String, BTreeSet<String>>,
@@ -129,7 +133,9 @@ struct Script {
 impl Script {
     /// Reads the commands of a text.
     fn text(&mut self, text: &str) -> Result<(), TranslationError> {
-        let text = &*commands_of_page(text);
+        let is_markdown = |name: &str| Path::new(name).extension().is_some_and(|suffix| suffix == "md");
+        let is_page = self.name.as_deref().is_some_and(|name| name == "standard input" || is_markdown(name));
+        let text = &*if is_page { commands_of_page(text) } else { text.into() };
         let typed = as_typed(text);
         if typed != text {
             self.builder.note("typographic dashes and quotes are read as `--`, `\"` and `'`");
@@ -148,7 +154,16 @@ impl Script {
         }
         self.total += commands.len();
         match self.array.take() {
-            Some(tasks) => self.repeat("job's array", &[ARRAY_TASK.to_owned()], &tasks, &commands, 0),
+            Some(tasks) => {
+                self.note_repeated("job's array", &[ARRAY_TASK.to_owned()], tasks.len());
+                let before = self.variables.values.clone();
+                for task in tasks {
+                    self.variables.values.clone_from(&before);
+                    self.variables.set(ARRAY_TASK, &task);
+                    self.all(&commands, 0);
+                    self.left = None;
+                }
+            }
             None => self.all(&commands, 0),
         }
         Ok(())
@@ -180,6 +195,7 @@ impl Script {
                 continue;
             }
             at += 1;
+            self.guard = self.guard.filter(|_| !command.behind.is_empty());
             let was_chained = self.is_chained;
             self.is_chained |= ["&&", "||"].contains(&command.behind);
             self.command(command, depth);
@@ -248,10 +264,10 @@ impl Script {
         }
         // A value that the script is given: without it the one from before stays.
         let is_argument = ["{{optarg}}", "{{argument_"].iter().any(|argument| value.starts_with(argument));
-        if self.conditions + self.loops > 0 && is_argument {
+        if is_argument && self.is_reading_arguments() {
             return;
         }
-        if self.conditions > 0 || self.is_chained {
+        if self.is_chained || self.open.iter().any(|head| !head.is_loop) {
             let values = self.alternatives.entry(name.to_owned()).or_default();
             values.extend(self.variables.values.get(name).cloned());
             values.insert(value.to_owned());
@@ -337,6 +353,7 @@ impl Script {
                 self.files.retain(|file| !read(file));
                 self.take(place, translation);
             }
+            Err(error) if error.is_pattern() => self.patterns.push((place.to_owned(), error)),
             Err(error) if self.name.is_none() => self.builder.problems.extend(error.problems),
             Err(error) if error.unknown_programs().next().is_some() => {
                 self.unknown_programs.extend(error.unknown_programs().map(str::to_owned));
@@ -383,9 +400,6 @@ impl Script {
     }
 
     fn problems(&mut self, place: &str, error: TranslationError) {
-        if error.problems.iter().all(|problem| matches!(problem.kind, ProblemKind::Placeholder(_))) {
-            return self.patterns.push((place.to_owned(), error));
-        }
         self.builder.problems.extend(error.within(place).problems);
     }
 
@@ -400,9 +414,7 @@ impl Script {
             TranslationKind::Nothing(reason) => self.without.push((place.to_owned(), reason, translation.tool)),
             TranslationKind::Container(container) => self.container = Some(container),
             TranslationKind::Bench(mut bench) => {
-                if let Some(head) = self.not_followed.last_mut().filter(|_| self.conditions + self.loops > 0) {
-                    head.is_workload |= head.why != UNKNOWN_VALUES;
-                }
+                self.mark_uncertain();
                 let target = bench.args.first().map(String::as_str).unwrap_or_default();
                 let server = self.server_of_target(target);
                 // Without a server of a stage it is that of the run that keeps its servers up.
@@ -521,7 +533,8 @@ impl Script {
             whole.stages.is_empty() && whole.benches.is_empty() && whole.runs.is_empty() && whole.commands.is_empty();
         for (place, error) in std::mem::take(&mut self.patterns) {
             if is_empty {
-                self.builder.problems.extend(error.within(&place).problems);
+                let error = if self.name.is_some() { error.within(&place) } else { error };
+                self.builder.problems.extend(error.problems);
             } else {
                 let sentences: Vec<String> = error.problems.iter().map(|problem| problem.kind.to_string()).collect();
                 self.builder.push_untranslated_load(place, sentences.join("; "));

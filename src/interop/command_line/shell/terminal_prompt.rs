@@ -33,23 +33,25 @@ pub(crate) fn without_prompts<'a>(text: &'a str, is_program: &dyn Fn(&str) -> bo
     Cow::Owned(lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// Of a page in Markdown the blocks of commands; each line stays where it is.
+/// Of a page in Markdown the blocks of commands; each line stays where it is. A page without one is returned as it is.
 pub(crate) fn commands_of_page(text: &str) -> Cow<'_, str> {
-    const LANGUAGES: [&str; 6] = ["", "bash", "sh", "shell", "console", "shell-session"];
-    let fence = |line: &str| line.trim_start().strip_prefix("```").map(|language| LANGUAGES.contains(&language.trim()));
-    if text.starts_with("#!") || !text.lines().any(|line| fence(line).is_some()) {
-        return Cow::Borrowed(text);
-    }
-    let (mut is_open, mut is_read) = (false, false);
+    const LANGUAGES: [&str; 7] = ["", "bash", "sh", "zsh", "shell", "console", "shell-session"];
+    let fence = |line: &str| {
+        let language = line.trim_start().strip_prefix("```").filter(|rest| !rest.contains("```"))?;
+        Some(language.split_whitespace().next().unwrap_or_default().to_lowercase())
+    };
+    let (mut is_open, mut is_read, mut has_commands) = (false, false, false);
     let lines = text.split('\n').map(|line| {
-        if let Some(is_shell) = fence(line) {
+        if let Some(language) = fence(line) {
             is_open = !is_open;
-            is_read = is_open && is_shell;
+            is_read = is_open && LANGUAGES.contains(&&*language);
+            has_commands |= is_read;
             return "";
         }
         if is_read { line } else { "" }
     });
-    Cow::Owned(lines.collect::<Vec<_>>().join("\n"))
+    let commands = lines.collect::<Vec<_>>().join("\n");
+    if has_commands { Cow::Owned(commands) } else { Cow::Borrowed(text) }
 }
 
 /// Whether a command continues after the lines that were read.

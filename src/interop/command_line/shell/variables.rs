@@ -68,13 +68,14 @@ impl Variables {
 
     /// Leaves out the first arguments. Those that the text does not have keep their numbers.
     pub fn shift(&mut self, count: usize) {
-        match self.values.get("@") {
-            Some(arguments) => {
-                let rest: Vec<String> = arguments.split_whitespace().skip(count).map(str::to_owned).collect();
-                self.swap_positional(positional(&rest));
-            }
-            None => self.shifted += count,
+        if !self.values.contains_key("@") {
+            const MOST_ARGUMENTS: usize = 1000;
+            self.shifted = self.shifted.saturating_add(count).min(MOST_ARGUMENTS);
+            return;
         }
+        let given = (1_usize..).map_while(|at| self.values.get(&at.to_string()).filter(|value| !value.is_empty()));
+        let rest: Vec<String> = given.skip(count).cloned().collect();
+        self.swap_positional(positional(&rest));
     }
 
     pub fn append(&mut self, name: &str, between: &str, more: &str) {
@@ -217,7 +218,7 @@ impl Variables {
             return Substituted::Value(self.marker(UnknownValue::of_expression(&written)));
         };
         let moved = expansion.name.parse::<usize>().ok().filter(|at| *at > 0 && !self.values.contains_key("@"));
-        let moved = moved.map(|at| (at + self.shifted).to_string());
+        let moved = moved.map(|at| (at.min(1000) + self.shifted).to_string());
         let name = moved.as_deref().unwrap_or(expansion.name);
         self.used.insert(name.to_owned());
         let value = self.values.get(name).cloned();
@@ -228,7 +229,7 @@ impl Variables {
             return Substituted::List(plain.collect::<Vec<_>>().join(" "));
         }
         if let Operation::Slice { first, count } = expansion.operation {
-            let value = value.filter(|value| !value.contains("{{"));
+            let value = value.filter(|value| !value.contains("{{") && expansion.index.is_none());
             let Some(value) = value else {
                 return Substituted::Value(self.marker(UnknownValue::of_expression(&written)));
             };
@@ -308,7 +309,8 @@ impl Variables {
             return field;
         }
         let is_plain = !command.contains(['|', ';', '&', '<', '>', '\n']);
-        let words = if is_plain { shlex::split(&self.expand(command)) } else { None };
+        let expanded = self.expand(command);
+        let words = if is_plain { shlex::split(&expanded) } else { None };
         let printed = words.and_then(|words| match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
             ["pwd"] => Some(self.value("PWD")),
             ["dirname", path] => Some(path.rsplit_once('/').map_or(".", |(folder, _)| folder).to_owned()),
@@ -319,7 +321,6 @@ impl Variables {
         });
         printed.unwrap_or_else(|| {
             // In a loop it prints something else for each value.
-            let expanded = self.expand(command);
             let written = if expanded == command { written } else { &format!("$({expanded})") };
             let value = UnknownValue::of_command(written, last_word(before));
             self.marker(value)
@@ -338,6 +339,9 @@ impl Variables {
             Some(&words[at][option.len()..]).filter(|value| !value.is_empty()).or(words.get(at + 1).map(String::as_str))
         };
         let (delimiter, field) = (value("-d")?.chars().next()?, value("-f")?.parse::<usize>().ok()?);
+        if cut.contains('|') || text.contains('|') || text.trim_start().starts_with('-') {
+            return None;
+        }
         let text = shlex::split(&self.expand(text)).filter(|words| !words.iter().any(|word| word.contains("{{")))?;
         text.join(" ").split(delimiter).nth(field.checked_sub(1)?).map(str::to_owned)
     }

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
+use super::control_flow::Leaving;
 use super::{Script, read_commands};
 use crate::command_line::{
     Env, RunLine, RunSetting, Translation, TranslationError, TranslationKind, UnknownValue, UntranslatedOption,
@@ -134,6 +135,7 @@ impl Script {
         if let Err(error) = self.file(file, &text) {
             self.problems(place, error);
         }
+        self.left.take_if(|left| *left == Leaving::Function);
         true
     }
 
@@ -146,6 +148,7 @@ impl Script {
         self.called.insert(name.to_owned());
         let before = arguments.map(|arguments| self.variables.swap_positional(positional(arguments)));
         self.all(&commands, depth);
+        self.left.take_if(|left| *left == Leaving::Function);
         let _arguments = before.map(|before| self.variables.swap_positional(before));
         self.functions.insert(name.to_owned(), commands);
     }
@@ -154,6 +157,7 @@ impl Script {
     pub(super) fn call_others(&mut self) {
         let functions: Vec<String> = self.functions.keys().cloned().collect();
         for name in functions {
+            self.left = None;
             if !self.called.contains(&name) {
                 self.builder.note(format!("no command calls the function `{name}`: its commands are read once"));
                 self.call(&name, None, 0);

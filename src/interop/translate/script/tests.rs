@@ -505,6 +505,17 @@ fn what_a_shell_computes_from_known_values_is_computed() {
         ("b() { BENCH -c $1 \"${@:2}\"; }\nb 8 --num-prompts 20\n", "8 20"),
         ("A=(-c 3 --num-prompts 5); C=\"BENCH ${A[*]}\"; $C\n", "3 5"),
         ("screen -dmS b BENCH -c 3 --num-prompts 5\n", "3 5"),
+        ("run() { BENCH -c $1; return $?; }\nfor c in 1 2; do run $c; done", "1 1000, 2 1000"),
+        ("#SBATCH --array=0-2\nC=${C:-$SLURM_ARRAY_TASK_ID}4\nBENCH -c $C\nexit 0\n", "04 1000, 14 1000, 24 1000"),
+        ("continue\nBENCH -c 2\n", "2 1000"),
+        ("c=3\n((c == 4)) && BENCH -c 1\n((c == 3)) && BENCH -c $c\n", "3 1000"),
+        ("for ((i=0; i<3; i++)); do (( i == 1 )) && continue; BENCH -c $((i + 1)); done", "1 1000, 3 1000"),
+        ("i=1; while [ $i -le 2 ]; do BENCH -c $i; ((++i)); done", "1 1000, 2 1000"),
+        ("c=6; [ $c -gt 1 ] && [ $c -lt 4 ] && BENCH -c $c\nBENCH -c 9\n", "9 1000"),
+        ("for a in 1 2; do for b in 3 4; do BENCH -c $a$b; break 2; done; done", "13 1000"),
+        ("c=4\n[ $c -gt 8 ] && { BENCH -c 100; }\nBENCH -c $c\n", "4 1000"),
+        ("c=2\nif [ $c = 1 ]; then n=3; else if [ $c = 2 ]; then n=4; fi; fi\nBENCH -c $n\n", "4 1000"),
+        ("f() { shift; BENCH -c $1; }\nf 'a b' 7\n", "7 1000"),
     ] {
         assert_eq!(loads(script), (expected.to_owned(), false), "{script}");
     }
@@ -526,7 +537,23 @@ fn what_only_a_shell_knows_is_a_parameter_or_another_load() {
         "if [ -f ready ]; then\nBENCH -c 2\nfi\n",
         "while pgrep x; do BENCH -c 2; done\n",
         "N=1\nif [ -f ready ]; then N=2; fi\nBENCH -c $N\n",
+        "[ -f ready ] && BENCH -c 2\n",
+        "if [ -f a ]; then if [ -f b ]; then :; fi; BENCH -c 2; fi\n",
+        "set -- 1\nif [ -f x ]; then set -- 9; fi\nBENCH -c 2\n",
+        "X=2; ((X<<=1))\nBENCH -c $X\n",
     ] {
         assert_eq!(loads(script), ("2 1000".to_owned(), true), "{script}");
     }
+}
+
+#[test]
+fn what_a_loop_of_unknown_values_sets_is_unknown_behind_an_earlier_one() {
+    let loops = "for c in 1 2; do BENCH -c $c; done\nfor c in $LIST; do BENCH -c $c; done\n";
+    assert_eq!(loads(loops).0, "1 1000, 2 1000, {{c}} 1000");
+    let more = "i=1; while [ $i -le 100 ]; do BENCH -c $i; i=$((i+1)); done\n";
+    assert!(loads(more).1, "64 of 100 turns are another load");
+    let shifted = "shift 18446744073709551615; shift 5\nBENCH -c $1\n";
+    assert!(loads(shifted).0.starts_with("{{argument_"), "{}", loads(shifted).0);
+    let choice = "C=5; case $1 in a) C=$2;; esac\nBENCH -c $C\n";
+    assert!(loads(choice).1, "one of two values");
 }
