@@ -114,11 +114,11 @@ impl Script {
                 // What reads a command's output runs with it.
                 is_run = if command.behind == "|" { is_run } else { holds == (command.behind == "&&") };
                 if is_run {
-                    let known = self.holds(&command.text);
-                    if known.is_none() {
+                    let next = self.holds(&command.text);
+                    if next.is_none() {
                         self.command(command, depth);
                     }
-                    holds = known.unwrap_or(true);
+                    holds = next.unwrap_or(true);
                 }
             })
             .count()
