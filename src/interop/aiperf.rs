@@ -171,7 +171,7 @@ const RAMPS: [(&str, &str, &str); 2] = [
 ];
 
 /// A level that rises evenly and then stays, as docs/tutorials/ramping.md of AIPerf has it: users from 1 on, a rate
-/// from what its first step of 0.1 s has. None where another level is beside it, or one of them is not known.
+/// from what its first step of 0.1 s has. None where the line has another level, too, or one of them is not known.
 fn ramp(line: &ParsedLine, given: &GivenOption, load: &mut TranslatedLoad) -> Option<()> {
     const STEP_S: f64 = 0.1;
     let (_, option, key) = RAMPS.iter().find(|(name, ..)| *name == given.name)?;

@@ -224,7 +224,7 @@ impl Script {
         }
     }
 
-    /// Whether commands read the arguments that the script is started with, which are none: `while getopts …`,
+    /// Whether commands read the arguments of the script, which is started without any: `while getopts …`,
     /// `while [ $# -gt 0 ]`.
     pub(super) fn is_reading_arguments(&self) -> bool {
         let heads = self.open.iter().filter(|head| head.is_loop).filter_map(|head| self.not_followed.get(head.at));
@@ -317,7 +317,7 @@ fn assigned(part: &str) -> Option<(&str, String)> {
     is_identifier(name).then_some((name, sum))
 }
 
-/// How many commands behind the first one the `}` of a group is.
+/// The number of commands between the `{` of a group and its `}`.
 fn end_of_group(commands: &[WrittenCommand]) -> Option<usize> {
     let mut open = 0_usize;
     commands.iter().position(|command| {
