@@ -45,7 +45,7 @@ impl Script {
             return match commands.get(1).filter(|next| next.is_conditional_compound()) {
                 None => Some(1 + self.guarded(holds, &commands[1..], depth)),
                 Some(next) if holds == (next.behind == "&&") => Some(1),
-                Some(_) => Some(2 + end_of_group(&commands[1..]).or_else(|| end_of_loop(&commands[1..]))?),
+                Some(_) => Some(2 + end_of_compound(&commands[1..])?),
             };
         }
         if let Some((branch, length)) = self.branch(commands) {
@@ -317,14 +317,20 @@ fn assigned(part: &str) -> Option<(&str, String)> {
     is_identifier(name).then_some((name, sum))
 }
 
-/// The number of commands between the `{` of a group and its `}`.
-fn end_of_group(commands: &[WrittenCommand]) -> Option<usize> {
+/// The place of the command that ends a group, a condition or a loop, which the first of them begins.
+fn end_of_compound(commands: &[WrittenCommand]) -> Option<usize> {
     let mut open = 0_usize;
     commands.iter().position(|command| {
-        match command.text.split_whitespace().next() {
-            Some("{") => open += 1,
-            Some("}") => open = open.saturating_sub(1),
-            _ => {}
+        for word in command.text.split_whitespace() {
+            match word {
+                "{" => open += 1,
+                "}" | "fi" | "done" | "esac" => open = open.saturating_sub(1),
+                "do" | "then" | "else" => {}
+                word => {
+                    open += usize::from(["if", "for", "while", "until", "select", "case"].contains(&word));
+                    break;
+                }
+            }
         }
         open == 0
     })

@@ -514,6 +514,8 @@ fn what_a_shell_computes_from_known_values_is_computed() {
         ("c=6; [ $c -gt 1 ] && [ $c -lt 4 ] && BENCH -c $c\nBENCH -c 9\n", "9 1000"),
         ("for a in 1 2; do for b in 3 4; do BENCH -c $a$b; break 2; done; done", "13 1000"),
         ("c=4\n[ $c -gt 8 ] && { BENCH -c 100; }\nBENCH -c $c\n", "4 1000"),
+        ("c=4\n[ $c -gt 8 ] && for i in 1 2; do BENCH -c 7; done\nBENCH -c $c\n", "4 1000"),
+        ("c=4\n[ $c -gt 8 ] && if [ -f x ]; then BENCH -c 7; fi\nBENCH -c $c\n", "4 1000"),
         ("c=2\nif [ $c = 1 ]; then n=3; else if [ $c = 2 ]; then n=4; fi; fi\nBENCH -c $n\n", "4 1000"),
         ("f() { shift; BENCH -c $1; }\nf 'a b' 7\n", "7 1000"),
     ] {
