@@ -265,9 +265,9 @@ impl Script {
         // A value that the script is given: without it the one from before stays.
         let is_argument = ["{{optarg}}", "{{argument_"].iter().any(|argument| value.starts_with(argument));
         if is_argument && self.is_reading_arguments() {
-            return;
+            return self.variables.values.retain(|other, value| other != name || !value.is_empty());
         }
-        if self.is_chained || self.open.iter().any(|head| !head.is_loop) {
+        if self.is_chained || self.open.iter().any(|head| !head.is_loop && !head.is_certain) {
             let values = self.alternatives.entry(name.to_owned()).or_default();
             values.extend(self.variables.values.get(name).cloned());
             values.insert(value.to_owned());

@@ -21,6 +21,8 @@ pub(crate) struct WrittenCommand {
     pub here_document: String,
     /// Its input as it is written: `<<< "$TEXT"`.
     pub here_string: Option<String>,
+    /// Between parentheses: it leaves no more than them.
+    pub is_in_subshell: bool,
     /// Its variables stay as they are: `<< 'EOF'`.
     pub is_literal: bool,
 }
@@ -87,7 +89,8 @@ impl Splitter {
         let text = command.text.trim();
         if !text.is_empty() {
             let behind = std::mem::take(&mut self.behind);
-            self.commands.push(WrittenCommand { text: text.to_owned(), behind, ..command });
+            let is_in_subshell = self.open > 0;
+            self.commands.push(WrittenCommand { text: text.to_owned(), behind, is_in_subshell, ..command });
         }
     }
 
@@ -145,8 +148,8 @@ impl Splitter {
                 self.at += 1;
             }
             ';' | '&' | '|' | '(' | ')' => {
-                self.open = (self.open + usize::from(c == '(')).saturating_sub(usize::from(c == ')'));
                 self.end();
+                self.open = (self.open + usize::from(c == '(')).saturating_sub(usize::from(c == ')'));
                 self.behind = match (c, self.peek(1)) {
                     ('&', Some('&')) => "&&",
                     ('|', Some('|')) => "||",

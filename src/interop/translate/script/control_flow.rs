@@ -25,11 +25,13 @@ pub(super) enum Leaving {
     Script,
 }
 
-/// A condition or a loop that is not followed and has not ended.
+/// A condition or a loop that is not followed, or a group, and has not ended.
 pub(super) struct OpenHead {
-    /// Its place among what is not followed.
-    pub at: usize,
+    /// Its place among what is not followed; none of a group.
+    pub at: Option<usize>,
     pub is_loop: bool,
+    /// A group that runs whatever came before it.
+    pub is_certain: bool,
 }
 
 impl Script {
@@ -189,7 +191,9 @@ impl Script {
         let is_around = |word: &String| OPENING.contains(&&**word) || CLOSING.contains(&&**word);
         let count = words.iter().take_while(|word| is_around(word)).count();
         for word in words.drain(..count) {
-            if ["fi", "esac", "done"].contains(&&*word) {
+            if word == "{" {
+                self.open.push(OpenHead { at: None, is_loop: false, is_certain: !self.is_chained });
+            } else if CLOSING.contains(&&*word) {
                 self.open.pop();
             }
         }
@@ -200,8 +204,10 @@ impl Script {
         match first.as_str() {
             "[" | "[[" | "test" => self.guard = Some(at),
             "elif" => {}
-            "if" | "case" => self.open.push(OpenHead { at, is_loop: false }),
-            _ => self.open.push(OpenHead { at, is_loop: true }),
+            _ => {
+                let is_loop = !["if", "case"].contains(&&*first);
+                self.open.push(OpenHead { at: Some(at), is_loop, is_certain: false });
+            }
         }
         // What they are set to is not known, whatever they were before.
         if first == "for" || first == "select" {
@@ -217,7 +223,7 @@ impl Script {
 
     /// What is measured here depends on everything around it that is not followed.
     pub(super) fn mark_uncertain(&mut self) {
-        for at in self.open.iter().map(|head| head.at).chain(self.guard) {
+        for at in self.open.iter().filter_map(|head| head.at).chain(self.guard) {
             if let Some(head) = self.not_followed.get_mut(at) {
                 head.is_workload |= head.why != UNKNOWN_VALUES;
             }
@@ -227,7 +233,7 @@ impl Script {
     /// Whether commands read the arguments of the script, which is started without any: `while getopts …`,
     /// `while [ $# -gt 0 ]`.
     pub(super) fn is_reading_arguments(&self) -> bool {
-        let heads = self.open.iter().filter(|head| head.is_loop).filter_map(|head| self.not_followed.get(head.at));
+        let heads = self.open.iter().filter(|head| head.is_loop).filter_map(|head| self.not_followed.get(head.at?));
         let signs = ["getopt", "$#", "argument_count", "while true", "while :"];
         heads.into_iter().any(|head| signs.iter().any(|sign| head.argument.contains(sign)))
     }
@@ -237,7 +243,7 @@ impl Script {
         if words.iter().take(2).any(|word| word == "read") {
             return self.read(command, words);
         }
-        let is_certain = self.open.is_empty() && !self.is_chained;
+        let is_certain = !self.is_chained && !command.is_in_subshell && self.open.iter().all(|head| head.is_certain);
         let number = |word: Option<&&str>| word.and_then(|word| word.parse::<usize>().ok()).unwrap_or(1);
         let words_of_it: Vec<&str> = words.iter().map(String::as_str).collect();
         match words_of_it.as_slice() {
@@ -255,7 +261,8 @@ impl Script {
                 self.left = Some(Leaving::Loop(number(count.first()).clamp(1, self.turns)));
             }
             ["return", ..] if is_certain => self.left = Some(Leaving::Function),
-            ["exit", ..] if is_certain => self.left = Some(Leaving::Script),
+            // Another code is that of a failure, which an imported script does not have.
+            ["exit"] | ["exit", "0"] if is_certain => self.left = Some(Leaving::Script),
             ["continue" | "break", ..] if self.turns == 0 => {}
             ["continue" | "break" | "shift", ..] | ["set", "--", ..] if !self.is_reading_arguments() => {
                 let option = UntranslatedOption::new(format!("{place}: {}", words.join(" ")), UNCERTAIN);

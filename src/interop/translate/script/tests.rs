@@ -516,6 +516,10 @@ fn what_a_shell_computes_from_known_values_is_computed() {
         ("c=4\n[ $c -gt 8 ] && { BENCH -c 100; }\nBENCH -c $c\n", "4 1000"),
         ("c=4\n[ $c -gt 8 ] && for i in 1 2; do BENCH -c 7; done\nBENCH -c $c\n", "4 1000"),
         ("c=4\n[ $c -gt 8 ] && if [ -f x ]; then BENCH -c 7; fi\nBENCH -c $c\n", "4 1000"),
+        ("cd x || { echo no; exit 1; }\nBENCH -c 4\n", "4 1000"),
+        ("cd x || (echo no; exit 1)\nBENCH -c 4\n", "4 1000"),
+        ("{ cd x; C=4; }\nBENCH -c $C\nexit 0\nBENCH -c 5\n", "4 1000"),
+        ("f() { ls x || { echo no; return 1; }; C=4; }\nf\nBENCH -c $C\n", "4 1000"),
         ("c=2\nif [ $c = 1 ]; then n=3; else if [ $c = 2 ]; then n=4; fi; fi\nBENCH -c $n\n", "4 1000"),
         ("f() { shift; BENCH -c $1; }\nf 'a b' 7\n", "7 1000"),
     ] {
@@ -535,6 +539,11 @@ fn what_only_a_shell_knows_is_a_parameter_or_another_load() {
     assert_eq!(loads(given).0, "{{argument_1}} 1000, {{argument_2}} 1000");
     let options = "C=8; while getopts c: o; do case $o in c) C=$OPTARG;; esac; done\nBENCH -c $C\n";
     assert_eq!(loads(options), ("8 1000".to_owned(), false));
+    let required =
+        "C=\nwhile getopts c: o; do case $o in c) C=$OPTARG;; esac; done\n[ -z \"$C\" ] && exit 1\nBENCH -c $C\n";
+    assert_eq!(loads(required).0, "{{c}} 1000");
+    let failing = "X=1\nif [ $X = 1 ]; then echo usage; exit 1; fi\nBENCH -c 2\n";
+    assert_eq!(loads(failing).0, "2 1000", "a script that fails is not what is meant");
     for script in [
         "if [ -f ready ]; then\nBENCH -c 2\nfi\n",
         "while pgrep x; do BENCH -c 2; done\n",
