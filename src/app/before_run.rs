@@ -246,7 +246,7 @@ pub(super) fn decide(
     let earlier = fresh.map(|plan| earlier_runs(project, subject, select, usual_lock, plan));
     let mut first = None;
     for run in earlier.into_iter().flatten() {
-        // Where nothing has changed for all stages, nothing has for some of them.
+        // If no stage has changed, no selection of stages has.
         if select.force == Force::Nothing && run.conditions.is_unchanged() {
             let mut decisions = predict_no_op(plan, options);
             for CachedSource { task, stage, source } in &run.conditions.sources {

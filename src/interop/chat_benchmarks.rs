@@ -1,11 +1,11 @@
 //! Load tools that send chats to a server of OpenAI's interfaces: `genai-bench benchmark`, `evalscope perf`,
-//! `llama-benchy`, which take lists of levels and have a measurement for each, and llmperf's `token_benchmark_ray.py`.
+//! `llama-benchy`, which take lists of levels and have a measurement for each.
 
 use serde_json::json;
 
 use crate::command_line::{
-    CHAT, COMPLETIONS, Env, GivenOption, ParsedLine, ScriptBench, ToolTable, TranslatedLoad, TranslatedScript,
-    Translation, TranslationBuilder, TranslationError, TranslationKind, WHOLE_REQUESTS, api_key, token_ids, tool_table,
+    CHAT, COMPLETIONS, GivenOption, ParsedLine, ScriptBench, ToolTable, TranslatedLoad, TranslatedScript, Translation,
+    TranslationBuilder, TranslationError, TranslationKind, WHOLE_REQUESTS, api_key, token_ids, tool_table,
 };
 use base::spec::Quantity;
 
@@ -23,7 +23,6 @@ tool_table!(
     ]
 );
 tool_table!(LLAMA_BENCHY, ["llama-benchy"], [("api_key", api_key), ("extra_body", extra_body)]);
-tool_table!(LLMPERF, ["llmperf"], []);
 
 /// The measurements of a line in which each of these options has a value for each of them: one after the other. Where
 /// their numbers differ, or it is one, the line is one measurement.
@@ -68,14 +67,7 @@ pub(crate) fn genai_bench(words: &[String]) -> Result<Translation, TranslationEr
 }
 
 fn genai_bench_scenario(words: &[String]) -> Result<Translation, TranslationError> {
-    GENAI_BENCH.measurement(words, |line, load| {
-        load.put("protocol", CHAT.0);
-        load.address(line.setting("--api-base"), CHAT.1, CHAT.1);
-        load.put("request.temperature", "0");
-        load.put("warmup", "0");
-        load.streaming(true);
-        load.level("concurrency", &line.all("--num-concurrency"));
-    })
+    GENAI_BENCH.measurement(words, |line, load| drop(load.level("concurrency", &line.all("--num-concurrency"))))
 }
 
 fn backend(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
@@ -131,7 +123,7 @@ fn evalscope_level(words: &[String]) -> Result<Translation, TranslationError> {
         }
         let requests = line.all("--number");
         if requests.values.len() > 1 {
-            let reason = "it has another number of values than the levels; it is the last one";
+            let reason = "it has a different number of values than there are levels; the last one is used";
             load.builder.push_untranslated_load(requests.as_written(), reason);
         }
         load.put("stop.requests", requests.values.last().cloned().unwrap_or_default());
@@ -198,10 +190,8 @@ fn answer(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> 
 /// `llama-benchy`.
 pub(crate) fn llama_benchy(words: &[String]) -> Result<Translation, TranslationError> {
     LLAMA_BENCHY.measurement(words, |line, load| {
-        load.put("protocol", CHAT.0);
         load.overlapping_address(&[line.setting("--base-url")], CHAT.1.trim_start_matches("/v1"), CHAT.1);
         load.put("model", line.value("--served-model-name").unwrap_or(line.setting("--model")));
-        load.streaming(true);
         load.level("concurrency", &line.all("--concurrency"));
         let tokens = |text: &str| text.parse::<Quantity<u64>>().unwrap_or(Quantity::Known(0));
         let (mut lengths, depths) = (line.all("--pp"), line.all("--depth").values);
@@ -231,22 +221,6 @@ pub(crate) fn llama_benchy(words: &[String]) -> Result<Translation, TranslationE
 fn extra_body(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
     given.value().split(',').for_each(|field| load.extra(&field.trim().replacen('=', ":", 1), true));
     true
-}
-
-/// `token_benchmark_ray.py`, which reads the address of the server and its key from variables.
-pub(crate) fn llmperf(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
-    LLMPERF.measurement(words, |_, load| {
-        load.put("protocol", CHAT.0);
-        match env.0.iter().find(|(name, _)| name == "OPENAI_API_BASE") {
-            Some((_, base)) => load.overlapping_address(&[base], CHAT.1.trim_start_matches("/v1"), CHAT.1),
-            None => load.builder.push_error("OPENAI_API_BASE=http://HOST:PORT/v1 is missing in front of the line"),
-        }
-        if env.has("OPENAI_API_KEY") {
-            load.put("api_key_env", "OPENAI_API_KEY");
-        }
-        load.put("warmup", "0");
-        load.streaming(true);
-    })
 }
 
 #[cfg(test)]

@@ -201,7 +201,7 @@ pub(crate) fn prepare_dataset(
         };
         builder.note(format!(
             "against a server no file is needed: `regatta bench TARGET --input-tokens {input}{} --output-tokens \
-                {output}{}{requests}` makes the same requests up",
+                {output}{}{requests}` generates the same requests",
             deviation("--input-stdev", "--input-tokens-stddev"),
             deviation("--output-stdev", "--output-tokens-stddev"),
         ));

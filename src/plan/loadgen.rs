@@ -93,7 +93,7 @@ fn estimate(bench: &Bench) -> Option<String> {
     if bench.search.is_some() {
         return Cost::estimate(bench).map(|cost| cost.to_string());
     }
-    let twice = power_meter(bench).map_or("", |_| ", twice: ranging and testing of the power meter");
+    let twice = power_meter(bench).map_or("", |_| ", run twice for the power meter: ranging, then testing");
     queries(bench).map(|queries| format!("{queries}{twice}"))
 }
 

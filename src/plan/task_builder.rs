@@ -49,7 +49,7 @@ pub struct PlanBuilder<'a> {
     pub traces: bool,
 }
 
-/// What rendering one instance has found.
+/// Problems found while rendering one instance.
 struct Rendering<'a> {
     expressions: &'a Expressions,
     faulty: &'a FaultyParts,

@@ -75,7 +75,7 @@ pub struct Section {
     pub is_open: Option<bool>,
     /// Of the parts of one group one is open.
     pub group: String,
-    /// Its class on a page.
+    /// Its CSS class in HTML.
     pub look: &'static str,
     /// A terminal leaves it out.
     pub is_on_page: bool,
@@ -240,7 +240,7 @@ impl Block {
         Self::new(Content::Legend(curves)).on_page()
     }
 
-    /// Pictures are on a page alone.
+    /// Charts are only in HTML.
     pub(crate) fn charts(pictures: impl IntoIterator<Item = String>) -> Self {
         Self::figures(pictures.into_iter().map(|svg| Figure { svg, notes: Vec::new() }))
     }

@@ -209,7 +209,7 @@ impl fmt::Display for Estimate {
                     Some(least) => format!("at least {least} samples → {queries} at once{set}"),
                     None => format!("1.1 × {qps} samples/s × {seconds} s → {queries} samples at once{set}"),
                 };
-                write!(f, "{reason}, about {takes} at {qps} samples/s, and then the longest answers")?;
+                write!(f, "{reason}, about {takes} at {qps} samples/s, plus the longest answers")?;
             }
             MlperfScenario::SingleStream => {
                 let each = 1e3 / qps;
@@ -429,7 +429,7 @@ mod tests {
         assert_eq!(
             estimate_text(MlperfScenario::Offline, TestMode::Performance, 100.0),
             "1.1 × 100 samples/s × 600 s → 73,728 samples at once (3 × 24,576), about 12 min 17 s at 100 samples/s, \
-             and then the longest answers"
+             plus the longest answers"
         );
         assert_eq!(
             estimate_text(MlperfScenario::Server, TestMode::Accuracy, 10.0),
@@ -446,11 +446,11 @@ mod tests {
     fn an_estimate_names_the_least_number_where_that_decides() {
         assert_eq!(
             estimate_text(MlperfScenario::Offline, TestMode::Performance, 1.0),
-            "24,576 samples at once, about 6 h 49 min at 1 samples/s, and then the longest answers"
+            "24,576 samples at once, about 6 h 49 min at 1 samples/s, plus the longest answers"
         );
         assert_eq!(
             estimate_text(MlperfScenario::Offline, TestMode::Test06, 100.0),
-            "100 samples at once, about 1.0 s at 100 samples/s, and then the longest answers"
+            "100 samples at once, about 1.0 s at 100 samples/s, plus the longest answers"
         );
     }
 

@@ -1,7 +1,7 @@
 //! Decides what may start and what must stop: a pure schedule and one async loop. Owns `trait TaskExecutor`.
 //!
 //! The runner knows steps, services, slots, GPUs, keys and outcomes. What a shell, a clone or a server does is behind
-//! [`TaskExecutor`]. Of single kinds of stages it knows only what decides about outputs: that a forced benchmark begins
+//! [`TaskExecutor`]. It knows individual kinds of stages only where they affect outputs: that a forced benchmark begins
 //! in an empty folder, which files have results, and that a Triton server's action has its container in it.
 //!
 //! ```text

@@ -40,8 +40,8 @@ fn remove_project(value: &mut Value, project: &str) -> bool {
 
 // Links in an output that lead outside it, to something that the task's key does not cover.
 
-/// One text about all of them. `known`: paths whose content is in the task's key, or that are outputs; only looked at
-/// where a link leads out.
+/// One text about all of them. `known`: paths that the task's key covers, and outputs; evaluated only if a link
+/// leads outside.
 pub(super) fn outside_links_notice(
     listed: &ListedFolder,
     known: impl FnOnce() -> Vec<PathBuf>,

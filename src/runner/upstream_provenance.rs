@@ -75,7 +75,7 @@ fn origin(plan: &Plan, output_cache: &OutputCache, task: &Task) -> UpstreamTask 
     let (facts, inputs, upstream) = if let Some(key) = fields {
         (key.facts, key.inputs, key.upstream)
     } else {
-        // What a service was started with, as far as its upstream has records.
+        // For a service: its recorded upstream outputs.
         let upstream = task.needs.iter().filter(|need| need.data).filter_map(|need| {
             let id = &plan.tasks[need.task as usize].id;
             Some((id.clone(), output_cache.last(&plan.name, id)?.digest))

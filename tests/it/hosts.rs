@@ -277,7 +277,7 @@ fn everything_that_is_wrong_with_any_host_is_said_at_once() {
         assert_eq!(lab.running(host), [""; 0]);
     }
     let looked = world.regatta(&["doctor", "m"]);
-    looked.shows(&format!("answers, with regatta {} and the project folder", env!("CARGO_PKG_VERSION")));
+    looked.shows(&format!("reachable: regatta {}, project folder found", env!("CARGO_PKG_VERSION")));
     looked.shows("host refusing").shows("nothing listens on its ssh port").shows("ssh is not let in");
     assert!(!looked.stdout.contains("no-such-server"), "what a host needs is not looked for here: {looked:?}");
 }

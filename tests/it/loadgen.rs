@@ -291,7 +291,7 @@ fn metered(library: &Path, client: &str) -> World {
 fn power_is_measured_by_a_ranging_and_a_testing_run() {
     let world = metered(library(), "bin/power_client");
     let ended = world.good_when_undisturbed(&["run", "m"]);
-    ended.shows("twice: ranging and testing of the power meter");
+    ended.shows("run twice for the power meter: ranging, then testing");
     let out = world.path("latest/test/offline");
     for name in regatta::mlperf::POWER_PATHS.split(' ') {
         assert!(out.join(name).is_file(), "{name}");

@@ -49,7 +49,7 @@ fn a_package_that_the_round_can_never_accept_is_refused_by_the_plan() {
     refused(&made_up)
         .shows("error: `pack` cannot be packed: the data of dataset is synthetic\n")
         .shows("manifests/m.yaml:")
-        .shows("the round cannot accept a result of it")
+        .shows("the round accepts no result for it")
         .shows("synthetic: {}")
         .shows("help: read the data set there, `from: PATH`; `rehearse: true` under `package` packs for practice");
     refused(&(runs("target_qps: 100, rehearse: true") + &package("server", "accuracy", AUDITED)))
@@ -90,7 +90,7 @@ fn power_of_other_runs_and_of_no_machine_is_refused_by_the_plan() {
     let text = bench("performance", "server", &format!("target_qps: 100, {}", meter("director:4951")));
     let world = World::with(&format!("stages:\n{text}"));
     world.file("lib/a", "").file("data/a", "");
-    world.good(&["plan", "m"]).shows(", twice: ranging and testing of the power meter");
+    world.good(&["plan", "m"]).shows(", run twice for the power meter: ranging, then testing");
 }
 
 /// LoadGen is given token ids; OpenAI's interfaces and the generate extension answer with text, unless ids are requested.

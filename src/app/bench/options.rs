@@ -44,7 +44,7 @@ const fn key(key: &'static str, option: &'static str, value: fn(&BenchLine<'_>) 
     clippy::redundant_closure_for_method_calls,
     reason = "a method's path is not general over the line's lifetime"
 )]
-const KEYS: [BenchKey; 44] = [
+const KEYS: &[BenchKey] = &[
     key("target", "TARGET", |line| Some(json!(line.target))),
     key("protocol", "--protocol", |line| line.written_protocol()),
     key("model", "--model", |line| line.model()),
@@ -231,7 +231,7 @@ fn given_protocol(request: &BenchRequest) -> Option<&'static str> {
 pub(super) fn measurement(request: &BenchRequest, target: &str) -> Result<Value, CommandError> {
     let line = BenchLine::new(request, target)?;
     let mut bench = Map::new();
-    for row in &KEYS {
+    for row in KEYS {
         if let Some(value) = (row.value)(&line) {
             insert(&mut bench, row.key, value);
         }

@@ -336,7 +336,7 @@ fn pinned(needs: &Needs) -> DoctorFinding {
     let level = if limit.is_none() { FindingLevel::Good } else { FindingLevel::Doubtful };
     finding
         .needed("unlimited, for several GPUs", &needs.pinned, level)
-        .fix("`ulimit -l unlimited`, or for good `* - memlock unlimited` in /etc/security/limits.conf")
+        .fix("`ulimit -l unlimited`; to keep it, add `* - memlock unlimited` to /etc/security/limits.conf")
 }
 
 fn files(needs: &Needs) -> DoctorFinding {

@@ -96,7 +96,7 @@ fn missing_section(before: Option<&LockSection>, after: Option<&LockSection>) ->
     LockDifference::new(LockPart::Run, None, "run", [there(before), there(after)], DifferenceWeight::Stops)
 }
 
-/// What a run would be now, checked against what is locked of it.
+/// Compares the current plan of a run with its lock.
 fn since(
     global: &Global,
     old: &LockFile,

@@ -306,7 +306,7 @@ impl EventSink {
                     Ok(watchdog) => inner.watchdog = Some(watchdog),
                     Err(error) => on_loss(format!(
                         "the process that ends everything if this run is killed cannot be started ({error}): \
-                         the next run would end what is left"
+                         processes left behind will be ended by the next run"
                     )),
                 }
             }

@@ -258,7 +258,6 @@ fn texts(words: Option<&WordList>) -> Option<FieldValue> {
     }
 }
 
-/// How a row is written.
 /// Why a value cannot be that of a field. Follows the key in a sentence.
 #[derive(Debug, thiserror::Error)]
 pub enum FieldValueError {

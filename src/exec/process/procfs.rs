@@ -135,9 +135,9 @@ fn list(path: &Path) -> io::Result<Vec<i32>> {
     list_in(&File::open(path)?)
 }
 
-/// Reads an open list from its start. The kernel gives it in pages, and between two pieces it counts from the start
-/// again and leaves out one for each that has gone meanwhile, so no piece may be smaller than it must. Only the last
-/// one leaves half a page free.
+/// Reads an open list from its start. The kernel returns it page by page and resumes by position, so that each entry
+/// that disappears in between makes it skip one: as much as possible is read at once. Only the last read leaves half a
+/// page free.
 fn list_in(file: &File) -> io::Result<Vec<i32>> {
     const HALF_A_PAGE: usize = 2048;
     let numbers = |bytes: &[u8]| {

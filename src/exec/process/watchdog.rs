@@ -293,7 +293,7 @@ impl Supervised {
                     (format!("{message}; it was started again"), false)
                 }
                 Err(error) => {
-                    let end = "the next run would end what is left";
+                    let end = "processes left behind will be ended by the next run";
                     (format!("{message}, and cannot be started again ({error}): {end}"), true)
                 }
             };

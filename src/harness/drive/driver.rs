@@ -215,7 +215,7 @@ async fn gather_outputs(
     }
 }
 
-/// What the outputs of all workers amount to. On a thread of its own: texts may have to be counted.
+/// What the outputs of all workers amount to. On its own thread, because tokenizing the answers may take long.
 async fn sum_up(
     spec: Arc<BenchSpec>,
     schedule: Arc<RequestSchedule>,

@@ -171,7 +171,7 @@ impl IdentityClient {
         tokio::select! {
             biased;
             reply = &mut question => reply,
-            // The connection may end when the answer is complete and not yet read to its end.
+            // The connection may close before the whole answer has been read.
             _ = &mut connection => question.await,
         }
     }

@@ -40,36 +40,6 @@ pub struct Rates {
     pub output_tokens_while_arriving: Option<f64>,
 }
 
-/// The metrics. "From schedule" is the headline; "sent" is what tools without a schedule print.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct LatencyMetrics {
-    /// First token − intended arrival.
-    pub ttft: Metric,
-    /// First token − issue.
-    pub ttft_sent: Metric,
-    /// (last − first token chunk) / (tokens − tokens of the first read). Absent where a total is known and the tokens
-    /// of the first chunk are not.
-    pub tpot: Metric,
-    /// Gap between reads over tokens of the later one, that many times. Absent where the tokens of single chunks are
-    /// not known.
-    pub itl_token: Metric,
-    /// Gap between reads with chunks.
-    pub icl: Metric,
-    /// Last token − intended arrival.
-    pub e2e: Metric,
-    /// Last token − issue.
-    pub e2e_sent: Metric,
-    /// Largest gap within each request.
-    pub max_stall: Metric,
-    /// TTFT of all scheduled requests, those without an answer as infinitely late.
-    pub ttft_adjusted: Adjusted,
-    /// Last token − intended arrival of all scheduled requests, those without an answer as infinitely late.
-    pub e2e_adjusted: Adjusted,
-    /// Issue − intended arrival: the client's own lateness. Of every issued request.
-    pub queue_client: Metric,
-}
-
 impl LatencyMetrics {
     /// Each metric with its key, in the order of [`LATENCIES`]. The adjusted ones are statistics of other metrics.
     pub fn each(&self) -> impl Iterator<Item = (&'static str, &Metric)> {
@@ -153,13 +123,15 @@ const LATENCY: LatencyMetric = LatencyMetric {
 };
 const SCHEDULE: &str = "schedule";
 
-/// Each row: its name, its field of [`LatencyMetrics`], which is its key in `result.json`, and what is known of it.
+/// Each row: its name, its field of [`LatencyMetrics`], which is its key in `result.json`, its formula, and what is
+/// known of it.
 macro_rules! latencies {
-    ($($name:ident = $key:ident { $($fact:ident: $value:expr,)* })*) => {
+    ($($name:ident = $key:ident: $formula:literal { $($fact:ident: $value:expr,)* })*) => {
         $(
             pub(crate) const $name: LatencyMetric = LatencyMetric {
                 key: stringify!($key),
                 place: concat!("latency.", stringify!($key)),
+                formula: $formula,
                 numbers: |all| &all.$key,
                 numbers_mut: |all| &mut all.$key,
                 $($fact: $value,)*
@@ -169,14 +141,24 @@ macro_rules! latencies {
 
         /// Every latency, in the order of `result.json`.
         pub const LATENCIES: &[LatencyMetric] = &[$($name),*];
+
+        /// The metrics. "From schedule" is the headline; "sent" is what tools without a schedule print.
+        #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+        #[serde(default)]
+        pub struct LatencyMetrics {
+            $(#[doc = $formula] pub $key: Metric,)*
+            /// TTFT of all scheduled requests, those without an answer as infinitely late.
+            pub ttft_adjusted: Adjusted,
+            /// Last token − intended arrival of all scheduled requests, those without an answer as infinitely late.
+            pub e2e_adjusted: Adjusted,
+        }
     };
 }
 
 latencies! {
-    TTFT = ttft {
+    TTFT = ttft: "socket read of the first chunk with a token − intended arrival" {
         title: "time to first token",
         about: "How long a user waits for the first token, including the wait inside the client.",
-        formula: "socket read of the first chunk with a token − intended arrival",
         mind: "A role chunk is not a token; a token with empty text is one. A late client makes it worse, never \
                better. Text of `content`, of reasoning and of tool calls counts alike, and records do not keep which \
                it was: numbers of a tool that leaves one of them out are, for such answers, not what it would print.",
@@ -184,18 +166,16 @@ latencies! {
         has_curve: true,
         adjusted: Some(|all| &mut all.ttft_adjusted),
     }
-    TTFT_SENT = ttft_sent {
+    TTFT_SENT = ttft_sent: "socket read of the first chunk with a token − issue" {
         title: "time to first token, from the issue",
         about: "The same without the client's own lateness, as tools without a schedule report it.",
-        formula: "socket read of the first chunk with a token − issue",
         zero_point: "issue",
         mind: "A stalled server that keeps the client from sending does not show here (coordinated omission).",
         values: LatencyValues::Successful(|record| Some(record.t_first?.saturating_sub(record.t_issue) as f64)),
     }
-    TPOT = tpot {
+    TPOT = tpot: "(last token − first token) / (tokens − tokens of the first read)" {
         title: "time per output token",
         about: "The mean time between tokens of an answer, after its first chunk.",
-        formula: "(last token − first token) / (tokens − tokens of the first read)",
         population: "successful requests with more tokens than their first chunk has",
         zero_point: "first_chunk",
         tokens: CountedIn::Answers,
@@ -208,10 +188,9 @@ latencies! {
         absent: |unknown| unknown.uncounted(unknown.share_with_total, "the first chunk has"),
         has_curve: true,
     }
-    ITL_TOKEN = itl_token {
+    ITL_TOKEN = itl_token: "each gap between reads / tokens of the later read, that many times" {
         title: "inter-token latency",
         about: "The pace of tokens, over all tokens of all requests.",
-        formula: "each gap between reads / tokens of the later read, that many times",
         population: "tokens after the first chunk of successful requests",
         zero_point: "previous_chunk",
         tokens: CountedIn::Chunks,
@@ -222,10 +201,9 @@ latencies! {
         values: LatencyValues::Pool(|all| &all.itl_token),
         absent: |unknown| unknown.uncounted(unknown.share, "each chunk has"),
     }
-    ICL = icl {
+    ICL = icl: "gap between reads with chunks" {
         title: "inter-chunk latency",
         about: "The gaps that a reader sees on the wire, however many tokens each chunk has.",
-        formula: "gap between reads with chunks",
         population: "chunks after the first of successful requests",
         zero_point: "previous_chunk",
         mind: "vLLM and inference-perf call this ITL, and count a gap of 0 for each further chunk of a read. Chunks \
@@ -235,37 +213,33 @@ latencies! {
         values: LatencyValues::Pool(|all| &all.icl),
         absent: UnknownChunks::without_gaps,
     }
-    E2E = e2e {
+    E2E = e2e: "last token − intended arrival" {
         title: "end-to-end latency",
         about: "How long a user waits for the whole answer, including the wait inside the client.",
-        formula: "last token − intended arrival",
         mind: "It ends with the last token, not with the end of the stream or a usage chunk.",
         limit: Some(LimitedMetric::E2e),
         values: LatencyValues::Successful(e2e),
         has_curve: true,
         adjusted: Some(|all| &mut all.e2e_adjusted),
     }
-    E2E_SENT = e2e_sent {
+    E2E_SENT = e2e_sent: "last token − issue" {
         title: "end-to-end latency, from the issue",
         about: "The same without the client's own lateness.",
-        formula: "last token − issue",
         zero_point: "issue",
         values: LatencyValues::Successful(|record| Some(record.t_last?.saturating_sub(record.t_issue) as f64)),
     }
-    MAX_STALL = max_stall {
+    MAX_STALL = max_stall: "largest gap between chunks of a request" {
         title: "longest stall",
         about: "The longest pause within each answer.",
-        formula: "largest gap between chunks of a request",
         population: "successful requests with at least two chunks",
         zero_point: "previous_chunk",
         limit: Some(LimitedMetric::MaxStall),
         values: LatencyValues::Successful(max_stall),
         absent: UnknownChunks::without_gaps,
     }
-    QUEUE_CLIENT = queue_client {
+    QUEUE_CLIENT = queue_client: "issue − intended arrival" {
         title: "lateness of the client",
         about: "How late the load generator itself sent requests.",
-        formula: "issue − intended arrival",
         population: "issued requests, with any outcome",
         mind: "How many requests are late, and how much of TTFT that is, decides on INVALID(client): `explain lag`.",
         values: LatencyValues::Issued(|record| Some(record.t_issue.saturating_sub(record.t_sched) as f64)),

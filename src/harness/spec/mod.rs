@@ -23,7 +23,7 @@ use base::spec::{
     TimeSpan,
 };
 
-/// One measurement, as it can also be handed to another process. Connections to each endpoint are `frontends ×
+/// One measurement, serializable for another process. Connections to each endpoint are `frontends ×
 /// clients`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BenchSpec {

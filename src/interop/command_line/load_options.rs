@@ -318,6 +318,11 @@ impl TranslatedLoad {
         }
     }
 
+    /// The path of the protocol's requests.
+    pub fn usual_path(&self) -> &'static str {
+        if self.get("protocol") == Some(COMPLETIONS.0) { COMPLETIONS.1 } else { CHAT.1 }
+    }
+
     /// Like `address`, for several base URLs, and as AIPerf 0.13.0 joins them with the path (`_dedup_path_overlap` in
     /// aiperf/transports/aiohttp_transport.py): what ends a base URL and begins the path, stands once.
     pub fn overlapping_address(&mut self, bases: &[&str], path: &str, usual: &str) {

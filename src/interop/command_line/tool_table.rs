@@ -9,14 +9,16 @@
 //!
 //! A row may apply only to some lines (`with`, `without`, `data_sets`); on the others its `reason` counts.
 //!
-//! A new option is a row. A new program is a file, a table made of it where the program's lines are translated
-//! (the tests have a list of these tables) and the program's name in `translate::command`.
+//! What the program does on every line is below `[always]`. A new option is a row, a new program a file and its row in
+//! `crate::tools`. A program whose lines mean more than its file can say has a function in `translate::command`, too.
 
+use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::load::TranslatedLoad;
 use super::options::{GivenOption, Opt, ParsedLine, Takes, read, read_known};
+use super::program::Env;
 use super::translation::{Translation, TranslationBuilder, TranslationError};
 use base::spec::Quantity;
 
@@ -36,8 +38,12 @@ pub(crate) struct ToolTable {
     pub program: &'static str,
     /// Where `sets` keys are in a manifest: `bench`, `serve.vllm`; `tensor`: they are those of a single request.
     pub action: String,
-    /// The variable that a server reads its key from.
+    /// The variable that the program reads its key from.
     pub key_variable: Option<&'static str>,
+    /// The variable that a client reads the address of its server from.
+    pub address_variable: Option<&'static str>,
+    /// Keys of `bench:` that every line sets.
+    always: Vec<(&'static str, &'static str)>,
     pub options: Vec<Opt>,
     /// The row of each option, by its place.
     rows: Vec<&'static OptionRow>,
@@ -55,6 +61,9 @@ struct ToolFile {
     #[serde(default)]
     action: String,
     key_variable: Option<String>,
+    address_variable: Option<String>,
+    #[serde(default)]
+    always: IndexMap<String, String>,
     #[serde(default, rename = "option")]
     rows: Vec<OptionRow>,
     #[serde(default, rename = "launcher")]
@@ -140,6 +149,8 @@ enum ValueKind {
     Headers,
     /// `METRIC:MS`.
     Slo,
+    /// A base URL, with the protocol's path behind it.
+    Address,
     /// Seconds for a server that is still loading.
     Wait,
     /// A tokenizer, which is a file here.
@@ -148,6 +159,10 @@ enum ValueKind {
 
 /// A program's table: its files in `tools/`, and the functions that their rows name.
 macro_rules! tool_table {
+    ([$($file:literal),+]) => {{
+        tool_table!(TABLE, [$($file),+], []);
+        &TABLE
+    }};
     ($name:ident, [$($file:literal),+], $functions:expr) => {
         pub(crate) static $name: std::sync::LazyLock<$crate::command_line::ToolTable> =
             std::sync::LazyLock::new(|| {
@@ -167,6 +182,8 @@ impl ToolTable {
             program: "",
             action: String::new(),
             key_variable: None,
+            address_variable: None,
+            always: Vec::new(),
             options: Vec::new(),
             rows: Vec::new(),
             functions,
@@ -177,7 +194,9 @@ impl ToolTable {
                 table.program = &file.program;
                 table.action.clone_from(&file.action);
                 table.key_variable = file.key_variable.as_deref();
+                table.address_variable = file.address_variable.as_deref();
             }
+            table.always.extend(file.always.iter().map(|(key, value)| (key.as_str(), value.as_str())));
             for row in &file.rows {
                 for written in &row.names {
                     table.options.push(option(written));
@@ -201,7 +220,25 @@ impl ToolTable {
         line
     }
 
-    /// A line that is one measurement: what options set `together`, and then what the rows say.
+    /// A line of a program that its file says all of.
+    pub fn translate(&'static self, env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+        self.measurement(words, |_, load| {
+            if let Some(variable) = self.address_variable {
+                let path = load.usual_path();
+                match env.0.iter().find(|(name, _)| name == variable) {
+                    Some((_, base)) => load.overlapping_address(&[base], path.trim_start_matches("/v1"), path),
+                    None => load
+                        .builder
+                        .push_error(format!("{variable}=http://HOST:PORT/v1 is missing in front of the line")),
+                }
+            }
+            if let Some(variable) = self.key_variable.filter(|variable| env.has(variable)) {
+                load.put("api_key_env", variable);
+            }
+        })
+    }
+
+    /// A line that is one measurement: what every line does, what options set `together`, and then what the rows say.
     pub fn measurement(
         &'static self,
         words: &[String],
@@ -209,6 +246,7 @@ impl ToolTable {
     ) -> Result<Translation, TranslationError> {
         let mut load = TranslatedLoad::default();
         let line = self.read(words, &mut load.builder);
+        self.always.iter().for_each(|(key, value)| load.put(key, *value));
         for (option, row) in self.options.iter().zip(&self.rows).filter(|(option, _)| !line.has(option.names[0])) {
             let name = option.names[0];
             if let Some(reason) = row.required.as_ref().filter(|_| row.applies_to(&line)) {
@@ -381,6 +419,7 @@ impl OptionRow {
             }
             (ValueKind::Headers, _) => load.headers(given),
             (ValueKind::Slo, _) => load.goodput(given),
+            (ValueKind::Address, _) => load.address(value, load.usual_path(), load.usual_path()),
             (ValueKind::Wait, _) => load.ready_timeout(given),
             (ValueKind::Tokenizer, _) => load.tokenizer(given),
             (ValueKind::Text | ValueKind::Number, None) if given.values.is_empty() => load.flag(key),
@@ -412,55 +451,13 @@ pub(crate) fn launchers(text: &'static str) -> Vec<LauncherOptions> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-    use std::sync::LazyLock;
-
     use super::*;
-    use crate::{
-        aiperf, chat_benchmarks, command_server, curl, docker, genai_perf, git_clone_command, guidellm, inference_perf,
-        llmb_run, perf_analyzer, sglang, slurm, tensorrt_llm, triton_backend, triton_cli, trtllm_bench, trtllm_serve,
-        vllm,
-    };
+    use crate::tools::TOOLS;
+    use std::collections::BTreeSet;
 
-    /// Every table, in the order of the files.
-    fn tables() -> Vec<&'static ToolTable> {
-        let tables: [&'static LazyLock<ToolTable>; 34] = [
-            &aiperf::TABLE,
-            &chat_benchmarks::EVALSCOPE,
-            &chat_benchmarks::GENAI_BENCH,
-            &chat_benchmarks::LLAMA_BENCHY,
-            &chat_benchmarks::LLMPERF,
-            &command_server::LLAMA_SERVER,
-            &command_server::TEXT_GENERATION_LAUNCHER,
-            &curl::TABLE,
-            &docker::TABLE,
-            &genai_perf::PROFILE,
-            &git_clone_command::TABLE,
-            &guidellm::BENCHMARK,
-            &guidellm::RUN,
-            &inference_perf::TABLE,
-            &llmb_run::TABLE,
-            &perf_analyzer::TABLE,
-            &tensorrt_llm::PREPARE_DATASET,
-            &sglang::SERVER,
-            &sglang::ONE_BATCH_SERVER,
-            &sglang::SERVING,
-            &slurm::TABLE,
-            &triton_backend::benchmarks::BENCHMARK_CORE_MODEL,
-            &triton_backend::benchmarks::END_TO_END_TEST,
-            &triton_backend::benchmarks::END_TO_END,
-            &triton_backend::benchmarks::INFLIGHT,
-            &triton_backend::tritonserver::LAUNCH_SCRIPT,
-            &triton_backend::tritonserver::TABLE,
-            &triton_cli::TABLE,
-            &trtllm_bench::TABLE,
-            &trtllm_serve::TABLE,
-            &vllm::TABLE,
-            &vllm::bench_serve::IN_PROCESS_BENCHMARK,
-            &vllm::bench_serve::TABLE,
-            &vllm::sweep::TABLE,
-        ];
-        tables.into_iter().map(|table| &**table).collect()
+    /// Every table.
+    fn tables() -> impl Iterator<Item = &'static ToolTable> {
+        TOOLS.iter().map(|tool| &**tool.table)
     }
 
     fn manifest_schema() -> Value {
@@ -489,9 +486,16 @@ mod tests {
             let file: ToolFile = toml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", entry.display()));
             programs.insert(file.program);
         }
-        let registered: BTreeSet<String> = tables().iter().map(|table| table.program.to_owned()).collect();
+        let registered: BTreeSet<String> = tables().map(|table| table.program.to_owned()).collect();
         assert!(programs.difference(&registered).all(|program| program.ends_with("(shared)")), "{programs:?}");
         assert!(registered.is_subset(&programs), "{registered:?}");
+    }
+
+    #[test]
+    fn a_line_calls_a_program_by_the_name_that_messages_have() {
+        for tool in TOOLS {
+            assert_eq!(tool.table.program.split(' ').next(), Some(tool.name));
+        }
     }
 
     #[test]
@@ -510,7 +514,7 @@ mod tests {
         let schema = manifest_schema();
         assert!(!has_key(&schema, &schema["$defs"]["Stage"], &["bench", "stop", "no_such_key"]));
         // Those of a single request are its tensors.
-        for table in tables().into_iter().filter(|table| table.action != "tensor") {
+        for table in tables().filter(|table| table.action != "tensor") {
             let action = if table.action.is_empty() { "bench" } else { &table.action };
             for key in table.rows.iter().filter_map(|row| row.sets.as_ref()) {
                 let path: Vec<&str> = action.split('.').chain(key.split('.')).collect();

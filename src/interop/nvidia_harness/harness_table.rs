@@ -136,7 +136,7 @@ impl MakeTarget {
 /// The meaning of a field of a config.
 pub(super) enum ConfigField {
     UserConf,
-    /// It is read by code, or holds here in any case.
+    /// Translated by code, or always true in Regatta.
     Read,
     /// It has no place; with the reason.
     Untranslated(String),

@@ -14,6 +14,7 @@ use crate::command_line::{
 };
 use crate::nvidia_harness::run_args;
 use crate::tensorrt_llm::{convert_checkpoint, prepare_dataset, trtllm_build};
+use crate::tools::whole_table;
 use crate::triton_backend::{benchmarks, fill_template, tritonserver};
 use crate::{
     aiperf, chat_benchmarks, command_server, curl, docker, docker::on_host, genai_perf, git_clone_command, guidellm,
@@ -258,7 +259,6 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
         ("genai-bench", Some("benchmark")) => chat_benchmarks::genai_bench(&arguments[1..]),
         ("evalscope", Some("perf")) => chat_benchmarks::evalscope(&arguments[1..]),
         ("llama-benchy", _) => chat_benchmarks::llama_benchy(arguments),
-        ("token_benchmark_ray.py", _) => chat_benchmarks::llmperf(env, arguments),
         ("perf_analyzer", _) => perf_analyzer::translate(arguments),
         ("benchmark_core_model.py", _) => benchmarks::benchmark_core_model(arguments),
         ("end_to_end_test.py", _) => benchmarks::end_to_end_test(arguments),
@@ -274,6 +274,7 @@ fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Tran
             let row = counts.find_map(|count| idle(&format!("main.py {count}"), ""));
             row.unwrap_or_else(|| idle_command("main.py --scenario", ""))
         }
+        (name, _) if let Some(table) = whole_table(name) => table.translate(env, arguments),
         // A command of a program, or the program.
         (_, first) => idle(&format!("{name} {}", first.unwrap_or_default()), &format!("{name} *"))
             .unwrap_or_else(|| idle_command(name, "")),
@@ -285,8 +286,9 @@ fn without_env(env: &Env, mut translation: Translation) -> Translation {
     if matches!(translation.kind, TranslationKind::Nothing(_)) {
         return translation;
     }
-    // A client of OpenAI's interfaces has its key as `--api-key-env`, and llmperf the address of the server.
-    let is_address = |name: &String| translation.tool == "token_benchmark_ray.py" && name == "OPENAI_API_BASE";
+    // A client of OpenAI's interfaces has its key as `--api-key-env`.
+    let table = whole_table(&translation.tool);
+    let is_address = |name: &String| table.is_some_and(|table| table.address_variable == Some(name));
     let is_read = |name: &String| match &translation.kind {
         TranslationKind::Bench(bench) => is_address(name) || bench.args.contains(name),
         _ => false,

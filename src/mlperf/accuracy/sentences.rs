@@ -102,7 +102,7 @@ fn realigned(text: &[char], slices: &[(usize, usize)]) -> Vec<(usize, usize)> {
             sentences.push((start, end));
         }
     }
-    // Where two closings meet, a sentence can come out empty: the original keeps it as an empty line.
+    // Adjacent closing marks can yield an empty sentence; the original keeps it as an empty line.
     sentences.into_iter().map(|(start, end)| (start.min(end), end)).collect()
 }
 

@@ -186,7 +186,7 @@ fn test06(to: &mut SubmissionFindings, at: &Path, benchmark: &Benchmark, scenari
             "the test runs with the settings of the result", fix;
         Refused, AuditLog, at,
             (1..FEWEST_ANSWERS).contains(&answers.answers)
-                .then(|| format!("it holds {} answers, about 100 are sampled", answers.answers)),
+                .then(|| format!("it holds only {} answers; about 100 are expected", answers.answers)),
             "the verification must cover the samples that the test logged", fix;
     }
     for offence in answers.first_offences {

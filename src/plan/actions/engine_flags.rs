@@ -134,7 +134,7 @@ impl StageChecker<'_> {
         let precision = engine.precision.as_str();
         if engine.backend == EngineBackend::Simulator && Engine::QUANTIZED_FORMATS.contains(&precision) {
             let message = format!("cannot be `{precision}` on the simulator");
-            self.fault(&["engine", "precision"], &message, "it has no times for this format")
+            self.fault(&["engine", "precision"], &message, "the simulator has no step times for this precision")
                 .hint("fp16, bf16, fp8 or fp4; or `backend: tensorrt_llm`");
         }
         let architecture = engine.model.architecture.as_str();

@@ -208,7 +208,7 @@ impl<'a> PackageChecker<'a> {
         let message = format!("the data of {} is synthetic", planned.task.id);
         let hint = "read the data set there, `from: PATH`; `rehearse: true` under `package` packs for practice";
         let related = (planned, &["mlperf", "dataset", "synthetic"][..]);
-        self.refuse(path, &message, "the round cannot accept a result of it", hint, Some(related));
+        self.refuse(path, &message, "the round accepts no result for it", hint, Some(related));
     }
 
     fn planned_for(&self, output: &str) -> Option<&'a PlannedTask<'a>> {

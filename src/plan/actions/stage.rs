@@ -13,8 +13,7 @@ use base::spec::{GpuClocks, MOST_PARTS, MOST_USERS, TimeSpan};
 
 macro_rules! define_stage {
     ($($(#[doc = $about:literal])* $key:ident: $name:ident($settings:ty),)+) => {
-        /// A stage: common keys, and exactly one of
-        /// `shell, git, image, template, weights, engine, repository, serve, bench, trtllm_bench, mlperf, compare`.
+        /// A stage: common keys, and the key of exactly one action.
         // Its large parts are in boxes: a stage has one action at most, and a plan moves the whole several times.
         #[base::omit_empty]
         #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]

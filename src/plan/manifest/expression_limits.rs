@@ -146,8 +146,8 @@ fn is_divisible(value: i128, divisor: i128) -> bool {
     value.checked_rem(divisor) == Some(0)
 }
 
-/// Bytes between `{{` and `}}`, or `{%` and `%}`. A link of a chain has at least one, and the shortest chain that
-/// overflows a stack of 8 MiB has 20,000; the longest expression of a manifest that is shipped has 500.
+/// Bytes between `{{` and `}}`, or `{%` and `%}`. Each link of a chain takes at
+/// least one, and 20,000 links overflow a stack of 8 MiB. The longest shipped expression has 500 bytes.
 const LONGEST_CODE: usize = 8 << 10;
 /// `{% elif %}` in one text: each is nested in the one before. The shortest chain that overflows has 7,000.
 const MOST_BRANCHES: usize = 1000;

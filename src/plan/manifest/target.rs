@@ -10,7 +10,7 @@ pub struct Targets {
     pub endpoints: Vec<Endpoint>,
     /// `None`: the text does not set it.
     pub protocol: Option<Protocol>,
-    /// Of an HTTP target that has one.
+    /// The path of an HTTP target, if it has one.
     pub path: Option<String>,
     /// In front of `/v1`, of a base URL: `/api` of `https://openrouter.ai/api/v1`.
     pub prefix: Option<String>,

@@ -121,7 +121,7 @@ pub struct Delta {
     /// This many runs on each side, each with a plan of its own, would show a change of 5 % in nine of ten cases;
     /// absent where these runs do, and where a thousand do not.
     pub runs_needed: Option<u32>,
-    /// The smallest change, percent, that runs like these show in nine of ten cases; absent where no row is judged.
+    /// The smallest change in percent that runs like these detect with 90 % power; absent if no row is judged.
     pub detectable_percent: Option<f64>,
     /// In what the two meanings differ.
     pub unlike: Vec<String>,

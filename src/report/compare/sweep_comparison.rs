@@ -166,7 +166,7 @@ fn deltas(levels: &[LevelRow<'_>], sweeps: &[ComparedSweep], n: usize, rules: Co
         .collect()
 }
 
-/// The levels of all, those of the first in their order, then the others.
+/// All levels: those of the first sweep in order, then the rest.
 fn levels(sweeps: &[ComparedSweep]) -> Vec<LevelRow<'_>> {
     let mut points: Vec<&SweepPoint> = Vec::new();
     for point in sweeps.iter().flat_map(|sweep| &sweep.report.points) {

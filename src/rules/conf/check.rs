@@ -65,7 +65,9 @@ fn rate(request: &TestRequest<'_>) -> Option<RuleError> {
             let wrong =
                 RuleError::new(&at, "means nothing in SingleStream", "LoadGen reads it in Server and Offline only")
                     .of_key();
-            Some(wrong.hint("say what a query is expected to take: `user_conf: { target_latency: 500 }`, milliseconds"))
+            Some(
+                wrong.hint("set the expected latency of a query in milliseconds: `user_conf: { target_latency: 500 }`"),
+            )
         }
         (MlperfScenario::Server | MlperfScenario::Interactive, None) => {
             let message = format!("needs `target_qps` in {}", request.scenario.title());

@@ -115,7 +115,7 @@ impl ProjectLock {
 }
 
 impl LockHolder {
-    /// As long whether it serves or not, so that writing it again in place replaces all of it.
+    /// Padded to one length for both states, so that rewriting it in place leaves no old bytes.
     fn line(&self) -> String {
         let text = serde_json::to_string(self).unwrap_or_default();
         let pad = if self.serving { " " } else { "" };

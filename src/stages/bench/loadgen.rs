@@ -151,7 +151,7 @@ impl LoadgenStage<'_> {
             context.lease.notice(format!("a rehearsal, which cannot be submitted: {samples} samples{least}"));
         }
         let estimate = Estimate::new(&conf.settings, rules.round.loadgen.seeds.schedule);
-        let twice = if loadgen.power.is_some() { ", twice: ranging and testing of the power meter" } else { "" };
+        let twice = if loadgen.power.is_some() { ", run twice for the power meter: ranging, then testing" } else { "" };
         context.lease.notice(format!("{estimate}{twice}"));
         apply_rules(&mut spec, &bench, &rules.benchmark, request.scenario);
         let write = |name: &str, text: &str| {

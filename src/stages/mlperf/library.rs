@@ -64,7 +64,7 @@ pub async fn perform(context: &TaskContext, step: &LoadgenLibrary, program: Opti
     let mismatches = probed.mismatches(&round);
     if !mismatches.is_empty() {
         let failure = Failure::refused(format!("this is not the LoadGen of {}", round.name));
-        let hint = format!("take mlcommons-loadgen {}: seeds are built into each version", round.loadgen.version);
+        let hint = format!("install mlcommons-loadgen {}: seeds are built into each version", round.loadgen.version);
         return Err(failure.cause(mismatches.join("\n")).hint(hint));
     }
     let mut shim = Sha256Of::default();

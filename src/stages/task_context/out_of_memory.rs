@@ -48,7 +48,7 @@ pub fn flag(engine: &Engine, name: &str) -> Option<f64> {
     }
 }
 
-/// The engine with a lower number. A whole one stays whole.
+/// The engine with the setting reduced. A whole one stays whole.
 pub fn lower(engine: &Engine, lowered: &ReducedSetting) -> Engine {
     let mut engine = engine.clone();
     let to = lowered.to;

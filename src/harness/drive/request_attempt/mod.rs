@@ -291,7 +291,7 @@ impl RequestAttempt<'_> {
             (RequestEncoder::Kserve(template), _) => self.run_on_own_stream(template, parts, state).await,
             (RequestEncoder::Http(template), Some(pool)) => self.run_over_http(template, pool, parts, state).await,
             (RequestEncoder::Http(_), None) => {
-                Err((FailureClass::Connect, "the link has no HTTP connections".to_owned()))
+                Err((FailureClass::Connect, "no HTTP connection pool for this server: a bug in Regatta".to_owned()))
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::schedule::data::{
 use base::files::{Digest, Hasher};
 use serde_json::json;
 
-/// A frozen plan. Prompts are recipes or content of a file; `ids` and `text` write them out.
+/// A frozen plan. Prompts are stored as recipes or file contents; `ids` and `text` expand them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestSchedule {
     pub requests: PlannedRequests,

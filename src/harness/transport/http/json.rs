@@ -140,7 +140,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Nothing must be left.
+    /// Fails unless the input is exhausted.
     pub fn end(&mut self) -> Walked<()> {
         if self.peek().is_some() { Err(NotJson("something follows the value")) } else { Ok(()) }
     }

@@ -353,7 +353,7 @@ impl Variables {
         value.unwrap_or_else(|| self.marker(UnknownValue::of_variable(name)))
     }
 
-    /// The result of `$(( … ))`: a number or a formula. Unsupported arithmetic becomes a parameter itself.
+    /// The result of `$(( … ))`: a number or a formula. Arithmetic that is not supported becomes a parameter.
     fn result(&mut self, written: &str) -> String {
         let text = self.expand_text(written);
         if let Some(result) = evaluate(&text, &mut |name| self.value(name)) {

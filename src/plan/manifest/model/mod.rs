@@ -10,29 +10,10 @@ use serde::{Deserialize, Serialize};
 
 pub use super::param::{ListRule, NoBounds, NumberBounds, PARAM_KINDS, Param, PathNeed};
 pub use crate::actions::Action;
-pub use crate::actions::bench::{Bench, Data, Preflight, RateSearch, RepeatRole, Telemetry, USUAL_END_ID, WhenBusy};
-pub use crate::actions::compare::{CompareResults, PublishedRow};
-pub use crate::actions::engine::{
-    DecodingType, Engine, EngineBackend, EngineOnly, SpeculativeConfig, SpeculativeMethod, SystemShape,
+pub use crate::actions::{
+    bench::*, compare::*, engine::*, git::*, host::*, image::*, load::*, mlperf::*, openai_servers::*, repository::*,
+    serve::*, shell::*, stage::*, template::*, trtllm_bench::*, weights::*,
 };
-pub use crate::actions::git::{CherryPick, Git};
-pub use crate::actions::host::{Host, HostOn, HostWord, Slurm, SlurmContainer, SshHost, SshMachine};
-pub use crate::actions::image::{Image, ImageBuild};
-pub use crate::actions::load::{LevelSetting, Load, LoadFault};
-pub use crate::actions::mlperf::{
-    Loadgen, LoadgenLibrary, Mlperf, MlperfDataset, MlperfEntry, MlperfPackage, MlperfResults, MlperfScore,
-    MlperfVerify, PowerMeter, Synthetic,
-};
-pub use crate::actions::openai_servers::{TrtllmServe, Vllm};
-pub use crate::actions::repository::{Repository, RepositoryLayout};
-pub use crate::actions::serve::{
-    AttachServer, CommandServer, EndpointPorts, EndpointText, Endpoints, Serve, SimServer,
-};
-pub use crate::actions::shell::ShellScript;
-pub use crate::actions::stage::{OneOrMany, Retry, RetryAfter, Stage, input_variable};
-pub use crate::actions::template::Template;
-pub use crate::actions::trtllm_bench::{TrtllmBench, TrtllmBenchBackend};
-pub use crate::actions::weights::Weights;
 pub use base::spec::{
     Container, ModelControl, ModelShape, RateLimit, ReadyWhen, Trace, TraceLevel, TraceMode, TritonServer,
 };

@@ -196,7 +196,7 @@ pub fn query_host(machine: &SshMachine, project: &Path) -> Result<String, SpecPr
             let version = out.lines().last().unwrap_or_default().trim().to_owned();
             let version_here = concat!("regatta ", env!("CARGO_PKG_VERSION"));
             if version == version_here {
-                return Ok(format!("answers, with {version} and the project folder"));
+                return Ok(format!("reachable: {version}, project folder found"));
             }
             let hint = "the run and its hosts must have the same version: `program` of the host names another";
             return Err(SpecProblem::new(format!("it has {version}; this machine has {version_here}"), hint));

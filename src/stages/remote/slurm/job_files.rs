@@ -78,7 +78,7 @@ pub async fn write_job_spec(
     written.at("write", Path::new("job.json")).flatten()
 }
 
-// What run and job write for each other.
+// Files through which run and job communicate.
 
 /// `job.json`: everything that the job needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -210,7 +210,7 @@ impl JobEventWriter {
         Ok(())
     }
 
-    /// The messages for the run: its processes concern only this node.
+    /// Forwards events to the run, except those about processes, which matter only on this node.
     pub fn event(&self, event: Event) {
         match event {
             Event::Notice { .. } | Event::Progress { .. } => self.write_event(&JobEvent::Event(event)),

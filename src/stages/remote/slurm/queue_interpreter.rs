@@ -154,7 +154,7 @@ impl QueueInterpreter {
             return None;
         }
         let message = format!("its job {number} was put back into the queue after it had begun");
-        let cause = "an attempt is never run twice: what it has left may be half of something";
+        let cause = "an attempt is never run twice: its output may be incomplete";
         Some(Failure::new(FailureKind::Lost, message).cause(cause))
     }
 

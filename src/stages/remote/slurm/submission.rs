@@ -52,7 +52,7 @@ pub async fn until_submitted(
         }
         None => vec![member],
     };
-    // What earlier runs submitted under another name is another array.
+    // Jobs that earlier runs submitted under another name form a separate array.
     let mut submissions: BTreeMap<String, Vec<PendingJob>> = BTreeMap::new();
     for member in ready {
         submissions.entry(member.job.name.clone()).or_default().push(member);
