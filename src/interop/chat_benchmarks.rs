@@ -67,7 +67,9 @@ pub(crate) fn genai_bench(words: &[String]) -> Result<Translation, TranslationEr
 }
 
 fn genai_bench_scenario(words: &[String]) -> Result<Translation, TranslationError> {
-    GENAI_BENCH.measurement(words, |line, load| drop(load.level("concurrency", &line.all("--num-concurrency"))))
+    GENAI_BENCH.measurement(words, |line, load| {
+        load.level("concurrency", &line.all("--num-concurrency"));
+    })
 }
 
 fn backend(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {

@@ -25,6 +25,7 @@ use crate::doctor::needs::Needs;
 use crate::error::CommandError;
 use crate::project::Project;
 use base::files::read_text;
+use base::units::os_release_field;
 use report::{DoctorFinding, FindingLevel};
 use runner::store::StateFolder;
 
@@ -88,10 +89,7 @@ pub fn examine(needs: Option<&Needs>, home: &StateFolder) -> Vec<DoctorFinding> 
 /// Its display name, and the distribution family.
 fn os() -> (String, String) {
     let text = read_text("/etc/os-release").unwrap_or_default();
-    let field = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
-        line.unwrap_or_default().trim_matches('"').to_owned()
-    };
+    let field = |name: &str| os_release_field(&text, name).to_owned();
     let kernel = rustix::system::uname();
     let release = kernel.release().to_string_lossy().into_owned();
     let machine = kernel.machine().to_string_lossy().into_owned();

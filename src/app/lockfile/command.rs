@@ -274,7 +274,7 @@ fn output_check(section: LockSection, strictness: LockStrictness, file: String) 
 fn failure(entry: &LockedTask, first: &LockDifference, stops: &[LockDifference], file: &str) -> Failure {
     let lines: Vec<String> = stops.iter().map(display::line).collect();
     let problem = format!("it does not match {file}: {}", lines.join("; "));
-    let kind = serde_json::json!(entry.kind).as_str().unwrap_or_default().to_owned();
+    let kind = entry.kind.as_str();
     Failure::new(FailureKind::Differs, problem)
         .hint(format!("{} ({kind}); or `--locked=warn`, which reports it and continues", first.advice()))
 }

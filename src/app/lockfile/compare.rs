@@ -174,7 +174,7 @@ fn stage(task: &str, locked: &LockedTask, now: &LockedTask, extent: LockExtent, 
     let flat_of = |entry: &LockedTask| {
         let mut fields = flat("", entry.requested.iter().filter(|(name, _)| *name != "action"));
         fields.extend(entry.requested.get("action").map(|action| flat_value("", action)).unwrap_or_default());
-        fields.insert("kind".to_owned(), serde_json::json!(entry.kind).as_str().unwrap_or_default().to_owned());
+        fields.insert("kind".to_owned(), entry.kind.as_str().to_owned());
         fields
     };
     found.extend(different(LockPart::Requested, task, &flat_of(locked), &flat_of(now), |_| DifferenceWeight::Stops));
@@ -189,9 +189,7 @@ fn stage(task: &str, locked: &LockedTask, now: &LockedTask, extent: LockExtent, 
 }
 
 fn missing_stage(task: &str, locked: Option<&LockedTask>, now: Option<&LockedTask>) -> LockDifference {
-    let describe = |entry: Option<&LockedTask>| {
-        entry.map(|entry| format!("a stage ({})", serde_json::json!(entry.kind).as_str().unwrap_or_default()))
-    };
+    let describe = |entry: Option<&LockedTask>| entry.map(|entry| format!("a stage ({})", entry.kind.as_str()));
     let stages = [describe(locked), describe(now)];
     LockDifference::new(LockPart::Requested, Some(task), "stage", stages, DifferenceWeight::Stops)
 }

@@ -61,9 +61,10 @@ pub fn show(file: &LockFile) -> Document {
             let words = std::iter::once(word).chain(std::iter::repeat(""));
             words.zip(fields).map(|(word, (field, value))| [Cell::quiet(word), Cell::name(field), cut(value).into()])
         });
-        let stages = section.stages.iter().map(|(task, entry)| {
-            [Cell::name(task), Cell::quiet(json!(entry.kind).as_str().unwrap_or_default()), resolved(entry).into()]
-        });
+        let stages = section
+            .stages
+            .iter()
+            .map(|(task, entry)| [Cell::name(task), Cell::quiet(entry.kind.as_str()), resolved(entry).into()]);
         let about = format!("{}, regatta {}", counted(section.stages.len(), "task"), section.regatta);
         Section { about, ..Section::new(name) }.with([Block::list(rows), Block::list(stages)])
     };

@@ -7,6 +7,12 @@ pub fn is_invisible(c: char) -> bool {
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
+/// A field of `/etc/os-release`, empty where it has none: os-release(5).
+pub fn os_release_field<'t>(text: &'t str, name: &str) -> &'t str {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    line.unwrap_or_default().trim_matches('"')
+}
+
 /// A cell of a CSV file, quoted where it must be. A text that a spreadsheet would take for a formula begins with `'`.
 pub fn csv_cell(text: &str) -> String {
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err();

@@ -26,7 +26,7 @@ pub(super) fn followed_loop(
     commands: &[WrittenCommand],
     here_document: &mut dyn FnMut(&WrittenCommand) -> String,
 ) -> Option<FollowedLoop> {
-    let length = end_of_loop(commands)?;
+    let length = end_of_compound(commands)?;
     let (names, rows) = if let Some((name, values)) = for_loop(text) {
         (vec![name], values.into_iter().map(|value| vec![value]).collect())
     } else {
@@ -144,7 +144,7 @@ pub(super) fn waiting_loop(commands: &[WrittenCommand]) -> Option<usize> {
     if !first.starts_with("until ") && !first.starts_with("while ") {
         return None;
     }
-    let length = end_of_loop(commands)?;
+    let length = end_of_compound(commands)?;
     let mut programs = commands[..length].iter().filter_map(|command| {
         command.text.split_whitespace().find(|word| !["until", "while", "do", "!"].contains(word))
     });
@@ -190,21 +190,23 @@ impl Wait {
     }
 }
 
-/// How many commands after the first one its `done` is.
-pub(super) fn end_of_loop(commands: &[WrittenCommand]) -> Option<usize> {
+/// The place of the command that ends a group, a condition or a loop, which the first of them begins.
+pub(super) fn end_of_compound(commands: &[WrittenCommand]) -> Option<usize> {
     let mut open = 0_usize;
-    for (at, command) in commands.iter().enumerate() {
-        let words = command.text.split_whitespace().find(|word| !OPENING.contains(word));
-        match words {
-            Some("for" | "while" | "until" | "select") => open += 1,
-            Some("done") => open = open.checked_sub(1)?,
-            _ => {}
+    commands.iter().position(|command| {
+        for word in command.text.split_whitespace() {
+            match word {
+                "{" => open += 1,
+                "}" | "fi" | "done" | "esac" => open = open.saturating_sub(1),
+                "do" | "then" | "else" => {}
+                word => {
+                    open += usize::from(["if", "for", "while", "until", "select", "case"].contains(&word));
+                    break;
+                }
+            }
         }
-        if open == 0 {
-            return Some(at);
-        }
-    }
-    None
+        open == 0
+    })
 }
 
 /// A function that is defined here: its name, its commands, and how many commands after the first one it ends.

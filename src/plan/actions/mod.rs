@@ -232,6 +232,13 @@ macro_rules! define_actions {
                 }
             }
 
+            /// Its key in a manifest.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($key),)+
+                }
+            }
+
             /// What is true of all its tasks.
             pub const fn facts(self) -> &'static ActionFacts {
                 match self {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::files::{Digest, Hasher, read_text};
+use base::units::os_release_field;
 use plan::Task;
 
 /// The GPUs of a machine, as far as they decide what an engine is good for.
@@ -75,11 +76,7 @@ pub(super) fn name(key: &Digest, facts: &BTreeMap<String, String>) -> Digest {
 }
 
 fn system(os_release: &str) -> String {
-    let field = |name: &str| {
-        let line = os_release.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
-        line.map(|value| value.trim_matches('"').to_owned()).unwrap_or_default()
-    };
-    format!("{} {}", field("ID"), field("VERSION_ID")).trim().to_owned()
+    format!("{} {}", os_release_field(os_release, "ID"), os_release_field(os_release, "VERSION_ID")).trim().to_owned()
 }
 
 #[cfg(test)]

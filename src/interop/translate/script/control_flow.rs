@@ -3,7 +3,7 @@
 
 use super::Script;
 use crate::command_line::{UntranslatedOption, WrittenCommand, positional};
-use crate::translate::loops::{FollowedLoop, MOST_VALUES, OPENING, end_of_loop, followed_loop, read_values, test};
+use crate::translate::loops::{FollowedLoop, MOST_VALUES, OPENING, end_of_compound, followed_loop, read_values, test};
 use base::units::is_identifier;
 
 const NOT_FOLLOWED: &str =
@@ -77,7 +77,7 @@ impl Script {
     fn counted(&mut self, commands: &[WrittenCommand], depth: usize) -> Option<usize> {
         let head = commands[0].text.strip_prefix("while ")?;
         commands.get(1).filter(|next| next.behind.is_empty())?;
-        let length = end_of_loop(commands)?;
+        let length = end_of_compound(commands)?;
         let mut holds = Some(self.holds(head)?);
         self.turns += 1;
         for _ in 0..MOST_VALUES {
@@ -322,23 +322,4 @@ fn assigned(part: &str) -> Option<(&str, String)> {
         })
     })?;
     is_identifier(name).then_some((name, sum))
-}
-
-/// The place of the command that ends a group, a condition or a loop, which the first of them begins.
-fn end_of_compound(commands: &[WrittenCommand]) -> Option<usize> {
-    let mut open = 0_usize;
-    commands.iter().position(|command| {
-        for word in command.text.split_whitespace() {
-            match word {
-                "{" => open += 1,
-                "}" | "fi" | "done" | "esac" => open = open.saturating_sub(1),
-                "do" | "then" | "else" => {}
-                word => {
-                    open += usize::from(["if", "for", "while", "until", "select", "case"].contains(&word));
-                    break;
-                }
-            }
-        }
-        open == 0
-    })
 }
