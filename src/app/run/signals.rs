@@ -114,7 +114,7 @@ impl StopSignals {
             }
             (None, 1) => {
                 self.stop.request();
-                print_event(&stopping("interrupted; once more exits at once"));
+                print_event(&stopping("interrupted; Ctrl-C again exits at once"));
             }
             _ => exit_interrupted(),
         }

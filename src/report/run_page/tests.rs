@@ -76,7 +76,7 @@ fn a_page_has_verdict_metrics_definitions_curves_and_origin() {
         "from schedule",
         "sorted element floor(N·p)",
         "no 95 % interval from this run alone: mean: not enough values: 300 of 2000",
-        "TTFT: % of requests",
+        "TTFT: cumulative % of requests",
         "Output tokens in each second",
         "1,204",
         "Requests in flight",

@@ -58,7 +58,7 @@ fn differences_distributions_courses_and_how_it_was_measured_are_on_one_page() {
         "B against A",
         "+11.",
         "one run: not judged",
-        "TTFT: % of requests",
+        "TTFT: cumulative % of requests",
         "Requests in flight",
         "same arrivals and prompts",
     ] {
