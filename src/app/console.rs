@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::bench::options::in_options;
 use crate::cli::CliExit;
 use base::diag::{is_panic_caught, panic_text};
-use report::{LiveOptions, Styler};
+use report::{LiveOptions, Styler, fit_stderr};
 
 /// 128 + SIGPIPE.
 const PIPE_CLOSED: u8 = 141;
@@ -119,17 +119,13 @@ pub(super) fn print_json(make: impl FnOnce(&mut BufWriter<StdoutLock<'_>>) -> io
 
 pub(super) fn print_error(text: &str) {
     let mut out = anstream::stderr();
+    let text = fit_stderr(text);
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush()).inspect_err(|error| STDERR.note(error));
 }
 
 /// The reader of stdout has left.
 pub(super) fn is_closed() -> bool {
     STDOUT.is_closed.load(Ordering::Relaxed)
-}
-
-/// An error that a library returned while it printed to stdout.
-pub(super) fn note(error: &io::Error) {
-    STDOUT.note(error);
 }
 
 /// The code to exit with, after a command ended with `exit`. `goes_on` where the command outlives its reader.
@@ -172,8 +168,7 @@ fn message(fault: &PanicHookInfo<'_>) -> String {
     let at = fault.location().map(|at| format!(" ({}:{})", at.file(), at.line())).unwrap_or_default();
     format!(
         "error: a fault in Regatta itself: {}{at}\n  version {}; RUST_BACKTRACE=1 shows where it happened. Please \
-         report it with the \
-         manifest or the command\n",
+         report it with the manifest or the command\n",
         panic_text(fault.payload()),
         env!("CARGO_PKG_VERSION"),
     )

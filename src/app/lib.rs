@@ -75,15 +75,18 @@ pub fn main() -> ExitCode {
     exec::process::protect_key_text();
     // Programs inherit it: one that asks at the terminal gets an error, where it would be stopped and wait for ever.
     let _ = [Signal::SIGTTIN, Signal::SIGTTOU].into_iter().collect::<SigSet>().thread_block();
-    let invocation = match cli::parse(std::env::args_os()) {
+    let words: Vec<_> = std::env::args_os().collect();
+    // Help and errors are printed before there is a request.
+    cli::color_of(&words).write_global();
+    let invocation = match cli::parse(words) {
         Ok(invocation) => invocation,
         Err(refused) => {
-            let _ = refused.print().inspect_err(console::note);
+            let show = if refused.exit() == CliExit::Done { print } else { print_error };
+            show(&refused.text());
             return console::exit_code(refused.exit(), false);
         }
     };
     let color = invocation.global.color;
-    color.write_global();
     let goes_on = outlives_its_reader(&invocation.request);
     let exit = console::guard(|| {
         perform(invocation).unwrap_or_else(|error| {

@@ -21,10 +21,10 @@ use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
 use base::event::{Done, RunId, TaskId};
 use base::files::{is_absence, open_regular, read_text};
-use harness::{GatheredResult, RESULT, SWEEP, SweepReport, first_requests, gather_sweeps};
+use harness::{GatheredResult, RESULT, SWEEP, SweepPoint, SweepReport, first_requests, gather_sweeps};
 use interop::MeasuredResult;
 use plan::Plan;
-use report::{PageResult, RunState};
+use report::{PageResult, ResultRow, RunState};
 use runner::store::{
     Latest, PathError, ProjectLock, StateFolder, WithPath as _, fold_run, is_there, items_in, last_run, read_progress,
     readable_runs, tags_of, write_named,
@@ -118,14 +118,23 @@ pub(super) fn list(global: &Global, request: &cli::RunsRequest) -> Result<CliExi
     Ok(CliExit::Done)
 }
 
-/// Of the results that are still there.
+/// Of the results that are still there; those of a sweep's points take its place.
 fn add_numbers(row: &mut report::RunRow) {
+    row.results = row.results.drain(..).flat_map(points).collect();
     for result in &mut row.results {
         let file = result.folder.as_ref().map(|folder| folder.join(RESULT));
         if let Some(read) = file.and_then(|file| harness::read_result(&file).ok()) {
             result.numbers = report::result_numbers(&read);
+            result.workload = Some(read.workload().to_string());
         }
     }
+}
+
+fn points(result: ResultRow) -> Vec<ResultRow> {
+    let sweep = result.folder.as_ref().and_then(|out| Some((out, SweepReport::read(&out.join(SWEEP)).ok()?)));
+    let Some((out, sweep)) = sweep else { return vec![result] };
+    let of_point = |point: &SweepPoint| ResultRow { folder: Some(out.join(&point.folder)), ..result.clone() };
+    sweep.points.iter().map(of_point).collect()
 }
 
 /// The name of the last run.

@@ -227,7 +227,7 @@ impl StoreOperation<'_> {
         let LockAttempt::Acquired(lock) = ProjectLock::try_take(&home, || name_run(&home))? else {
             return Err(anyhow::Error::new(
                 ErrorText::new("a run is working in this folder")
-                    .hint("wait for it; with `--store` it uses the shared store, too"),
+                    .hint("wait for it; with `--store` it also uses the shared store"),
             )
             .into());
         };

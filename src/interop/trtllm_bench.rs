@@ -209,7 +209,7 @@ fn throughput(
     if line.has("--engine_dir") && !line.has("--backend") {
         keys.insert("backend".to_owned(), json!("tensorrt"));
         builder.note(
-            "an engine is given: --backend tensorrt reads it, and was the default of the releases that build engines",
+            "the line names an engine, so --backend tensorrt is assumed, the default in releases that built engines",
         );
     }
     let (mut flags, mut inputs) = (Map::new(), Map::new());

@@ -281,7 +281,7 @@ fn missing_scenarios(package: &MlperfPackage) -> Vec<String> {
         }
         if !lacks.is_empty() {
             let (round, lacks) = (&round.name, lacks.join(", and "));
-            notes.push(format!("a closed submission of {name} in {round} must hold {lacks}, too"));
+            notes.push(format!("a closed submission of {name} in {round} must also contain {lacks}"));
         }
     }
     notes

@@ -16,7 +16,7 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value, context};
 use serde::Serialize;
 
-use crate::styler::{Styler, TextRole, clean, clean_lines};
+use crate::styler::{Styler, TextRole, clean, clean_lines, wrapped};
 use base::units::is_invisible;
 
 pub(crate) use table::TableColumn;
@@ -293,7 +293,8 @@ impl Block {
             Content::Pairs(pairs) => {
                 let mut before = "";
                 for [name, text] in pairs {
-                    for line in text.lines() {
+                    let room = styler.width().filter(|_| name != "command").unwrap_or(usize::MAX);
+                    for line in wrapped(text, room.saturating_sub(indent.len() + 9)).lines() {
                         let shown = if name == before { "" } else { name };
                         let _ = writeln!(out, "{indent}{} {line}", styler.tone(TextRole::Quiet, format!("{shown:<8}")));
                         before = name;
@@ -425,9 +426,20 @@ mod tests {
     #[test]
     fn a_narrow_terminal_does_without_what_is_least_needed() {
         let shown = |width: usize| document().terminal(Styler::OFF.of_width(width));
-        assert!(shown(45).contains("for a wider terminal, or as JSON: E2E mean\n"), "{}", shown(45));
-        assert!(shown(30).contains("for a wider terminal, or as JSON: E2E mean, TTFT p99\n"), "{}", shown(30));
-        assert!(!shown(80).contains("wider"));
+        assert!(shown(45).contains("left out to fit this terminal: E2E mean\n"), "{}", shown(45));
+        assert!(shown(30).contains("left out to fit this terminal: E2E mean, TTFT p99\n"), "{}", shown(30));
+        assert!(!shown(80).contains("left out"));
+    }
+
+    #[test]
+    fn pairs_are_broken_between_words_and_commands_stay_whole() {
+        let pairs =
+            [("cause", "it speaks HTTP, not gRPC".to_owned()), ("command", "sleep 1; sleep 2; exit".to_owned())];
+        let mut out = String::new();
+        Block::pairs(pairs).write(Styler::OFF.of_width(24), "  ", &mut out);
+        let expected =
+            "  cause    it speaks\n               HTTP, not\n               gRPC\n  command  sleep 1; sleep 2; exit\n";
+        assert_eq!(out, expected);
     }
 
     #[test]

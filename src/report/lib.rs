@@ -62,7 +62,7 @@ pub use run_state::{Finished, Notice, RunState, TaskPhase, TaskProgress, TaskSta
 pub use server::{
     EndpointRow, ModelDetails, ModelRow, ServerMetricRow, ServerStatus, TensorFacts, endpoints_json, endpoints_text,
 };
-pub use styler::{Styler, TextRole, clean, cut, signed_percent};
+pub use styler::{Styler, TextRole, clean, cut, fit_stderr, signed_percent, wrapped};
 pub use summary::{RunPaths, summary};
 pub use sweep::sweep;
 pub use what_if::{NearbyTtft, WhatIfLengths, WhatIfNumbers, WhatIfRow, what_if, what_if_json};

@@ -83,17 +83,16 @@ impl LiveDisplay {
         Self::with(look, if look.json_lines { OutputMode::Json } else { OutputMode::Plain }, styler, to)
     }
 
-    fn with(look: LiveOptions, way: OutputMode, paint: Styler, to: Box<dyn Write + Send>) -> Self {
+    fn with(look: LiveOptions, mode: OutputMode, styler: Styler, to: Box<dyn Write + Send>) -> Self {
         let LiveOptions { quiet, verbose, frameless, .. } = look;
-        let verbosity = Verbosity { quiet, verbose, frameless, bars: matches!(way, OutputMode::Bars(_)) };
+        let verbosity = Verbosity { quiet, verbose, frameless, bars: matches!(mode, OutputMode::Bars(_)) };
         let now = Instant::now();
-        let (run_state, pending) = (RunState::new(), String::new());
         Self {
-            state: run_state,
-            mode: way,
+            state: RunState::new(),
+            mode,
             verbosity,
-            styler: paint,
-            pending,
+            styler,
+            pending: String::new(),
             to,
             began: now,
             drawn: now,
@@ -261,7 +260,7 @@ impl Bars {
     pub fn print(&self, lines: &str) {
         if !lines.is_empty() {
             // A benchmark goes on after its terminal went away.
-            let _ = self.multi.println(lines.trim_end_matches('\n'));
+            let _ = self.multi.println(self.styler.fit(lines.trim_end_matches('\n').to_owned()));
         }
     }
 

@@ -106,7 +106,7 @@ pub fn examined(examined: &SubmissionReport, review: bool) -> Document {
         )))
     };
     let powers: Vec<Block> = examined.results.iter().filter_map(power).collect();
-    let checker = "the Power WG's own checker also examines the meter's messages: run it, too";
+    let checker = "the Power WG's own checker also examines the meter's messages: also run that checker";
     let checker = (!powers.is_empty()).then(|| Block::plain(checker));
     let results = Section::default().with([Block::list(examined.results.iter().map(row))]);
     let refused = findings(examined.with_weight(FindingWeight::Refused));

@@ -419,7 +419,7 @@ fn distributions(run: &RunResult) -> Vec<String> {
         let limits = limited.map(|metric| limit_lines(*metric, usual, &requested.further_limits, &requested.slo));
         let limits = limits.into_iter().flatten().map(|(value, name)| (value, "limit", name));
         let points = points.iter().map(|(x, fraction)| (*x, fraction * 100.0)).collect();
-        let heading = format!("{}: % of requests at most …", title(key));
+        let heading = format!("{}: cumulative % of requests", title(key));
         spread(&heading, unit, &[OverlayCurve { place: 0, points }], &statistics.chain(limits).collect::<Vec<_>>())
     };
     run.curves.iter().filter_map(plot).collect()

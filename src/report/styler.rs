@@ -216,7 +216,7 @@ pub(crate) fn rows_with(
     let narrow = styler.width().filter(|width| lines.iter().any(|line| shown_width(line) > *width));
     let layout = narrow.map(|width| NarrowLayout::new(styler, width, starts));
     let laid_out = rows.iter().zip(lines).map(|(row, line)| match &layout {
-        Some(layout) if shown_width(&line) > layout.width || layout.moves(row) => layout.text(row),
+        Some(layout) if is_ragged || shown_width(&line) > layout.width || layout.moves(row) => layout.text(row),
         _ => line,
     });
     laid_out.map(|text| text + "\n").collect()
@@ -312,6 +312,12 @@ fn unbroken(text: &str, room: usize) -> impl Iterator<Item = &str> {
         let is_whole = has_parts && part.chars().count() <= room;
         part.split(if is_whole { '\n' } else { ' ' })
     })
+}
+
+/// A text for stderr: lines that are wider than its terminal are broken.
+pub fn fit_stderr(text: &str) -> String {
+    let size = terminal_size::terminal_size_of(std::io::stderr());
+    size.map_or_else(|| text.to_owned(), |(width, _)| wrapped(text, width.0.into()))
 }
 
 /// Breaks lines of more than `width` characters between words. A part goes on where the cell that was broken begins

@@ -42,7 +42,7 @@ pub(crate) fn section(name: &str, report: &SweepReport, place: usize, details: &
     let mut plots = draw(&[NamedSweep { name: name.to_owned(), report }]).into_iter();
     let picture = plots.next();
     let others = if details.len() < report.points.len() { "; those of the others are in their folders" } else { "" };
-    let linked = (!details.is_empty()).then(|| format!("Follow a level to all numbers of its point{others}."));
+    let linked = (!details.is_empty()).then(|| format!("Each level links to all numbers of its point{others}."));
     let table = Block::table(points(report, &anchor, details));
     let notes = Block::notes(linked).map(Block::on_page).chain(notes(report)).chain(reasons(report));
     SweepSection {
@@ -81,10 +81,8 @@ impl SweepSection {
 fn workload(report: &SweepReport, details: &[&PageResult]) -> Option<String> {
     let mut workloads = details.iter().filter_map(|page| page.result.own()).map(RunResult::workload);
     let first = workloads.next()?;
-    let (low, high) = (report.points.first()?, report.points.last()?);
-    let load = format!("{} levels, {} … {}", report.points.len(), low.level.amount(), high.level);
     let extent = first.extent.clone().filter(|_| workloads.all(|other| other.extent == first.extent));
-    Some(Workload { load, extent: extent.map(|each| format!("{each} each")), ..first }.to_string())
+    Some(report.workload(Workload { extent, ..first }).to_string())
 }
 
 /// One sweep alone.
@@ -202,7 +200,7 @@ fn sentence(report: &SweepReport) -> String {
     let mut text = format!("{} points, from {} to {}", report.points.len(), first.level, last.level);
     if let Some(best) = report.best() {
         let rate = best.output_tokens_per_s.map(three_digits).unwrap_or_default();
-        let _ = write!(text, "; at most {rate} output tokens per second, at {}", best.level);
+        let _ = write!(text, "; up to {rate} output tokens per second, at {}", best.level);
     }
     let _ = match report.knee.as_ref().map(|knee| (knee.state, &knee.level)) {
         Some((KneeState::Bracketed, level)) => {
@@ -278,9 +276,14 @@ fn from_zero_points(names: &[&str]) -> String {
 fn notes(report: &SweepReport) -> Vec<Block> {
     let mut notes = match &report.imported {
         None => vec![format!(
-            "TTFT, TPOT and E2E in ms, TTFT and E2E {}; tok/s are output tokens of successful requests; at a rate \
-             req/s and tok/s are of the time in which requests arrived; tok/s/user is 1,000 / TPOT p50",
-            from_zero_points(&report.zero_points())
+            "TTFT, TPOT and E2E in ms, TTFT and E2E {}; tok/s are output tokens of successful requests{}; \
+             tok/s/user is 1,000 / TPOT p50",
+            from_zero_points(&report.zero_points()),
+            if report.points.iter().any(|point| point.offered_per_s.is_some()) {
+                "; req/s and tok/s are over the time in which requests arrived"
+            } else {
+                ""
+            }
         )],
         Some(origin) => imported_notes(origin).to_vec(),
     };
@@ -314,7 +317,7 @@ fn notes(report: &SweepReport) -> Vec<Block> {
     if report.has_overload() {
         notes.push(
             "OVERLOADED, `filling`: the server did not keep up, or the run was too short to see whether it does, so \
-             latencies depend on its length; no candidate for the knee or the front"
+             latencies depend on its length; such a point is neither the knee nor on the front"
                 .to_owned(),
         );
     }

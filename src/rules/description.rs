@@ -67,7 +67,7 @@ impl PackageDescription {
     }
 }
 
-/// The round's name of a metric → its name in `accuracy.txt`, and whether the official checker takes it in quotes.
+/// The round's name of a metric → its name in `accuracy.txt`, and whether the official checker accepts it in quotes.
 const WRITTEN: [(&str, &str, bool); 9] = [
     ("ROUGE1", "rouge1", true),
     ("ROUGE2", "rouge2", true),

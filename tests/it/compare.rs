@@ -537,7 +537,7 @@ fn a_page_is_written_beside_the_table() {
     assert_eq!(ended.code, 0);
     ended.shows("ttft").shows("compared.html");
     let page = world.read("compared.html");
-    assert!(page.contains("B against A") && page.contains("TTFT: % of requests"));
+    assert!(page.contains("B against A") && page.contains("TTFT: cumulative % of requests"));
     let nowhere = world.regatta(&["compare", "before", "after", "--html", "no/such/folder.html"]);
     assert_eq!(nowhere.code, 1);
     nowhere.shows("cannot write no/such/folder.html");

@@ -351,7 +351,7 @@ stages:
     let ended = world.regatta(&["check", "m"]);
     assert_eq!(ended.code, 2, "{ended:?}");
     ended.shows("`stages.work.host.ssh` is for `serve`");
-    ended.shows("another host is called `a`, too").shows("is not a name of a host");
+    ended.shows("another host is also called `a`").shows("is not a name of a host");
     ended.shows("`stages.none.host.ssh` is empty");
 }
 

@@ -321,7 +321,7 @@ fn the_model_of_tritons_generate_endpoint_is_that_of_its_path() {
     assert_eq!((model(&bls).as_deref(), bench(&bls).keys.get("endpoint")), (Some("tensorrt_llm_bls"), None));
     // The name at the server is not that of the tokenizer.
     let served = "vllm bench serve --model org/base --served-model-name base --num-prompts 8";
-    assert!(has_note(served, "the tokenizer of org/base:"), "{:?}", import(served).notes);
+    assert!(has_note(served, "the tokenizer of org/base;"), "{:?}", import(served).notes);
 }
 
 #[test]

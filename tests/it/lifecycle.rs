@@ -113,7 +113,7 @@ fn ctrl_c_while_a_large_output_is_read_does_not_wait_for_its_end() {
     until("the output to be read", || has_open(&run, "big"));
     // Once lets it be read to its end, so that nothing that is done is lost; twice does not.
     signal(&run, "INT");
-    await_event(&world, "interrupted; once more");
+    await_event(&world, "interrupted; Ctrl-C again");
     signal(&run, "INT");
     assert_eq!(Ended::of(run).code, 130);
     world.file("small", "");

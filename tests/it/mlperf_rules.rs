@@ -301,7 +301,7 @@ fn a_plan_tells_how_long_its_tests_take_and_which_scenario_is_missing() {
         .shows("narrow: 41 qps × 600 s → 49,152 queries (2 × 24,576), about 19 min 53 s until the last one arrives; up to 40.64 qps one data set less is enough: 10 min 0 s\n")
         .shows("accuracy: 24,576 samples at once, each sample once\n")
         .shows("audit: 100 queries at 100 qps, about 1.1 s until the last one arrives\n")
-        .shows("pack: a closed submission of llama2-70b-99.9 in v6.1 must hold Offline, too\n");
+        .shows("pack: a closed submission of llama2-70b-99.9 in v6.1 must also contain Offline\n");
 }
 
 /// The file beside LoadGen's logs.

@@ -187,7 +187,7 @@ fn repeats_on_a_server_that_does_not_report_its_start_are_all_made_again() {
     cut_off_in_the_second(&world);
     let ended = world.regatta(&["run", "m"]);
     ended_well(&ended);
-    ended.shows("1 run that was finished is measured again: the server does not report when it started");
+    ended.shows("1 finished measurement is repeated: the server does not report when it started");
 }
 
 #[test]

@@ -175,7 +175,10 @@ fn a_hang_while_loading_names_the_step_and_the_model() {
         echo "I1121 09:11:07.188928 51 model_lifecycle.cc:839] \"successfully loaded 'postprocessing'\""
         exec sleep 1000"#;
     let world = loads(script, "1s");
-    let ended = run_into_ready_timeout(&world, "by its log it hung while loading tensorrt_llm (1 of 2 models loaded)");
+    let ended = run_into_ready_timeout(
+        &world,
+        "according to its log it hung while loading tensorrt_llm (1 of 2 models loaded)",
+    );
     ended.shows("waited for 127.0.0.1:");
     and_then_it_works(&world);
 }

@@ -48,6 +48,8 @@ fn several_levels_are_one_result_in_numeric_order() {
         );
         assert_eq!(result["latency"]["ttft"]["p99"], point["ttft"]["p99"]["value"]);
     }
+    let run = &bench(&world, &["-c", "1,2", "-n", "4"]).stdout;
+    assert!(!run.contains("in which requests arrived"), "{run}");
     // More users bring more throughput here, and no point has the prompts of another.
     let of = |key: &str| sweep["points"].as_array().unwrap().iter().map(|point| point[key].clone()).collect::<Vec<_>>();
     assert_eq!(of("seed"), [0, 1, 2]);
@@ -68,8 +70,14 @@ fn a_rate_sweep_is_a_table() {
     let first: Vec<&str> = rows.iter().filter_map(|row| row.split_whitespace().next()).collect();
     assert_eq!(first, ["5", "10", "20"], "{}", ended.stdout);
     ended.shows("req/s").shows("tok/s/user").shows("TTFT and E2E from schedule").shows("✗ 5 req/s: limits: TTFT p99");
+    ended.shows("req/s and tok/s are over the time in which requests arrived");
     let page = world.read("latest/report.html");
     assert!(page.contains("3 levels, 5 … 20 req&#x2f;s · 15 requests each · 64 → 8 tokens"), "{page}");
+    world.good(&["runs"]).shows("3 levels, 5 … 20 req/s · 15 requests each");
+    let csv = world.good(&["runs", "--csv"]).stdout;
+    let points: Vec<&str> = csv.lines().filter(|line| line.contains("/points/")).collect();
+    assert!(points.len() == 3 && points.iter().all(|line| line.contains(",true,15,0,")), "{csv}");
+    assert!(points[2].contains("· 20 req/s Poisson, scaled ·"), "{csv}");
     // A manifest has the same key.
     let dry = world.good(&["bench", "sim:", "--rate", "5..20:3", "--dry-run"]);
     dry.shows("sweep:").shows("rate: 5..20:3").shows("duration: 30s");

@@ -38,8 +38,8 @@ pub(super) fn bench(global: &Global, request: &BenchRequest) -> Result<CliExit, 
     options::check_files(request)?;
     if let Some(file) = options::unused_time_stamps(request) {
         print_error(&format!(
-            "note: the time stamps in {} are not used: the load is given, or the usual one; `--trace` sends each \
-             record at its own\n",
+            "note: the time stamps in {} are not used, because the load is set otherwise; `--trace` sends \
+             each record at its own\n",
             file.display()
         ));
     }

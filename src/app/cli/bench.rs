@@ -289,8 +289,10 @@ fn target(given: String, is_model: bool, protocol: Option<&str>) -> Result<Strin
 /// The protocol that is given, or that follows from GenAI-Perf's options.
 fn protocol(args: &BenchArgs) -> Result<Option<&'static str>, ArgumentError> {
     let protocol = args.protocol;
+    let is_url = args.target.as_ref().or(args.url.as_ref()).is_some_and(|given| given.starts_with("http"));
     let theirs = match (args.service_kind, args.endpoint_type) {
-        (None, None) => args.backend.map(|_| "kserve"),
+        // `vllm bench` has a `--backend`, too, and is given the URL of an OpenAI server.
+        (None, None) => args.backend.filter(|_| !is_url).map(|_| "kserve"),
         (Some(ServiceWord::Triton), None | Some(EndpointWord::Kserve)) | (None, Some(EndpointWord::Kserve)) => {
             Some("kserve")
         }
@@ -337,6 +339,7 @@ fn data(args: &BenchArgs) -> Result<Option<(&'static str, PathBuf)>, ArgumentErr
                     "it is plain text; `jq -Rc . FILE > FILE.jsonl` makes a prompt of each line; JSON needs --data-kind"
                 }
                 Some("parquet" | "arrow" | "xlsx") => "tables are not supported; save a line of JSON for each row",
+                _ if !file.exists() => "there is no such file",
                 _ => "its name does not show its format; add --data-kind",
             };
             return invalid_value(format!("`--data {}`: {reason}", file.display()));

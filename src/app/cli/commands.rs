@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::io;
 use std::path::PathBuf;
 
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
@@ -29,7 +28,7 @@ use super::store::{LockRequest, StoreRequest};
 use super::triton::{RepositoryRequest, TritonRequest};
 use super::values::{ArgumentError, KeyValueArg, invalid_value, reject_duplicates};
 use base::diag::ErrorText;
-use report::Styler;
+use report::{Styler, wrapped};
 
 /// One invocation of `regatta`.
 #[derive(Clone, Debug, PartialEq)]
@@ -145,6 +144,7 @@ pub enum CliRequest {
     /// Show the state of the last run.
     Status(StatusRequest),
     /// List the runs of this project with their results, newest first.
+    #[command(alias = "results")]
     Runs(RunsRequest),
     /// Show metrics of this project's benchmarks over time, and where their level changes.
     History(HistoryRequest),
@@ -235,17 +235,7 @@ fn grouped(command: clap::Command) -> clap::Command {
         let _ = write!(text, "\n{title}:\n");
         for subcommand in names.iter().filter_map(|name| command.find_subcommand(name)) {
             let about = subcommand.get_about().map(ToString::to_string).unwrap_or_default();
-            let _ = write!(text, "  {:<13}", subcommand.get_name());
-            let mut column = 15;
-            for word in about.split(' ') {
-                if column + word.chars().count() > width {
-                    let _ = write!(text, "\n{:15}", "");
-                    column = 15;
-                }
-                let _ = write!(text, "{}{word}", if column == 15 { "" } else { " " });
-                column += word.chars().count() + 1;
-            }
-            text.push('\n');
+            text += &wrapped(&format!("  {:<13}{about}\n", subcommand.get_name()), width);
         }
     }
     command.help_template(text + "\nOptions:\n{options}{after-help}")
@@ -269,9 +259,9 @@ impl CliParseError {
         if self.0.use_stderr() { CliExit::Usage } else { CliExit::Done }
     }
 
-    /// Help goes to stdout, errors to stderr, with color if requested.
-    pub fn print(&self) -> io::Result<()> {
-        self.0.print()
+    /// With color codes. Help is for stdout, an error for stderr.
+    pub fn text(&self) -> String {
+        self.0.render().ansi().to_string()
     }
 }
 
@@ -298,34 +288,28 @@ pub fn parse<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Result<In
         words.push("--help".into());
     }
     // `regatta help bench` is `regatta bench --help`.
-    if words.get(1).is_some_and(|word| word == "help") {
+    if let Some(word) = words.get(1).filter(|word| *word == "help" || *word == "version").cloned() {
         words.remove(1);
-        words.push("--help".into());
+        words.push(["--", word.to_str().unwrap_or_default()].concat().into());
     }
     read(&words).map_err(|error| CliParseError(Box::new(error)))
 }
 
-/// Help and errors are printed before there is a request, so `--color` is read from the arguments directly.
-fn color_of(words: &[OsString]) -> clap::ColorChoice {
-    let mut choice = clap::ColorChoice::Auto;
-    let mut named = false;
-    for word in words.iter().filter_map(|word| word.to_str()) {
-        let value = if named { Some(word) } else { word.strip_prefix("--color=") };
-        named = word == "--color";
-        choice = match value {
-            Some("always") => clap::ColorChoice::Always,
-            Some("never") => clap::ColorChoice::Never,
-            _ => choice,
-        };
-    }
-    choice
+/// `--color`, read from the arguments directly.
+pub fn color_of(words: &[OsString]) -> anstream::ColorChoice {
+    let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
+    let line = words.join(" ").replace("--color ", "--color=");
+    line.split(' ').fold(anstream::ColorChoice::Auto, |choice, word| match word {
+        "--color=always" => anstream::ColorChoice::Always,
+        "--color=never" => anstream::ColorChoice::Never,
+        _ => choice,
+    })
 }
 
 fn read(words: &[OsString]) -> Result<Invocation, clap::Error> {
-    let color = color_of(words);
-    let format = || typed_command(command().color(color), words);
+    let format = || typed_command(command(), words);
     let explain = |error| explain_slip(explain_force(error, words, format), format);
-    let matches = command().color(color).try_get_matches_from(words).map_err(explain)?;
+    let matches = command().try_get_matches_from(words).map_err(explain)?;
     reject_duplicate_settings(&matches).map_err(|(kind, text)| format().error(kind, text))?;
     let mut args = CliArgs::from_arg_matches(&matches).map_err(|error| error.format(&mut format()))?;
     // Set and empty is how shells express "not set".

@@ -22,7 +22,9 @@ mod values;
 pub use self::mlperf::{AssembleOptions, ExaminationArgs, MlperfRequest};
 pub use bench::{BenchLoad, BenchRequest, TokenLength};
 pub use bench_args::{ArrivalsWord, BenchArgs, ServedWord, StreamWord};
-pub use commands::{CliParseError, CliRequest, Global, Invocation, OutputVerbosity, command, completion_script, parse};
+pub use commands::{
+    CliParseError, CliRequest, Global, Invocation, OutputVerbosity, color_of, command, completion_script, parse,
+};
 pub use exit::CliExit;
 pub use project::{
     CheckFormat, CheckRequest, DoctorRequest, GcRequest, InitRequest, ListRequest, LogsRequest, ManualArgs,

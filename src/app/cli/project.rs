@@ -155,7 +155,7 @@ pub struct RunsRequest {
     /// Print JSON, with the numbers of each result as fields.
     #[arg(long)]
     pub json: bool,
-    /// Print CSV: a line for each result with its numbers.
+    /// Print CSV: a line for each result and each point of a sweep, with its numbers.
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
 }

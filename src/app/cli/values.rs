@@ -246,7 +246,7 @@ impl<P: TypedValueParser> TypedValueParser for QuantityParser<P> {
                 let (unit, count) = (value.to_str().and_then(without_unit), value.to_str().map(str::parse::<u64>));
                 let text = match (unit, count) {
                     (Some(number), _) => {
-                        let text = format!("`{}` has a unit, and this option takes only a number", value.display());
+                        let text = format!("`{}` has a unit, but this option takes a plain number", value.display());
                         ErrorText::new(text).hint(format_args!("write `{number}`")).to_string()
                     }
                     (None, Some(Ok(0))) => wanted("above 0"),

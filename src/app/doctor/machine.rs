@@ -193,7 +193,7 @@ fn findings(gpus: &Gpus, fault: Option<String>, needs: &Needs) -> Vec<DoctorFind
         } else if level == FindingLevel::Missing {
             "choose a smaller system, or fewer tensor × pipeline ranks"
         } else {
-            "these are not the GPUs that the manifest's numbers are for: choose the system that this machine is"
+            "the manifest's numbers are for other GPUs: choose the system that matches this machine"
         };
         first = first.needed(needed, &needs.gpus_by, level).fix(fix);
     }

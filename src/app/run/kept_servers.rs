@@ -58,7 +58,7 @@ impl ServingPhase {
     pub fn end(&self) -> Option<Event> {
         self.is_serving.load(Ordering::Acquire).then(|| {
             self.release.request();
-            Event::Notice { task: None, text: "the servers are stopped; once more kills them".to_owned() }
+            Event::Notice { task: None, text: "the servers are being stopped; Ctrl-C again kills them".to_owned() }
         })
     }
 }

@@ -140,7 +140,7 @@ async fn run_tasks(prepared: &PreparedRun, begun: &BegunRun) -> Result<(RunSumma
     let options = RunOptions { output_source, kept_services, ..prepared.options.clone() };
     let (abandoned, unknown) = abandoned(home);
     for error in unknown {
-        emit(Event::Notice { task: None, text: format!("a job of an earlier run is not ended: {error}") });
+        emit(Event::Notice { task: None, text: format!("a job of an earlier run could not be canceled: {error}") });
     }
     if let Some(text) = unplanned_jobs(home, plan) {
         emit(Event::Notice { task: None, text });

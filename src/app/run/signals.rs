@@ -114,7 +114,7 @@ impl StopSignals {
             }
             (None, 1) => {
                 self.stop.request();
-                print_event(&stopping("interrupted; once more exits at once"));
+                print_event(&stopping("interrupted; Ctrl-C again exits at once"));
             }
             _ => exit_interrupted(),
         }
@@ -131,7 +131,7 @@ fn ignored_signals() -> Option<u64> {
 /// Stops starting, and ends what runs.
 pub(super) fn interrupt(stop: &Stop) -> Event {
     stop.request();
-    stopping("interrupted; once more kills what runs")
+    stopping("interrupted; Ctrl-C again kills what is still running")
 }
 
 fn stopping(why: &str) -> Event {

@@ -66,14 +66,14 @@ pub const UNMEASURED: [UnmeasuredProtocol; 7] = [
         title: "OpenAI's Responses",
         names: &["responses", "openai-responses", "/v1/responses"],
         fields: &[("object", "\"response\""), ("type", "\"response.")],
-        instead: "its servers have openai-chat at /v1, too",
+        instead: "its servers also offer openai-chat at /v1",
     },
     UnmeasuredProtocol {
         title: "Ollama's own interface (lines of JSON)",
         names: &["ollama", "/api/chat", "/api/generate"],
         // A date as a text; in OpenAI's Responses it is a number.
         fields: &[("created_at", "\"")],
-        instead: "Ollama has openai-chat at /v1, too",
+        instead: "Ollama also offers openai-chat at /v1",
     },
     UnmeasuredProtocol {
         title: "gRPC other than KServe's",

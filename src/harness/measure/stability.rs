@@ -125,13 +125,13 @@ fn overload_finding(seen: &str, found: &mut VerdictReasons) {
 fn trend_findings(trend: &LatencyTrend, found: &mut VerdictReasons) {
     if trend.is_likely() {
         let seen = format!(
-            "{:.2}/s arrived for {:.2} s and about {:.2}/s were completed, as a request of the last third took {:.2} s \
-             and one of the first third {:.2} s (medians)",
+            "{:.2}/s arrived for {:.2} s and about {:.2}/s were completed; the median latency rose from {:.2} s in the \
+             first third to {:.2} s in the last",
             trend.arrivals_per_s,
             trend.window_s,
             trend.served_per_s(),
-            trend.last_third_s,
-            trend.first_third_s
+            trend.first_third_s,
+            trend.last_third_s
         );
         overload_finding(&seen, found);
     } else if trend.shows_only_filling() {

@@ -18,7 +18,7 @@ use crate::measure::reasons::verdict_of_file;
 use crate::measure::result_files::schema_of;
 use crate::sweep::plan::{PointRole, SweepLevel};
 use crate::sweep::point::{SweepPoint, mark_front};
-use crate::{FurtherLimits, RunIdentity, RunResult, Slo};
+use crate::{FurtherLimits, RunIdentity, RunResult, Slo, Workload};
 use base::diag::ErrorText;
 use base::event::Verdict;
 use base::files::read_text;
@@ -140,6 +140,13 @@ impl SweepReport {
             points,
             knee,
         }
+    }
+
+    /// The server and the load of the whole sweep, from those of one of its results.
+    pub fn workload(&self, of_point: Workload) -> Workload {
+        let (Some(low), Some(high)) = (self.points.first(), self.points.last()) else { return of_point };
+        let load = format!("{} levels, {} … {}", self.points.len(), low.level.amount(), high.level);
+        Workload { load, extent: of_point.extent.map(|each| format!("{each} each")), ..of_point }
     }
 
     /// A sweep that another tool measured; `points` in any order.

@@ -176,7 +176,7 @@ fn times_between_chunks_of_one_read_are_left_out_and_keep_no_limit() {
     88 % of the chunks came in one read with the chunk before, and 100 % of the gaps between chunks are in answers \
     that came in one read: the server or a proxy in front of it writes several at once (nginx: set `proxy_buffering \
     off`; HAProxy: `option http-no-delay`), or the client was late; TPOT, ITL, ICL and the longest gap are left out, \
-    and TTFT is the time of the first read, which may have later tokens, too
+    and TTFT is the time of the first read, which may also contain later tokens
     ");
     // The whole answer took 10 ms for each token after the first, so no token took more.
     assert_eq!(result(10.0).goodput.unwrap().attainment, Some(1.0));
@@ -208,7 +208,7 @@ fn answers_of_one_read_weigh_as_many_gaps_as_they_have() {
     insta::assert_snapshot!(texts, @"11 % of the gaps between chunks are in answers that came in one read: the server \
         or a proxy in front of it writes several at once (nginx: set `proxy_buffering off`; HAProxy: `option \
         http-no-delay`), or the client was late; TPOT, ITL, ICL and the longest gap are from the other answers, \
-        and TTFT is the time of the first read, which may have later tokens, too");
+        and TTFT is the time of the first read, which may also contain later tokens");
     let (tpot, stall, texts) = reasons(2, 10);
     assert_eq!((tpot, stall), (None, None));
     assert!(texts.contains("53 % of the gaps between chunks are in answers that came in one read"), "{texts}");
@@ -282,7 +282,7 @@ fn where_most_tokens_come_with_the_first_no_time_between_them_is_known() {
     insta::assert_snapshot!(texts, @"97 % of the chunks came in one read with the chunk before: the server or a proxy \
         in front of it writes several at once (nginx: set `proxy_buffering off`; HAProxy: `option http-no-delay`), or \
         the client was late; TPOT, ITL, ICL and the longest gap are left out, and TTFT is the time of the first read, \
-        which may have later tokens, too");
+        which may also contain later tokens");
     let (metrics, share, texts) = of_answers(&relayed(400));
     assert_eq!((metrics, share), ([Some(5.0), Some(5.0), Some(200.0)], Some(390.0 / 400.0)));
     assert!(texts.contains("98 % of the chunks came in one read with the chunk before"), "{texts}");

@@ -93,7 +93,7 @@ fn coalesced(spec: &BenchSpec, result: &RunResult, found: &mut VerdictReasons) {
     let text = format!(
         "{cause}: the server or a proxy in front of it writes several at once (nginx: set `proxy_buffering off`; \
          HAProxy: `option http-no-delay`), or the client was late; {}, and TTFT is the time of the first read, which \
-         may have later tokens, too",
+         may also contain later tokens",
         so.join(", ")
     );
     found.warn(VerdictCheck::Coalesced, text);

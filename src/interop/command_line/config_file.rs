@@ -26,8 +26,7 @@ impl ConfiguredLine {
             Some((_, file)) => (file, at + 1),
             None => (arguments.get(at + 1)?.as_str(), at + 2),
         };
-        let mut notes =
-            vec![format!("the options in {file} are written here; later changes of that file are not read")];
+        let mut notes = vec![format!("the options were copied from {file}; later changes to that file have no effect")];
         let mut options = Vec::new();
         for (name, value) in yaml_options(&content(file)?)? {
             let values = match value {

@@ -205,7 +205,7 @@ impl TranslatedLoad {
         }
         self.builder.note(format!(
             "left to Regatta's default: no tokenizer; prompts are made of words that are one token each in English \
-            vocabularies. The tool counts prompts with the tokenizer of {model}: --tokenizer FILE does, too"
+            vocabularies. The tool counts prompts with the tokenizer of {model}; so does Regatta with --tokenizer FILE"
         ));
     }
 

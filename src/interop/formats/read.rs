@@ -105,7 +105,7 @@ impl ImportError {
             Self::SameLevel { .. } => "import each folder of runs by itself, and compare the sweeps".to_owned(),
             Self::AccuracyRun { .. } => "import the folder of the performance run".to_owned(),
             Self::NoNumbers { .. } => "a run that ended early has none; texts and `1,5` are not numbers".to_owned(),
-            Self::BelowZero { metric, .. } => format!("measure again, or take {metric} out of the file"),
+            Self::BelowZero { metric, .. } => format!("measure again, or remove {metric} from the file"),
             Self::Empty { .. } | Self::SameRun { .. } | Self::CutOff { .. } | Self::Json { .. } | Self::File { .. } => {
                 return None;
             }

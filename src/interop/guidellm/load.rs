@@ -209,7 +209,7 @@ impl GuideLlmRun {
             "synchronous" => {
                 load.put("concurrency", "1");
                 if !levels.is_empty() {
-                    load.builder.push_error("`synchronous` is one request after the other: it takes no --rate");
+                    load.builder.push_error("`synchronous` is one request after the other: it does not take --rate");
                 }
             }
             "concurrent" if levels.is_empty() => load.builder.push_error(

@@ -123,7 +123,7 @@ fn runtime_flags(setting: &ConfigSetting, untranslated: &mut Untranslated<'_>) -
         } else {
             let reason = match nearest(&flag, RUNTIME_FLAGS.iter().copied()) {
                 Some(name) => format!("no config.pbtxt has a place for it; did you mean `{name}`?"),
-                None => "no config.pbtxt has a place for it: another executor takes it".to_owned(),
+                None => "no config.pbtxt has a place for it: it belongs to another executor".to_owned(),
             };
             untranslated.push(format!("trtllm_runtime_flags.{flag}"), reason);
         }

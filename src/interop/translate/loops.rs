@@ -184,7 +184,7 @@ impl Wait {
         const OPTION: &str = "--ready-timeout";
         if self.0 > 0 && bench.value(OPTION).is_none() {
             let time = format!("{}s", self.0);
-            builder.note(format!("the script waits before it measures: `{OPTION} {time}` waits for the server, too"));
+            builder.note(format!("the script waits before it measures: `{OPTION} {time}` also waits for the server"));
             bench.args.extend([OPTION.to_owned(), time]);
         }
     }

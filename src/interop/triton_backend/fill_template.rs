@@ -51,7 +51,7 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
         ["regatta", "repository", "fill", &folder, "--out", &out, "--allow-unfilled"].map(str::to_owned).to_vec();
     command.extend(values.iter().map(|(name, value)| format!("{name}={value}")));
     builder.note(
-        "files are filled from pristine templates into a new folder, never in place: a second run gives the same",
+        "files are filled from pristine templates into a new folder, never in place: a second run changes nothing",
     );
     builder.finish(TOOL, TranslationKind::Commands(vec![command]))
 }

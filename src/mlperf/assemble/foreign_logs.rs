@@ -169,7 +169,7 @@ fn accuracy(tree: &mut SubmissionTree, from: &Path, to: &Path) -> Assembled<Lock
         [] => text = format!("{}\n\nhash={hash}\n", text.trim_end()),
         // For a log that is truncated already, the scores have the hash of the whole log.
         hashes if is_truncated || hashes.contains(&hash.as_str()) => {}
-        _ => tree.problem(format!("{} is not of {}: its hash differs", scores.display(), log.display())),
+        _ => tree.problem(format!("{} does not belong to {}: its hash differs", scores.display(), log.display())),
     }
     tree.add(to.join("accuracy.txt"), FileSource::Text(text))?;
     tree.add(to.join(ACCURACY_FILE), if is_truncated { FileSource::Copy(log) } else { FileSource::Truncated(log) })?;

@@ -124,7 +124,7 @@ pub(super) fn read_tests(order: &PackageRequest, problems: &mut Vec<String>) -> 
             }
             for mode in entry.audits.keys().filter(|mode| !entry.verified.contains_key(*mode)) {
                 problems.push(format!(
-                    "{name}: {} was run and not verified; name its `verify` stage, too",
+                    "{name}: {} was run but not verified; also name its `verify` stage",
                     test_folder(*mode)
                 ));
             }

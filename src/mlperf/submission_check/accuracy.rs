@@ -244,7 +244,7 @@ fn written_scores(text: &str, benchmark: &Benchmark) -> IndexMap<String, Vec<f64
 fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<&LockedRun>, samples: Option<u64>) {
     let at = folder.join(ACCURACY_FILE);
     let hashes = truncate_accuracy_log::hashes(scores);
-    let score = "`mlperf: { score: … }` writes it, `truncate_accuracy_log` of mlcommons/inference, too";
+    let score = "`mlperf: { score: … }` writes it, and so does `truncate_accuracy_log` of mlcommons/inference";
     let text_at = folder.join("accuracy.txt");
     let rule = "the hash identifies its accuracy log";
     let hash = hashes.last().copied();
@@ -273,7 +273,7 @@ fn log(to: &mut SubmissionFindings, folder: &Path, scores: &str, locked: Option<
     };
     answers::check(to, &at, samples);
     if size > LONGEST {
-        finding!(to; Refused, NotTruncated, &at, format!("it is not truncated: {size} bytes, at most {LONGEST}"),
+        finding!(to; Refused, NotTruncated, &at, format!("it is not truncated: {size} bytes (limit {LONGEST})"),
             "whole accuracy logs are not submitted", "pack again; keep the whole log at home");
     }
     let locked_digest = locked.and_then(|run| run.files.get(ACCURACY_FILE));

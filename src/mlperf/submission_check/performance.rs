@@ -76,7 +76,7 @@ impl Run<'_> {
     /// A finding where a key is below a number, or not logged.
     fn least(&self, key: &str, least: f64) -> Option<String> {
         let is_less = self.detail.number(key).is_none_or(|number| number < least);
-        is_less.then(|| format!("`{key}` is {}, and has to be at least {least}", self.logged(key)))
+        is_less.then(|| format!("`{key}` is {}, and must be at least {least}", self.logged(key)))
     }
 
     /// A finding where a key is above a number.
@@ -206,7 +206,7 @@ fn key_rules(to: &mut SubmissionFindings, at: &Path, run: &Run) {
             "limits are for the 99th percentile", "remove it from user.conf; run again";
         Refused, LatencyLimits, at,
             run.looser("ttft", |limits| limits.ttft_ms).or_else(|| run.looser("tpot", |limits| limits.tpot_ms)),
-            "LoadGen judged this run by looser limits than its folder's; the official checker takes it",
+            "LoadGen judged this run by looser limits than its folder's; the official checker accepts it",
             format!("run it as model `{}`", table.loadgen_model(run.scenario));
         // Of a whole query; 0 where LoadGen judges tokens. In every division.
         Refused, LatencyLimits, at,

@@ -16,7 +16,7 @@ impl StageChecker<'_> {
              `mlperf: package`";
             self.fault(&["container"], "would have no effect", why).hint(hint);
         } else if matches!(stage.serve.as_deref(), Some(Serve::Triton(server)) if server.container.is_some()) {
-            self.fault(&["container"], "is given twice", "`serve.triton` has one, too")
+            self.fault(&["container"], "is given twice", "`serve.triton` also has one")
                 .hint("keep this one, or that of `serve.triton`");
         }
         self.container_at(&["container"], container);

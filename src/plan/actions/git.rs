@@ -19,7 +19,7 @@ pub struct Git {
     pub url: String,
     /// A commit, tag or branch.
     pub rev: String,
-    /// Clone submodules, too.
+    /// Also clone submodules.
     #[serde(default)]
     pub submodules: bool,
     /// Fetch LFS files. [default: true where `git lfs` is installed]

@@ -236,7 +236,7 @@ impl StageChecker<'_> {
         match host {
             HostOn::Slurm(slurm) => {
                 if slurm.container.is_some() && stage.container.is_some() {
-                    self.fault(&["container"], "is given twice", "`host.slurm` has one, too")
+                    self.fault(&["container"], "is given twice", "`host.slurm` also has one")
                         .hint("keep this one, or that of `host.slurm`");
                 }
                 self.slurm(slurm);
@@ -316,7 +316,7 @@ impl StageChecker<'_> {
                 self.fault(&at, "is not a host", "ssh would take it for an option");
             }
             if !names.insert(machine.name.clone()) {
-                let label = format!("another host is called `{}`, too", machine.name);
+                let label = format!("another host is also called `{}`", machine.name);
                 self.fault(&at, "is given twice", &label).hint("give one of them another `name`");
             }
         }

@@ -140,7 +140,7 @@ impl<'a> PackageChecker<'a> {
             let message = format!("{title} is not a scenario of {} in {}", entry.benchmark, self.round.name);
             let allowed: Vec<&str> = benchmark.scenarios().map(MlperfScenario::title).collect();
             let hint = format!("it is run as {}", allowed.join(", "));
-            self.refuse(&["results", index, "scenario"], &message, "a closed result cannot be of it", &hint, None);
+            self.refuse(&["results", index, "scenario"], &message, "a closed result cannot use it", &hint, None);
         }
         self.run(result, &["performance"], &entry.performance, TestMode::Performance);
         self.run(result, &["accuracy"], &entry.accuracy, TestMode::Accuracy);

@@ -23,7 +23,9 @@ impl Check for Repository {
         is_checked_across_stages: true,
         needs_memory: false,
         container_obstacle: BY_THIS_PROGRAM,
-        sharing_obstacle: Some("a model repository names its engine by a path of this machine, and is made in no time"),
+        sharing_obstacle: Some(
+            "a model repository contains the path of its engine on this machine, and takes no time to make",
+        ),
         ..ActionFacts::STEP
     };
 

@@ -279,7 +279,7 @@ fn fitting(text: &str, rule: &Param) -> Result<(), Diagnostic> {
         Some(example) => format!("for example `{example}`"),
         None => format!("it must match `{pattern}`"),
     };
-    Err(Diagnostic::error(format!("`{text}` is not of the form that it must have")).hint(hint))
+    Err(Diagnostic::error(format!("`{text}` does not have the required form")).hint(hint))
 }
 
 fn list_item(text: &str, rule: &Param) -> Result<Value, Diagnostic> {

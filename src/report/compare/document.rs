@@ -168,7 +168,7 @@ fn section(comparison: &Comparison, n: usize) -> Section {
 fn badges(comparison: &Comparison) -> Vec<Badge> {
     let badge = |role, text: String| Badge { role, text };
     if !comparison.has_any() {
-        return vec![badge(TextRole::Bad, "nothing is subtracted".to_owned())];
+        return vec![badge(TextRole::Bad, "not comparable".to_owned())];
     }
     let shown = || comparison.deltas.iter().filter(|delta| SHOWN.contains(&delta.stat));
     let judgements = |family: RowFamily| {
@@ -196,7 +196,7 @@ fn badges(comparison: &Comparison) -> Vec<Badge> {
         (!exploratory.is_empty()).then(|| badge(TextRole::Quiet, format!("exploratory: {}", exploratory.join(", ")))),
     );
     let unlike = shown().filter(|delta| delta.judgement.is_none() && !delta.unlike.is_empty()).count();
-    badges.extend((unlike > 0).then(|| badge(TextRole::Warning, format!("{unlike} unlike"))));
+    badges.extend((unlike > 0).then(|| badge(TextRole::Warning, format!("{unlike} not comparable"))));
     badges
 }
 
@@ -247,7 +247,7 @@ fn row(delta: &Delta, is_bound: [bool; 2], scale: f64, reasons: &mut Vec<String>
         Some(Judgement::Worse) => (TextRole::Bad, judgement_text(delta)),
         Some(_) => (TextRole::Quiet, judgement_text(delta)),
         None if delta.unlike.is_empty() => (TextRole::Quiet, "no percentage of 0".to_owned()),
-        None => (TextRole::Warning, "unlike".to_owned()),
+        None => (TextRole::Warning, "not comparable".to_owned()),
     };
     let side = |value: Option<f64>, is_bound: bool| match value {
         Some(value) if is_bound => Cell::from(format!("{} or more", compared_number(value))),
@@ -484,7 +484,7 @@ fn spreads(sheets: &[&ComparedResult]) -> Vec<Figure> {
         });
         let curve = |(place, measure): &(usize, &Measure)| cumulative(*place, measure.values.iter().map(|(_, ms)| *ms));
         let curves: Vec<_> = measures.iter().map(curve).collect();
-        let svg = spread(&format!("{name}: % of requests at most …"), first.unit, &curves, &[])?;
+        let svg = spread(&format!("{name}: cumulative % of requests"), first.unit, &curves, &[])?;
         Some(Figure { svg, notes: notes.collect() })
     };
     SPREAD.into_iter().filter_map(figure).collect()

@@ -293,7 +293,7 @@ fn ratio(row: &str, column: &str, metric: &str, comparison: &Comparison) -> Rati
 }
 
 fn percent(row: &Ratio) -> String {
-    row.percent.map_or_else(|| "unlike".to_owned(), |percent| format!("{percent:.2} %"))
+    row.percent.map_or_else(|| "not comparable".to_owned(), |percent| format!("{percent:.2} %"))
 }
 
 /// A number for people; one that was published as it was published.

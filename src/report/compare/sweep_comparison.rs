@@ -296,7 +296,7 @@ fn best_points(sweeps: &[ComparedSweep]) -> (String, Vec<Fact>) {
         let Some(rate) = best.output_tokens_per_s.map(|rate| grouped(rate, 0)) else { continue };
         let (letter, level) = (letter(n), &best.level);
         let points = if sweep.report.imported.is_some() { "points" } else { "valid points" };
-        sentences.push(format!("{letter} has at most {rate} output tokens per second, at {level}"));
+        sentences.push(format!("{letter} reaches {rate} output tokens per second, at {level}"));
         let about = format!("{points} of {}; at {level}", sweep.name);
         facts.push([format!("{letter}: highest throughput"), format!("{rate} tok/s"), about]);
     }

@@ -234,7 +234,7 @@ impl Table {
         }
         out.push_str(&text);
         if !left_out.is_empty() {
-            let line = format!("for a wider terminal, or as JSON: {}", left_out.join(", "));
+            let line = format!("left out to fit this terminal: {}", left_out.join(", "));
             let _ = writeln!(out, "{indent}{}", styler.tone(TextRole::Quiet, line));
         }
     }

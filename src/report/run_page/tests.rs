@@ -76,7 +76,7 @@ fn a_page_has_verdict_metrics_definitions_curves_and_origin() {
         "from schedule",
         "sorted element floor(N·p)",
         "no 95 % interval from this run alone: mean: not enough values: 300 of 2000",
-        "TTFT: % of requests",
+        "TTFT: cumulative % of requests",
         "Output tokens in each second",
         "1,204",
         "Requests in flight",
@@ -173,7 +173,7 @@ fn a_sweep_is_a_sentence_three_numbers_a_picture_and_one_table() {
     let page = sweep_page("sweep.html", &[("bench".to_owned(), sweep(1.0))]);
     for wanted in [
         "7 of 8 points",
-        "8 points, from 1 user to 128 users; at most 5,000 output tokens per second",
+        "8 points, from 1 user to 128 users; up to 5,000 output tokens per second",
         "beyond 8 users more load costs more latency than it brings throughput",
         "Throughput per GPU over interactivity",
         "limit of p99: 150 ms",

@@ -137,7 +137,7 @@ fn check_setting(request: &TestRequest<'_>, found: &ResolvedTest, name: &str, va
         );
     }
     if key.is_open_only(request.scenario) && request.division == Division::Closed {
-        let wrong = RuleError::new(&at, "may be set in the open division only", "closed: as the round has it").of_key();
+        let wrong = RuleError::new(&at, "may be set in the open division only", "closed: the round's value").of_key();
         return Some(wrong.hint("remove it, or `division: open`"));
     }
     if let Some(needed) = bad_value(key.kind, value) {

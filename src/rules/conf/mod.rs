@@ -169,7 +169,7 @@ mod tests {
                  `min_duration`?]",
                 "user_conf.min_duration: must be at least 600000 (closed: a run lasts ten minutes or more) \
                  [`min_duration: 600000`; `rehearse: true` allows less, and cannot be submitted]",
-                "user_conf.ttft_latency: may be set in the open division only (closed: as the round has it) [remove \
+                "user_conf.ttft_latency: may be set in the open division only (closed: the round's value) [remove \
                  it, or `division: open`]",
                 "user_conf.qsl_rng_seed: cannot be set (LoadGen reads it from its own mlperf.conf and ignores it in \
                  user.conf) [remove it]",

@@ -214,7 +214,7 @@ mod tests {
             (detail.first_errors[0].to_string(), detail.first_errors[0].times),
             ("error_runtime: a token count of 0".to_owned(), 30)
         );
-        assert_eq!(detail.number("effective_target_qps"), Some(3.0), "as the official checker takes it");
+        assert_eq!(detail.number("effective_target_qps"), Some(3.0), "as the official checker accepts it");
         // An accuracy run loads the data set in parts.
         assert_eq!(
             detail.contradictions.into_iter().collect::<Vec<_>>(),

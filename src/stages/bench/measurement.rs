@@ -18,23 +18,21 @@ use base::units::{grouped, three_digits};
 use exec::process::{BusyProcess, ProcessorTimes};
 use harness::preflight::PreflightResult;
 use harness::{
-    BenchProgress, BenchSpec, HarnessError, Measured, RunResult, SentHeaders, failure_cure, is_of_busy_machine,
+    BenchProgress, BenchSpec, HarnessError, Measured, RunResult, SentHeaders, Workload, failure_cure,
+    is_of_busy_machine,
 };
 use plan::manifest::model::{self, Bench, RepeatRole, WhenBusy};
 
 /// What a result means for its task. One of several runs counts with any verdict, unless its server is gone.
 pub fn task_outcome(bench: &Bench, result: &RunResult) -> Result<Done, Failure> {
     let reasons: Vec<String> = result.reasons().iter().map(harness::Reason::line).collect();
-    let (headline, below) = (result.headline(), headline_details(result));
+    let (headline, below) = (result.headline(), headline_details(result, &result.workload()));
     let is_part = bench.turn == Some(RepeatRole::Run) && result.server_lost().is_none();
     if result.verdict().is_valid() || is_part || is_only_noticed(bench, result.verdict(), result.reasons()) {
         return Ok(Done { headline: Some(headline), below, warnings: reasons, ..Done::default() });
     }
-    let failure = Failure { below, ..Failure::new(FailureKind::Invalid(result.verdict()), headline) };
-    Err(match reasons.first() {
-        Some(first) => failure.cause(first.clone()).tail(reasons),
-        None => failure,
-    })
+    let (kind, cause) = (FailureKind::Invalid(result.verdict()), reasons.first().cloned());
+    Err(Failure { below, cause, tail: reasons, ..Failure::new(kind, headline) })
 }
 
 /// Whether a measurement that a busy machine spoiled only causes a notice instead of failing its stage.
@@ -44,8 +42,8 @@ pub fn is_only_noticed(bench: &Bench, verdict: Verdict, reasons: &[harness::Reas
 
 /// What is below a headline: the server and its load, what was measured, the command that measures it again, and what
 /// each host did.
-pub fn headline_details(result: &RunResult) -> Vec<(String, String)> {
-    let workload = [("workload".to_owned(), result.workload().to_string())];
+pub fn headline_details(result: &RunResult, workload: &Workload) -> Vec<(String, String)> {
+    let workload = [("workload".to_owned(), workload.to_string())];
     let measured = result.identity.as_ref().map(|identity| ("measured".to_owned(), identity.short_line()));
     let manifest = result.identity.as_ref().and_then(|identity| identity.manifest.as_ref());
     let again = manifest.and_then(|manifest| Some(("run again".to_owned(), manifest.command.clone()?)));

@@ -76,10 +76,10 @@ pub(super) async fn begin(
     }
     if let Some(why) = matches.first() {
         let count = match matches.len() {
-            1 => "1 run that was finished is measured".to_owned(),
-            count => format!("{count} runs that were finished are measured"),
+            1 => "1 finished measurement is repeated".to_owned(),
+            count => format!("{count} finished measurements are repeated"),
         };
-        context.lease.notice(format!("{count} again: {why}"));
+        context.lease.notice(format!("{count}: {why}"));
     }
     Ok(servers)
 }

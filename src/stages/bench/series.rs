@@ -190,6 +190,7 @@ fn spec_at(spec: &BenchSpec, step: &SweepStep, number: usize, runs: u32) -> Benc
 /// A sweep is done when any of its points is valid, and when the server was there to its end.
 fn outcome(bench: &Bench, report: &SweepReport, first: Option<&RunResult>) -> Result<Done, Failure> {
     let headline = headline(report);
+    let below = first.map(|first| headline_details(first, &report.workload(first.workload()))).unwrap_or_default();
     let lost = report.points.iter().find(|point| point.verdict == Some(Verdict::InvalidServer));
     let worst = lost.or_else(|| report.points.first().filter(|_| report.valid() == 0));
     if let Some((worst, verdict)) = worst.and_then(|worst| Some((worst, worst.verdict?)))
@@ -197,11 +198,9 @@ fn outcome(bench: &Bench, report: &SweepReport, first: Option<&RunResult>) -> Re
     {
         let reasons: Vec<String> =
             worst.reasons.iter().map(|reason| format!("at {}: {}", worst.level, reason.line())).collect();
-        let failure = Failure::new(FailureKind::Invalid(verdict), format!("{}  {headline}", verdict.as_str()));
-        return Err(match reasons.first() {
-            Some(why) => failure.cause(why.clone()).tail(reasons),
-            None => failure,
-        });
+        let text = format!("{}  {headline}", verdict.as_str());
+        let cause = reasons.first().cloned();
+        return Err(Failure { below, cause, tail: reasons, ..Failure::new(FailureKind::Invalid(verdict), text) });
     }
     let invalid = report.points.iter().filter(|point| !point.is_accepted());
     let invalid = invalid.map(|point| {
@@ -209,14 +208,9 @@ fn outcome(bench: &Bench, report: &SweepReport, first: Option<&RunResult>) -> Re
         format!("{} at {}{reason}", point.verdict_text(), point.level)
     });
     let warnings = invalid.chain(report.warnings_line().map(|line| format!("sweep: {line}, in `{SWEEP}`")));
-    let below = first.map(headline_details).unwrap_or_default();
     let simulated = if report.is_simulated() { "SIMULATED  " } else { "" };
-    Ok(Done {
-        headline: Some(format!("{simulated}{headline}")),
-        below,
-        warnings: warnings.collect(),
-        ..Done::default()
-    })
+    let (headline, warnings) = (Some(format!("{simulated}{headline}")), warnings.collect());
+    Ok(Done { headline, below, warnings, ..Done::default() })
 }
 
 fn headline(report: &SweepReport) -> String {
@@ -227,7 +221,7 @@ fn headline(report: &SweepReport) -> String {
     };
     let best = report.best().and_then(|best| {
         let rate = base::units::grouped(best.output_tokens_per_s?, 0);
-        Some(format!("  at most {rate} tok/s at {}", best.level))
+        Some(format!("  up to {rate} tok/s at {}", best.level))
     });
     let knee = report.knee.as_ref().filter(|knee| knee.state == KneeState::Bracketed);
     let knee = knee.map(|knee| format!("  knee at {}", knee.level)).unwrap_or_default();

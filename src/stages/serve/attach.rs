@@ -280,8 +280,8 @@ async fn unreachable(endpoint: &Endpoint, error: &ClientError) -> SpecProblem {
         ListeningService::Http => "that is its HTTP port; this stage needs the gRPC port",
         ListeningService::Metrics => "that is its metrics port; this stage needs the gRPC port",
         ListeningService::OtherHttp => {
-            hint = format!("if it has OpenAI's interfaces, name it `http://{endpoint}`; of a Triton {hint}");
-            "something answers there that is not Triton: it speaks HTTP"
+            hint = format!("for an OpenAI server, write `http://{endpoint}`; for Triton, {hint}");
+            "it speaks HTTP, not Triton's gRPC"
         }
         ListeningService::Nothing | ListeningService::Grpc | ListeningService::Other => {
             return SpecProblem { message: error.call_and_why(), hint: error.hint() };

@@ -316,7 +316,7 @@ fn late(context: &TaskContext, planned: &[Arc<PlannedServer>], boards: &[Shared]
         };
         let mut message = format!("{} was not ready within {limit:?}: {waited}", server.name);
         if let Some(stands) = board.loading.status_text() {
-            message = format!("{message}; by its log it hung while {stands}");
+            message = format!("{message}; according to its log it hung while {stands}");
         }
         let quiet = board.loading.grew.elapsed().as_secs();
         if quiet > 0 {

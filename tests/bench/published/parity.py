@@ -78,7 +78,7 @@ def is_there(path):
 
 
 def official(text):
-    """Result → whether the official checker takes it; and how often it named each reason."""
+    """Result → whether the official checker accepts it; and how often it named each reason."""
     results, reasons = {}, collections.Counter()
     for line in text.splitlines():
         found = re.search(r"(INFO\] Results|ERROR\] NoResults) (\S+)", line)

@@ -275,7 +275,7 @@ fn all_that_is_wrong_with_its_runs_is_reported_at_once() {
     `submitter` becomes the name of a folder, with letters, digits, . _ - + only: "Example Inc."
     llama2-70b-99.9 Offline: the performance run (RUNS/offline/performance) has no user.conf
     llama2-70b-99.9 Offline: RUNS/offline/score has no accuracy.txt
-    llama2-70b-99.9 Offline: TEST06 was run and not verified; name its `verify` stage, too
+    llama2-70b-99.9 Offline: TEST06 was run but not verified; also name its `verify` stage
     llama2-70b-99.9 Server: the performance run (RUNS/server/performance) is a rehearsal with shortened durations; `rehearse: true` under `package` packs it for practice
     llama2-70b-99.9 Server: the accuracy run (RUNS/server/accuracy) is a rehearsal with shortened durations; `rehearse: true` under `package` packs it for practice
     llama2-70b-99.9 Server: the accuracy run (RUNS/server/accuracy) is on made-up data; `rehearse: true` under `package` packs it for practice

@@ -75,6 +75,9 @@ fn an_openai_line_gets_its_scheme() {
     assert_eq!((bench.target.as_str(), bench.protocol), ("http://host:8000", Some("openai-chat")));
     assert_eq!((bench.load, bench.requests), (BenchLoad::Rate(Quantity::Known(5.0)), Some(Quantity::Known(100))));
     assert_eq!(Value::Object(bench.extra), serde_json::json!({"max_new": 3, "a": "b"}));
+    // `--backend` of `vllm bench serve`, with the address of an OpenAI server.
+    assert_eq!(read("http://h:8000 --backend vllm").unwrap().protocol, None);
+    assert_eq!(read("h:8001 --backend vllm").unwrap().protocol, Some("kserve"));
 }
 
 #[test]
@@ -192,6 +195,7 @@ fn data_of_a_kind_that_is_not_read_is_told_what_to_make_of_it() {
     assert!(reason("p.csv").contains("it is plain text"));
     assert!(reason("p.jsonl.gz").contains("unpack it first"));
     assert!(reason("/tmp").contains("it is a folder"));
-    assert!(reason("p.dat").contains("add --data-kind"));
+    assert!(reason("Cargo.toml").contains("add --data-kind"));
+    assert!(reason("sharegpt").contains("there is no such file"));
     assert!(reason("p.parquet").contains("save a line of JSON for each row"));
 }

@@ -24,6 +24,12 @@ fn usage_error_text(line: &str) -> String {
 }
 
 #[test]
+fn commands_that_other_programs_have_are_understood() {
+    assert!(parse_line("version").expect_err("the version").to_string().starts_with("regatta "));
+    assert!(matches!(parse_line("results").expect("understood").request, CliRequest::Runs(_)));
+}
+
+#[test]
 fn the_name_alone_prints_the_help() {
     let help = parse_line("").expect_err("help");
     assert_eq!(help.exit(), CliExit::Done);
@@ -180,9 +186,9 @@ fn what_other_tools_call_an_option_is_understood_or_has_its_cure() {
 #[test]
 fn color_is_known_before_there_is_a_request() {
     let words = |line: &str| line.split_whitespace().map(OsString::from).collect::<Vec<_>>();
-    assert_eq!(color_of(&words("regatta run --color=never")), clap::ColorChoice::Never);
-    assert_eq!(color_of(&words("regatta --color always run")), clap::ColorChoice::Always);
-    assert_eq!(color_of(&words("regatta run color=never")), clap::ColorChoice::Auto);
+    assert_eq!(color_of(&words("regatta run --color=never")), anstream::ColorChoice::Never);
+    assert_eq!(color_of(&words("regatta --color always run")), anstream::ColorChoice::Always);
+    assert_eq!(color_of(&words("regatta run color=never")), anstream::ColorChoice::Auto);
 }
 
 #[test]

@@ -162,7 +162,7 @@ impl StreamSlot {
         match &self.stream.routes.borrow().death {
             Some(StreamFailure { after, .. }) if has_begun => after.clone(),
             Some(StreamFailure { before_first_message: before, .. }) => before.clone(),
-            None => (FailureClass::Stream, "the shared stream takes no more requests".to_owned()),
+            None => (FailureClass::Stream, "the shared stream accepts no more requests".to_owned()),
         }
     }
 }

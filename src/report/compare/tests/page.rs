@@ -58,7 +58,7 @@ fn differences_distributions_courses_and_how_it_was_measured_are_on_one_page() {
         "B against A",
         "+11.",
         "one run: not judged",
-        "TTFT: % of requests",
+        "TTFT: cumulative % of requests",
         "Requests in flight",
         "same arrivals and prompts",
     ] {
@@ -112,11 +112,11 @@ fn what_is_not_alike_is_refused_with_the_reason_in_the_first_place() {
     let a = measured_run("a", |_| 100.0, |_| {});
     let b = measured_run("b", |_| 110.0, |result| result["requested"]["scenario"]["server"]["rate"] = json!(40.0));
     let text = page("refused.html", &[a.clone(), b]);
-    assert!(text.contains("nothing is subtracted") && text.contains("load: request_rate 20 &#x2f; 40"));
+    assert!(text.contains("not comparable") && text.contains("load: request_rate 20 &#x2f; 40"));
     assert!(!text.contains("+10.0 %"));
     let c = measured_run("c", |_| 110.0, |result| result["latency"]["ttft"]["zero_point"] = json!("issue"));
     let text = page("unlike.html", &[a, c]);
-    assert!(text.contains("3 unlike") && text.contains("zero point: schedule &#x2f; issue"));
+    assert!(text.contains("3 not comparable") && text.contains("zero point: schedule &#x2f; issue"));
     assert!(text.contains("not the same by definition, B: zero point"), "the picture shows it, too");
 }
 

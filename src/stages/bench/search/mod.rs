@@ -223,7 +223,7 @@ pub(super) fn with_identity(out: &Path, headline: &str) -> Done {
     let rehearsal = if result.as_ref().is_some_and(RunResult::is_rehearsal) { "REHEARSAL  " } else { "" };
     Done {
         headline: Some(format!("{simulated}{rehearsal}{headline}")),
-        below: result.as_ref().map(headline_details).unwrap_or_default(),
+        below: result.as_ref().map(|first| headline_details(first, &first.workload())).unwrap_or_default(),
         ..Done::default()
     }
 }

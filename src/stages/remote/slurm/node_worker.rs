@@ -389,7 +389,7 @@ mod tests {
         assert_eq!(
             (failure.kind, failure.what),
             (FailureKind::Interrupted, died.what),
-            "the signal was sent to it, too"
+            "the signal was also sent to it"
         );
         assert_eq!(UnwantedStop::Orphaned.failure(Ok(Done::default())).kind, FailureKind::Service);
     }

@@ -105,7 +105,7 @@ fn an_answer_in_a_protocol_that_is_not_measured_is_named() {
     };
     for body in [line("a", false) + &line("b", false) + &line("", true), line("ab", true)] {
         let why = whole(&body);
-        assert!(why.starts_with("Ollama's own interface (lines of JSON) is not measured: Ollama has"), "{why}");
+        assert!(why.starts_with("Ollama's own interface (lines of JSON) is not measured: Ollama also offers"), "{why}");
     }
     let message = "{\"id\":\"msg_1\",\"type\":\"message\",\"role\":\"assistant\",\"content\":[{\"type\":\"text\",\
                    \"text\":\"a\"}],\"usage\":{\"input_tokens\":8,\"output_tokens\":1}}";

@@ -326,7 +326,7 @@ impl PendingReason {
                 "it requests more than its account or quality of service allows for one job",
                 "request less, or another `account` or `qos`",
             ),
-            "PartitionDown" | "PartitionInactive" => Self::NeedsUser("its partition takes no jobs at the moment"),
+            "PartitionDown" | "PartitionInactive" => Self::NeedsUser("its partition accepts no jobs at the moment"),
             "ReqNodeNotAvail" => Self::NeedsUser("a node that it needs is down, drained or reserved"),
             "Nodes" => Self::NeedsUser("nodes that it needs are down, drained or reserved for others"),
             "JobHeldAdmin" => Self::NeedsUser("an administrator holds it"),
