@@ -25,7 +25,6 @@ use crate::before_run::unread_variables;
 use crate::clean::newer_note;
 use crate::console;
 use crate::error::CommandError;
-use crate::run::parallel_join;
 use crate::run::preparation::PreparedRun;
 use base::event::{Event, ExternalResource, GpuId, RunId, Stop, TaskId};
 use base::spec::ContainerEngine;
@@ -72,12 +71,11 @@ impl BegunRun {
         // Before this run has a journal, which would be the last one.
         // The notice about a journal that cannot be read is among what was left.
         let left = if ended_well(&home).unwrap_or(false) { None } else { Some(leftover_resources(&home)?) };
-        let (opened, unchanged) = parallel_join(
-            || OutputCache::open(&home),
-            || UnchangedTasks::new(earlier.map(|earlier| earlier.conditions.tasks).unwrap_or_default()),
-        );
+        let unchanged = UnchangedTasks::new(earlier.map(|earlier| earlier.conditions.tasks).unwrap_or_default());
         prepared.options.unchanged = Arc::new(unchanged);
-        let cache = Arc::new(opened?);
+        let early = prepared.early_cache.take().and_then(|reading| reading.join().ok()?.ok());
+        let current = early.filter(OutputCache::is_current);
+        let cache = Arc::new(current.map_or_else(|| OutputCache::open(&home), Ok)?);
         cache.begin()?;
         let digests = Arc::new(Digests::load(&home));
         let scraped = prepared.request.mode.metrics_listen.as_ref().map(|_| Arc::new(Mutex::new(RunState::new())));

@@ -53,16 +53,13 @@ pub(super) fn finish(
             }
         },
     );
-    let (report, report_error) = match report {
-        Ok(report) => (Some(report), None),
-        Err(error) => (None, Some(error)),
-    };
     live.set_not_needed(servers_not_needed(&prepared.plan, &prepared.options.roles, live.state()));
     let is_shown = Latest::new(&home, &prepared.plan.name).is_shown();
-    let places = RunPaths { logs: Some(home.run(&begun.id)), report: report.clone(), ..places(&home, is_shown) };
+    let places =
+        RunPaths { logs: Some(home.run(&begun.id)), report: report.as_ref().ok().cloned(), ..places(&home, is_shown) };
     let state = live.finish(&places);
-    if let Some(error) = report_error {
-        print_error(&format!("warning: this run has no report: {}\n", with_causes(&error)));
+    if let Err(error) = &report {
+        print_error(&format!("warning: this run has no report: {}\n", with_causes(error)));
     }
     ci_files.print_errors();
     if let Some(error) = broken {
@@ -75,7 +72,7 @@ pub(super) fn finish(
     let BegunRun { lock, cache, .. } = begun;
     drop(lock);
     let large_parts = Some((prepared.plan, cache));
-    Ok(RunEnd { exit, outs, report, state, gave_way: false, large_parts })
+    Ok(RunEnd { exit, outs, report: report.ok(), state, gave_way: false, large_parts })
 }
 
 /// Saves what the next run needs, and the lock file of a run that did well. Returns false where a lock file that the

@@ -32,6 +32,7 @@ use crate::run::signals::interrupt;
 use crate::{cli, store};
 use base::diag::ErrorText;
 use base::event::{Event, Stop};
+use base::files::cores;
 use exec::process::{self, ExitKind};
 use runner::store::{LockAttempt, PathError, ProjectLock, StateFolder, abandoned, name_run};
 use runner::{RunOptions, RunSummary};
@@ -82,7 +83,7 @@ fn execute(mut prepared: PreparedRun) -> Result<RunEnd, CommandError> {
     let signals = prepared.signals.clone();
     let stop = signals.stop().clone();
     // Starting a process holds a thread until the new program is loaded, so one thread could not keep the cores busy.
-    let threads = thread::available_parallelism().map_or(1, usize::from).clamp(1, 8);
+    let threads = cores().clamp(1, 8);
     check_threads(threads + THREADS_BESIDE)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
@@ -187,23 +188,13 @@ async fn run_tasks(prepared: &PreparedRun, begun: &BegunRun) -> Result<(RunSumma
 
 /// Whether this many threads can be had at once. Those that are started later cannot report it.
 pub(super) fn check_threads(count: usize) -> Result<(), CommandError> {
-    let (send, receive) = std::sync::mpsc::channel::<()>();
-    let receive = Arc::new(parking_lot::Mutex::new(receive));
-    let mut started = Vec::new();
-    let outcome = (0..count).try_for_each(|_| {
-        let receive = Arc::clone(&receive);
-        // Ends when all are there.
-        let wait = move || {
-            let _ = receive.lock().recv();
-        };
-        let thread = thread::Builder::new().stack_size(64 * 1024).spawn(wait)?;
-        started.push(thread);
-        Ok::<(), std::io::Error>(())
+    let gate = parking_lot::RwLock::new(());
+    let outcome = thread::scope(|scope| {
+        // Each thread ends when all are there.
+        let _shut = gate.write();
+        let wait = || drop(gate.read());
+        (0..count).try_for_each(|_| thread::Builder::new().stack_size(64 * 1024).spawn_scoped(scope, wait).map(drop))
     });
-    drop(send);
-    for thread in started {
-        let _ = thread.join();
-    }
     outcome.map_err(|error| {
         let message = format!("a run needs {count} threads, and the system allows no more: {error}");
         let hint = "`ulimit -u` shows how many processes and threads this user may have";

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Instant;
 use std::{env, thread};
 
@@ -20,11 +21,13 @@ use crate::run::signals::StopSignals;
 use crate::{cli, console, lockfile, store};
 use base::diag::ErrorText;
 use base::event::{Event, GpuId, RunId, TaskId, TaskTally};
-use base::files::Digest;
+use base::files::{Digest, cores};
 use plan::{Lifetime, Plan};
 use report::{LiveDisplay, LiveOptions, RunState};
 use runner::shared_store::{SignaturePolicy, StoreAddress};
-use runner::store::{CachedSource, CompilerId, FileStamp, Latest, NoOpConditions, StateFolder, unplanned};
+use runner::store::{
+    CachedSource, CompilerId, FileStamp, Latest, NoOpConditions, OutputCache, PathError, StateFolder, unplanned,
+};
 use runner::{RunOptions, RunSummary, TaskRole, WatchedRun};
 use stages::source_notice;
 
@@ -83,14 +86,16 @@ pub(super) fn prepare(
         let state = report_no_op_run(&earlier.conditions, look, &project.home, begun);
         return Ok(RunEnd { state, ..RunEnd::without_tasks(CliExit::Done) }.into());
     }
+    // Beside all that is checked before it has the lock.
+    let home = project.home.clone();
+    let early_cache = thread::Builder::new().spawn(move || OutputCache::open(&home)).ok();
     let (mut plan, compiled) = project.plan_with_digest(&request.subject, &request.select, &compiler, true)?;
     // The manifest may have changed since.
     let earlier = earlier.filter(|earlier| Some(earlier.conditions.plan) == compiled);
     request.mode.junit.as_deref().map(finish::check_junit).transpose()?;
     let kept_servers = serve.map(|serve| KeptServers::choose(&plan, serve)).transpose()?;
     request.select.until.extend(kept_servers.iter().map(|servers| servers.name.clone()));
-    let jobs =
-        request.mode.jobs.map_or_else(|| thread::available_parallelism().map_or(1, usize::from), NonZeroUsize::get);
+    let jobs = request.mode.jobs.map_or_else(cores, NonZeroUsize::get);
     let mut options = RunOptions {
         jobs: jobs as u32,
         gpus: leasable_gpus(request.mode.gpus.as_ref())?,
@@ -123,6 +128,7 @@ pub(super) fn prepare(
         compiler,
         compiled,
         earlier,
+        early_cache,
         request,
         display_options: look,
         begun,
@@ -179,6 +185,8 @@ pub(super) struct PreparedRun {
     pub compiled: Option<Digest>,
     /// What an earlier run of the same plan looked at.
     pub earlier: Option<EarlierRun>,
+    /// Being read before the lock is there.
+    pub early_cache: Option<JoinHandle<Result<OutputCache, PathError>>>,
     pub request: cli::RunRequest,
     pub display_options: LiveOptions,
     pub begun: Instant,

@@ -1,6 +1,7 @@
 //! BLAKE3 digests: how content and keys are named.
 
 use super::thread_pool::shared_pool;
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fs::{File, Metadata};
 use std::io::{BufReader, Read as _};
@@ -37,13 +38,19 @@ impl Digest {
 
     /// The first 16 hex digits: enough for display and for a file name inside one store.
     pub fn short(&self) -> String {
-        blake3::Hash::from_bytes(self.0).to_hex()[..16].to_owned()
+        hex(&self.0[..8])
     }
+}
+
+/// Not by `blake3`, which takes as long as for hashing a short text.
+fn hex(bytes: &[u8]) -> String {
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits.map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)])).collect()
 }
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&blake3::Hash::from_bytes(self.0).to_hex())
+        f.write_str(&hex(&self.0))
     }
 }
 
@@ -63,18 +70,18 @@ impl FromStr for Digest {
 
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
-        if s.is_human_readable() {
-            s.serialize_str(&blake3::Hash::from_bytes(self.0).to_hex())
-        } else {
-            self.0.serialize(s)
-        }
+        if s.is_human_readable() { s.serialize_str(&hex(&self.0)) } else { self.0.serialize(s) }
     }
 }
+
+/// Not copied where it is read from memory.
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         if d.is_human_readable() {
-            let text = std::borrow::Cow::<'de, str>::deserialize(d)?;
+            let Text(text) = Deserialize::deserialize(d)?;
             text.parse().map_err(serde::de::Error::custom)
         } else {
             Ok(Self(<[u8; 32]>::deserialize(d)?))

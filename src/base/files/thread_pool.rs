@@ -4,9 +4,10 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::sync::OnceLock;
 use std::{iter, panic, thread};
 
-/// How many cores this process may use; 1 where the system does not report it.
+/// How many cores this process may use; 1 where the system does not report it. To ask it reads files of cgroups.
 pub fn cores() -> usize {
-    thread::available_parallelism().map_or(1, usize::from)
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| thread::available_parallelism().map_or(1, usize::from))
 }
 
 /// A thread for each core, started once; fewer where the system gives no more of them (`ulimit -u`). `None` where it

@@ -227,11 +227,14 @@ impl Dispatcher {
 
     /// False when the run was stopped before.
     async fn until(&self, due: u64) -> bool {
-        tokio::select! {
-            biased;
-            () = self.share.stop.cancelled() => false,
-            () = self.alarms.until(self.share.clock.instant(due)) => true,
+        if due > self.share.clock.now() {
+            tokio::select! {
+                biased;
+                () = self.share.stop.cancelled() => {}
+                () = self.alarms.until(self.share.clock.instant(due)) => {}
+            }
         }
+        !self.share.stop.is_cancelled()
     }
 
     /// The message of a request: made before the start, or now.

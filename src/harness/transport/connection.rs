@@ -2,7 +2,6 @@
 //! pool of HTTP/1.1 connections; and why a server does not take part in a run: the errors of the queries before it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io;
 use std::pin::Pin;
@@ -68,7 +67,7 @@ pub(crate) struct Connection {
     /// Set when the server is reached over HTTP/1.1.
     pub pool: Option<ConnectionPool>,
     /// Heads of calls, by method: the same for every request.
-    heads: RefCell<BTreeMap<&'static str, Request<()>>>,
+    heads: RefCell<Vec<(&'static str, Request<()>)>>,
     /// Those of every request.
     pub headers: SentHeaders,
 }
@@ -118,11 +117,11 @@ impl Connection {
 
     /// The head of a call of Triton's inference service.
     pub fn head(&self, method: &'static str) -> Result<Request<()>, CallError> {
-        if let Some(head) = self.heads.borrow().get(method) {
+        if let Some((_, head)) = self.heads.borrow().iter().find(|(name, _)| *name == method) {
             return Ok(head.clone());
         }
         let head = rpc::head(&self.authority(), method, &self.headers)?;
-        self.heads.borrow_mut().insert(method, head.clone());
+        self.heads.borrow_mut().push((method, head.clone()));
         Ok(head)
     }
 

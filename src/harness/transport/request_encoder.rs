@@ -44,9 +44,7 @@ impl RequestEncoder {
         let prompts = (first..).zip(planned).map(|(index, planned)| self.prompt(schedule, index, planned, previous));
         let prompts = prompts.collect::<Result<Vec<_>, _>>()?;
         let frame = match (self, planned, &prompts[..]) {
-            (Self::Kserve(template), ..) => {
-                grpc_messages::addressed(&template.unaddressed(first, planned, &prompts), first)
-            }
+            (Self::Kserve(template), ..) => template.message(first, planned, &prompts, Some(first)),
             (Self::Http(template), [planned, ..], [prompt, ..]) => template.request(first, planned, prompt),
             (Self::Http(_), ..) => Bytes::new(),
         };
@@ -85,7 +83,7 @@ impl RequestEncoder {
     ) -> Result<Bytes, HarnessError> {
         let prompt = self.prompt(schedule, index, planned, &PreviousAnswers::default())?;
         Ok(match self {
-            Self::Kserve(template) => template.unaddressed(index, std::slice::from_ref(planned), &[prompt]),
+            Self::Kserve(template) => template.message(index, std::slice::from_ref(planned), &[prompt], None),
             Self::Http(template) => template.unaddressed(index, planned, &prompt),
         })
     }

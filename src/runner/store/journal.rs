@@ -17,7 +17,7 @@ use super::durable::{
     LineFile, PathError, WithPath as _, create_folder, is_there, items_in, replace, sealed_json, text_if_there,
 };
 use base::event::{Event, RunId, RunTag, TaskId};
-use base::files::{read_bytes, read_text};
+use base::files::{Digest, read_bytes, read_text};
 
 /// More is not kept back.
 const WAITING_BYTES: usize = 256 * 1024;
@@ -33,8 +33,8 @@ pub(super) fn seal(value: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     let mut line = Vec::with_capacity(1 << 10);
     line.extend_from_slice(&[b' '; SEAL]);
     serde_json::to_writer(&mut line, value)?;
-    let seal = blake3::hash(&line[SEAL..]).to_hex();
-    line[..SEAL - 1].copy_from_slice(&seal.as_bytes()[..SEAL - 1]);
+    let seal = Digest::hash(&line[SEAL..]).short();
+    line[..SEAL - 1].copy_from_slice(seal.as_bytes());
     line.push(b'\n');
     Ok(line)
 }
@@ -42,8 +42,8 @@ pub(super) fn seal(value: &impl Serialize) -> serde_json::Result<Vec<u8>> {
 /// The JSON of a sealed line without its newline, if the seal is right.
 pub(super) fn unseal(line: &[u8]) -> Option<&[u8]> {
     let (seal, json) = line.split_at_checked(SEAL)?;
-    let hash = blake3::hash(json).to_hex();
-    (seal[SEAL - 1] == b' ' && hash.as_bytes()[..SEAL - 1] == seal[..SEAL - 1]).then_some(json)
+    let digits = seal.strip_suffix(b" ")?;
+    (Digest::hash(json).short().as_bytes() == digits).then_some(json)
 }
 
 /// The journal of the run that is going on.

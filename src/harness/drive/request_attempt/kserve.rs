@@ -16,11 +16,10 @@ use crate::tokens::{ChunkTokens, Violation, WireEvent};
 use crate::transport::kserve::extra_outputs;
 use crate::transport::kserve::grpc_messages::{Frames, ScannedResponse, WireError, scan_response, scan_stream};
 use crate::transport::kserve::infer_request::InferRequestTemplate;
-use crate::transport::kserve::rpc::{self, RpcFault, RpcResponse, broken_class, check_status, send};
+use crate::transport::kserve::rpc::{CallError, RpcFault, RpcResponse, send};
 use crate::transport::kserve::shared_stream::StreamReply;
 use crate::transport::limits::{HeldBytes, LONGEST_NAME, shortened};
 use crate::transport::request_encoder::{CallKind, TokenCounting};
-use base::diag::error_chain;
 use base::spec::{CancelBy, CancelPolicy};
 use base::units::counted;
 
@@ -53,7 +52,7 @@ impl RequestAttempt<'_> {
             };
             match read_outcome {
                 ReadOutcome::End => {
-                    state.misses_status.set(answer.misses_status());
+                    state.misses_status.set(!answer.has_status);
                     break;
                 }
                 // Dropping the answer cancels the call.
@@ -123,12 +122,7 @@ impl RequestAttempt<'_> {
             send(self.connection, CallKind::Stream.method(), stop, None).await.map_err(|e| fault(e.to_string()))?;
         let mut frames = Frames::of_answer(&self.limits);
         while let Some(part) = answer.part().await {
-            match part.map_err(|e| fault(error_chain(&e)))? {
-                rpc::RpcPart::Data(data) => frames.push(data),
-                rpc::RpcPart::Trailers(trailers) => {
-                    check_status(&trailers).map_err(|status| fault(status.to_string()))?;
-                }
-            }
+            frames.push(part.map_err(|e| fault(e.to_string()))?);
             while let Some(message) = frames.next().map_err(|e| fault(e.to_string()))? {
                 let seen = scan_stream(&message, &template.scan_request()).map_err(|e| fault(e.to_string()))?;
                 if let Some(error) = seen.error {
@@ -193,7 +187,7 @@ impl<'a> KserveResponseReader<'a> {
                 Poll::Pending => break Poll::Pending,
                 Poll::Ready(None) => break Poll::Ready(Ok(ReadOutcome::End)),
                 Poll::Ready(Some(part)) => {
-                    pieces += u64::from(matches!(part, Ok(rpc::RpcPart::Data(_))));
+                    pieces += u64::from(part.is_ok());
                     if let Err(fault) = self.take(part, t_read) {
                         break Poll::Ready(Err(fault));
                     }
@@ -215,20 +209,12 @@ impl<'a> KserveResponseReader<'a> {
         }
     }
 
-    fn take(&mut self, part: Result<rpc::RpcPart, h2::Error>, t_read: u64) -> Result<(), RpcFault> {
-        match part {
-            Ok(rpc::RpcPart::Data(data)) => {
-                self.frames.push(data);
-                while let Some(message) = self.frames.next().map_err(|e| self.fault(e))? {
-                    self.read_response(message, t_read)?;
-                }
-                Ok(())
-            }
-            Ok(rpc::RpcPart::Trailers(trailers)) => {
-                check_status(&trailers).map_err(|status| status.fault(self.has_begun()))
-            }
-            Err(e) => Err((broken_class(self.has_begun(), &e), error_chain(&e))),
+    fn take(&mut self, part: Result<Bytes, CallError>, t_read: u64) -> Result<(), RpcFault> {
+        self.frames.push(part.map_err(|error| error.fault(self.has_begun()))?);
+        while let Some(message) = self.frames.next().map_err(|e| self.fault(e))? {
+            self.read_response(message, t_read)?;
         }
+        Ok(())
     }
 
     /// Once, at the token count at which the request is to be cancelled: how.

@@ -19,12 +19,7 @@ const GROWTH: usize = 1 << 20;
 
 /// A message with its gRPC frame head.
 pub(crate) fn frame(message: &impl Message) -> Bytes {
-    let len = message.encoded_len();
-    let mut bytes = BytesMut::with_capacity(FRAME_HEAD + len);
-    bytes.put_u8(0);
-    bytes.put_u32(len as u32);
-    message.encode_raw(&mut bytes);
-    bytes.freeze()
+    joined_frame(&[&message.encode_to_vec()])
 }
 
 /// A message of encoded fields with its gRPC frame head. Fields may be in any order.
@@ -41,18 +36,26 @@ pub(crate) fn joined_frame(fields: &[&[u8]]) -> Bytes {
 
 /// A field of text, bytes or another message.
 pub(crate) fn put_field(fields: &mut Vec<u8>, number: u32, content: &[u8]) {
-    encode_key(number, WireType::LengthDelimited, fields);
-    encode_varint(content.len() as u64, fields);
+    // As in `each_field`: most have one byte each.
+    if let (1..16, Ok(len @ ..0x80)) = (number, u8::try_from(content.len())) {
+        fields.extend_from_slice(&[(number << 3) as u8 | WireType::LengthDelimited as u8, len]);
+    } else {
+        encode_key(number, WireType::LengthDelimited, fields);
+        encode_varint(content.len() as u64, fields);
+    }
     fields.extend_from_slice(content);
+}
+
+/// The id of a `ModelInferRequest`.
+pub(crate) fn put_id(fields: &mut Vec<u8>, id: u64) {
+    put_field(fields, 3, id.to_string().as_bytes());
 }
 
 /// A framed `ModelInferRequest` that has no id, with this one.
 pub(crate) fn addressed(unaddressed: &Bytes, id: u64) -> Bytes {
-    /// The number of its field.
-    const ID: u32 = 3;
     let Some(message) = unaddressed.get(FRAME_HEAD..) else { return unaddressed.clone() };
     let mut field = Vec::with_capacity(24);
-    put_field(&mut field, ID, id.to_string().as_bytes());
+    put_id(&mut field, id);
     joined_frame(&[message, &field])
 }
 
@@ -91,16 +94,12 @@ impl WireError {
 }
 
 impl Frames {
-    pub fn new(limit: u64) -> Self {
-        Self::with_total(limit, u64::MAX)
-    }
-
     /// The messages of an answer in flight.
     pub fn of_answer(limits: &ResponseBounds) -> Self {
-        Self::with_total(limits.frame, limits.total)
+        Self::new(limits.frame, limits.total)
     }
 
-    fn with_total(limit: u64, total: u64) -> Self {
+    pub fn new(limit: u64, total: u64) -> Self {
         let limit = limit.min(ResponseBounds::LONGEST_FRAME);
         Self { limit, total, held: HeldBytes::default(), rest: Bytes::new(), joining: BytesMut::new() }
     }

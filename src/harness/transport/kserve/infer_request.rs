@@ -4,11 +4,11 @@
 
 use bytes::Bytes;
 use prost::Message as _;
-use prost::encoding::int64;
+use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
 use rand::RngExt;
 use serde_json::{Map, Value, json};
 
-use super::grpc_messages::{ScanRequest, addressed, joined_frame, put_field};
+use super::grpc_messages::{ScanRequest, joined_frame, put_field, put_id};
 use super::model_metadata::{ConstantTensor, DrawnInput, ModelInputs, ModelMetadata, TEXT, TOKENS, TensorNames, VLLM};
 use crate::schedule::arrivals::generator;
 use crate::schedule::data::Prompt;
@@ -25,6 +25,7 @@ const INTEGERS: [&[u8]; 8] = [b"INT32", b"INT64", b"UINT32", b"UINT64", b"INT16"
 
 /// Inputs of a message under construction, as they are sent: a request that is built of its tensors first and encoded
 /// then costs as much as all of HTTP/2.
+#[derive(Clone, Debug, PartialEq)]
 struct MessageInputs {
     has_rows: bool,
     rows: usize,
@@ -41,14 +42,25 @@ impl MessageInputs {
 
     /// `shape` without the batch dimension, `raw` for all rows.
     fn put(&mut self, name: &str, datatype: &str, shape: &[i64], raw: &[u8]) {
-        let rows = self.has_rows.then_some(self.rows as i64);
-        let shape: Vec<i64> = rows.into_iter().chain(shape.iter().copied()).collect();
+        let rows = self.has_rows.then_some(self.rows as u64);
+        let shape = rows.into_iter().chain(shape.iter().map(|dim| dim.cast_unsigned()));
         let mut tensor = Vec::with_capacity(64);
         put_field(&mut tensor, 1, name.as_bytes());
         put_field(&mut tensor, 2, datatype.as_bytes());
-        int64::encode_packed(3, &shape, &mut tensor);
+        encode_key(3, WireType::LengthDelimited, &mut tensor);
+        encode_varint(shape.clone().map(encoded_len_varint).sum::<usize>() as u64, &mut tensor);
+        shape.for_each(|dim| encode_varint(dim, &mut tensor));
         put_field(&mut self.tensors, 5, &tensor);
         put_field(&mut self.raw, 7, raw);
+    }
+
+    /// What is the same in every message of so many requests.
+    fn of_constants(has_rows: bool, rows: usize, constants: &[ConstantTensor]) -> Self {
+        let mut inputs = Self::new(has_rows, rows);
+        for ConstantTensor { name, datatype, shape, row } in constants {
+            inputs.put(name, datatype, shape, &row.repeat(rows));
+        }
+        inputs
     }
 }
 
@@ -76,6 +88,8 @@ pub(crate) struct InferRequestTemplate {
     has_rows: bool,
     has_lengths: bool,
     constants: Vec<ConstantTensor>,
+    /// Those of a whole batch, encoded.
+    encoded_constants: MessageInputs,
     /// Encoded: what every message begins with.
     start: Vec<u8>,
     /// Encoded: the requested outputs.
@@ -184,6 +198,7 @@ impl InferRequestTemplate {
             model: spec.model.clone(),
             has_rows: metadata.has_rows(),
             has_lengths: metadata.input_type("input_lengths", "INT32").is_some() || is_batched,
+            encoded_constants: MessageInputs::of_constants(metadata.has_rows(), request.batch(), &constants),
             constants,
             start: ModelInferRequest {
                 model_name: spec.model.clone(),
@@ -243,23 +258,23 @@ impl InferRequestTemplate {
         self.cancel.filter(|cancel| generator("cancel", self.seed, first).random::<f64>() < cancel.share)
     }
 
-    /// One message for the requests from `first` on, without its id. `prompts` has one for each of `planned`.
-    pub fn unaddressed(&self, first: u64, planned: &[PlannedRequest], prompts: &[Prompt]) -> Bytes {
+    /// One message for the requests from `first` on. `prompts` has one for each of `planned`.
+    pub fn message(&self, first: u64, planned: &[PlannedRequest], prompts: &[Prompt], id: Option<u64>) -> Bytes {
         let rows = planned.len();
         let mut message_inputs = MessageInputs::new(self.has_rows, rows);
         match self.interface {
             Interface::TokenIds => {
                 let prompts: Vec<&[i32]> = prompts.iter().map(Prompt::as_ids).collect();
                 let longest = prompts.iter().map(|prompt| prompt.len()).max().unwrap_or(0);
-                let mut ids = Vec::with_capacity(rows * longest * 4);
-                for prompt in &prompts {
-                    let padded = prompt.iter().copied().chain(std::iter::repeat(self.pad_id));
-                    padded.take(longest).for_each(|token| ids.extend_from_slice(&token.to_le_bytes()));
+                let mut ids = Vec::with_capacity(rows * longest);
+                for (row, prompt) in (1..).zip(&prompts) {
+                    ids.extend(prompt.iter().map(|token| token.to_le_bytes()));
+                    ids.resize(row * longest, self.pad_id.to_le_bytes());
                 }
-                message_inputs.put(self.names.prompt, "INT32", &[longest as i64], &ids);
+                message_inputs.put(self.names.prompt, "INT32", &[longest as i64], ids.as_flattened());
                 if self.has_lengths {
-                    let lengths = prompts.iter().map(|prompt| FieldValue::Int(prompt.len() as i64));
-                    message_inputs.put("input_lengths", "INT32", &[1], &column(lengths, "INT32"));
+                    let lengths: Vec<_> = prompts.iter().map(|prompt| (prompt.len() as u32).to_le_bytes()).collect();
+                    message_inputs.put("input_lengths", "INT32", &[1], lengths.as_flattened());
                 }
             }
             Interface::Text => {
@@ -276,19 +291,23 @@ impl InferRequestTemplate {
             let settings: Vec<String> = planned.iter().map(text).collect();
             message_inputs.put(self.names.output_len, "BYTES", &[1], &texts(&settings));
         } else {
-            let lengths = planned.iter().map(|planned| FieldValue::Int(i64::from(planned.output_len)));
-            message_inputs.put(self.names.output_len, "INT32", &[1], &column(lengths, "INT32"));
+            let lengths: Vec<_> = planned.iter().map(|planned| planned.output_len.to_le_bytes()).collect();
+            message_inputs.put(self.names.output_len, "INT32", &[1], lengths.as_flattened());
         }
-        for ConstantTensor { name, datatype, shape, row } in &self.constants {
-            let raw = if rows == 1 { row.clone() } else { row.repeat(rows).into() };
-            message_inputs.put(name, datatype, shape, &raw);
-        }
+        let of_rest = (rows != self.encoded_constants.rows)
+            .then(|| MessageInputs::of_constants(self.has_rows, rows, &self.constants));
+        let MessageInputs { tensors, raw, .. } = of_rest.as_ref().unwrap_or(&self.encoded_constants);
+        message_inputs.tensors.extend_from_slice(tensors);
+        message_inputs.raw.extend_from_slice(raw);
         for DrawnInput { key, name, datatype } in self.drawn.iter().filter(|drawn| drawn.key != "cancel.by") {
             let values = (first..first + rows as u64).map(|index| match *key {
                 "lora_task_id" => self.lora[index as usize % self.lora.len()],
                 key => generator(key, self.seed, index).random(),
             });
             message_inputs.put(name, datatype, &[1], &column(values.map(FieldValue::Long), datatype));
+        }
+        if let Some(id) = id {
+            put_id(&mut message_inputs.raw, id);
         }
         joined_frame(&[&self.start, &message_inputs.tensors, &self.outputs, &message_inputs.raw])
     }
@@ -304,7 +323,8 @@ impl InferRequestTemplate {
         }
         constant_inputs.put(self.names.output_len, "INT32", &[1], &unit);
         constant_inputs.put("stop", "BOOL", &[1], &[1]);
-        addressed(&joined_frame(&[&self.start, &constant_inputs.tensors, &constant_inputs.raw]), id)
+        put_id(&mut constant_inputs.raw, id);
+        joined_frame(&[&self.start, &constant_inputs.tensors, &constant_inputs.raw])
     }
 }
 
@@ -370,7 +390,7 @@ mod tests {
         planned: &[PlannedRequest],
         prompts: &[Prompt],
     ) -> ModelInferRequest {
-        ModelInferRequest::decode(&addressed(&template.unaddressed(first, planned, prompts), first)[5..]).unwrap()
+        ModelInferRequest::decode(&template.message(first, planned, prompts, Some(first))[5..]).unwrap()
     }
 
     /// `name TYPE [shape] = first numbers`
@@ -431,6 +451,20 @@ mod tests {
     lora_task_id UINT64 [2, 1] = [11, 12]
     "#);
         assert_eq!(message.id, "4");
+    }
+
+    #[test]
+    fn the_last_requests_of_a_batch_are_a_message_of_their_own_size() {
+        let request =
+            Request { batch: Some(2), bad_words: Some(WordList::Ids(vec![vec![7; 40]])), ..Request::default() };
+        let metadata = ModelMetadata { is_decoupled: Some(true), ..ModelMetadata::default() };
+        let template = InferRequestTemplate::new(&spec(request), &metadata).unwrap();
+        let message = message(&template, 6, &[planned(1, 8)], &[Prompt::Ids(vec![20])]);
+        assert!(message.inputs.iter().all(|input| input.shape[0] == 1), "{:?}", message.inputs);
+        let raw =
+            message.inputs.iter().zip(&message.raw_input_contents).find(|(input, _)| input.name == "bad_words_list");
+        // Longer than a length of one byte.
+        assert_eq!(raw.unwrap().1.len(), 2 * 40 * 4);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::{Buf as _, Bytes, BytesMut};
 use h2::client::SendRequest;
 use h2::{Reason, RecvStream};
-use http::header::InvalidHeaderValue;
+use http::header::{HeaderName, InvalidHeaderValue};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Version};
 use percent_encoding::percent_decode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -26,7 +26,7 @@ use base::diag::error_chain;
 /// Sends requests over one HTTP/2 connection.
 pub(crate) type RpcSender = SendRequest<Bytes>;
 
-const STATUS: &str = "grpc-status";
+static STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
 /// Bytes of one stream that may wait before they are acknowledged to the server. Small against the window of a
 /// connection, so that many waiting streams cannot fill it; large against a token, so that updates are rare.
@@ -38,34 +38,18 @@ pub(crate) struct RpcResponse {
     /// Bytes not yet acknowledged to the server. The end of the stream acknowledges the rest.
     taken: usize,
     has_all_data: bool,
-    /// Among the headers or in the trailers, or the server cut off what would have had it.
-    has_status: bool,
-}
-
-pub(crate) enum RpcPart {
-    /// The content of one DATA frame.
-    Data(Bytes),
-    /// Once, where the other is moved about for every token.
-    Trailers(Box<HeaderMap>),
+    /// Among the headers or in the trailers, or the server cut off what would have had it. At the end it must be there.
+    pub has_status: bool,
 }
 
 impl RpcResponse {
-    pub const fn new(stream: RecvStream, has_status: bool) -> Self {
-        Self { stream, taken: 0, has_all_data: false, has_status }
-    }
-
-    /// At the end: the server sent no status, as it must.
-    pub const fn misses_status(&self) -> bool {
-        !self.has_status
-    }
-
-    /// The next part; None at the end. Dropping the answer before that cancels the call.
-    pub async fn part(&mut self) -> Option<Result<RpcPart, h2::Error>> {
+    /// The content of the next DATA frame; None at the end. Dropping the answer before that cancels the call.
+    pub async fn part(&mut self) -> Option<Result<Bytes, CallError>> {
         std::future::poll_fn(|context| self.poll_part(context)).await
     }
 
     /// Like `part`, for callers that take all available parts in one go.
-    pub fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<RpcPart, h2::Error>>> {
+    pub fn poll_part(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, CallError>>> {
         if !self.has_all_data {
             match ready!(self.stream.poll_data(context)) {
                 Some(Ok(data)) => {
@@ -74,22 +58,27 @@ impl RpcResponse {
                         // Refused only for more than was received.
                         let _ = self.stream.flow_control().release_capacity(std::mem::take(&mut self.taken));
                     }
-                    return Poll::Ready(Some(Ok(RpcPart::Data(data))));
+                    return Poll::Ready(Some(Ok(data)));
                 }
                 // The server has sent everything and accepts no more (RFC 9113, 8.1): an end, not a failure.
                 Some(Err(e)) if e.is_reset() && e.reason() == Some(Reason::NO_ERROR) => {
                     self.has_status = true;
                     return Poll::Ready(None);
                 }
-                Some(Err(e)) => return Poll::Ready(Some(Err(e))),
+                Some(Err(e)) => return Poll::Ready(Some(Err(CallError::BrokenAnswer(e)))),
                 None => self.has_all_data = true,
             }
         }
-        let trailers = ready!(self.stream.poll_trailers(context));
-        if let Ok(Some(trailers)) = &trailers {
-            self.has_status |= trailers.contains_key(STATUS);
-        }
-        Poll::Ready(trailers.transpose().map(|trailers| trailers.map(|trailers| RpcPart::Trailers(Box::new(trailers)))))
+        Poll::Ready(match ready!(self.stream.poll_trailers(context)) {
+            Ok(trailers) => match trailers.as_ref().map_or(Ok(false), check_status) {
+                Ok(has_status) => {
+                    self.has_status |= has_status;
+                    None
+                }
+                Err(status) => Some(Err(status.into())),
+            },
+            Err(e) => Some(Err(CallError::BrokenAnswer(e))),
+        })
     }
 }
 
@@ -99,9 +88,8 @@ pub(crate) fn answer_of(response: http::Response<RecvStream>) -> Result<RpcRespo
         return Err(CallError::Http(response.status()));
     }
     // A refusal may come without a body: then the status is among the headers.
-    check_status(response.headers())?;
-    let has_status = response.headers().contains_key(STATUS);
-    Ok(RpcResponse::new(response.into_body(), has_status))
+    let has_status = check_status(response.headers())?;
+    Ok(RpcResponse { stream: response.into_body(), taken: 0, has_all_data: false, has_status })
 }
 
 /// The head of a call of Triton's inference service.
@@ -118,14 +106,14 @@ pub(crate) fn head(authority: &str, method: &str, sent: &SentHeaders) -> http::R
     Ok(head)
 }
 
-/// The status in headers or trailers, where they have one.
-pub(crate) fn check_status(headers: &HeaderMap) -> Result<(), GrpcStatus> {
-    let Some(status) = headers.get(STATUS) else {
-        return Ok(());
+/// Whether headers or trailers have a status. An error is the one that they have.
+pub(crate) fn check_status(headers: &HeaderMap) -> Result<bool, GrpcStatus> {
+    let Some(status) = headers.get(&STATUS) else {
+        return Ok(false);
     };
     let code = status.to_str().ok().and_then(|text| text.parse::<u32>().ok()).unwrap_or(code::UNKNOWN);
     if code == code::OK {
-        return Ok(());
+        return Ok(true);
     }
     let message = headers.get("grpc-message").map(|text| percent_decode(text.as_bytes()).decode_utf8_lossy());
     let message = message.map(|message| shortened(&message));
@@ -162,19 +150,14 @@ pub(crate) async fn send(
 /// One message in each direction, for the queries before the run. At a second one in the answer nothing more is read.
 pub(crate) async fn unary_call(link: &Connection, method: &'static str, frame: Bytes) -> Result<Bytes, CallError> {
     let mut answer = send(link, method, frame, None).await?;
-    let mut frames = Frames::new(LONGEST_ANSWER);
+    let mut frames = Frames::new(LONGEST_ANSWER, u64::MAX);
     let mut message = None;
     while let Some(part) = answer.part().await {
-        match part.map_err(CallError::BrokenAnswer)? {
-            RpcPart::Data(data) => {
-                frames.push(data);
-                while let Some(next) = frames.next().map_err(CallError::Wire)? {
-                    if message.replace(next).is_some() {
-                        return Err(CallError::Wire(WireError::Malformed("it has more than one message")));
-                    }
-                }
+        frames.push(part?);
+        while let Some(next) = frames.next().map_err(CallError::Wire)? {
+            if message.replace(next).is_some() {
+                return Err(CallError::Wire(WireError::Malformed("it has more than one message")));
             }
-            RpcPart::Trailers(trailers) => check_status(&trailers)?,
         }
     }
     message.ok_or(CallError::NoAnswer)
@@ -252,6 +235,15 @@ impl CallError {
             *message = message.take().map(shown);
         }
         self
+    }
+
+    /// How a request fails with it, whose answer has or has not begun.
+    pub fn fault(self, has_begun: bool) -> RpcFault {
+        match self {
+            Self::Status(status) => status.fault(has_begun),
+            Self::BrokenAnswer(error) => (broken_class(has_begun, &error), error_chain(&error)),
+            other => other.into(),
+        }
     }
 
     pub fn is_unimplemented(&self) -> bool {
@@ -382,7 +374,7 @@ mod tests {
     #[test]
     fn statuses_are_classed_by_code_and_by_what_came_before() {
         let mut trailers = HeaderMap::new();
-        assert_eq!(check_status(&trailers), Ok(()));
+        assert_eq!(check_status(&trailers), Ok(false));
         trailers.insert("grpc-status", "14".parse().unwrap());
         trailers.insert("grpc-message", "busy %C3%BC".parse().unwrap());
         let busy = check_status(&trailers).unwrap_err();

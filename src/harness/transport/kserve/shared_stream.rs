@@ -11,11 +11,11 @@ use std::rc::Rc;
 use bytes::Bytes;
 use h2::SendStream;
 use h2::client::ResponseFuture;
-use http::{HeaderMap, Request};
+use http::Request;
 use tokio::sync::mpsc;
 
 use super::grpc_messages::{Frames, WireError, named};
-use super::rpc::{CallError, RpcFault, RpcPart, RpcSender, answer_of, broken_class, check_status};
+use super::rpc::{CallError, RpcFault, RpcSender, answer_of, broken_class};
 use crate::record::FailureClass;
 use crate::spec::response_bounds::ResponseBounds;
 use crate::tokens::{Violation, Violations};
@@ -60,19 +60,20 @@ impl StreamFailure {
         Self { before_first_message: fault.clone(), after: fault }
     }
 
-    fn broken(error: &h2::Error) -> Self {
-        let fault =
-            |has_begun| (broken_class(has_begun, error), format!("the shared stream broke: {}", error_chain(error)));
-        Self { before_first_message: fault(false), after: fault(true) }
+    fn of_call(error: CallError) -> Self {
+        match error {
+            CallError::Status(status) => Self { before_first_message: status.fault(false), after: status.fault(true) },
+            CallError::Broken(error) | CallError::BrokenAnswer(error) => {
+                let text = format!("the shared stream broke: {}", error_chain(&error));
+                let fault = |has_begun| (broken_class(has_begun, &error), text.clone());
+                Self { before_first_message: fault(false), after: fault(true) }
+            }
+            other => Self::of_all(other.into()),
+        }
     }
 
     fn malformed(error: &WireError, limits: &ResponseBounds) -> Self {
         Self::of_all(error.fault(limits))
-    }
-
-    fn check(headers: &HeaderMap) -> Result<(), Self> {
-        check_status(headers)
-            .map_err(|status| Self { before_first_message: status.fault(false), after: status.fault(true) })
     }
 }
 
@@ -200,16 +201,12 @@ async fn read_responses(
     strays: &RefCell<Violations>,
     limits: &ResponseBounds,
 ) -> Result<(), StreamFailure> {
-    let response = response.await.map_err(|e| StreamFailure::broken(&e))?;
-    StreamFailure::check(response.headers())?;
-    let mut answer = answer_of(response).map_err(|error| StreamFailure::of_all(error.into()))?;
+    let response = response.await.map_err(CallError::Broken);
+    let mut answer = response.and_then(answer_of).map_err(StreamFailure::of_call)?;
     let mut frames = Frames::of_answer(limits);
     while let Some(part) = answer.part().await {
         let t_read = last_read.get();
-        match part.map_err(|e| StreamFailure::broken(&e))? {
-            RpcPart::Data(data) => frames.push(data),
-            RpcPart::Trailers(trailers) => StreamFailure::check(&trailers)?,
-        }
+        frames.push(part.map_err(StreamFailure::of_call)?);
         while let Some(message) = frames.next().map_err(|e| StreamFailure::malformed(&e, limits))? {
             let sender = route_for(&message, &routes.borrow(), &mut strays.borrow_mut(), limits)?;
             if let Some(sender) = sender {

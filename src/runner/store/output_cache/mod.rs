@@ -21,10 +21,16 @@ use super::{FileStamp, StateFolder, TaskKey, WatchedOutput};
 use base::event::{Done, RunId, TaskId};
 use base::files::Digest;
 
+fn stamps(home: &StateFolder) -> [Option<FileStamp>; 2] {
+    [home.records(), home.replaced()].map(|path| FileStamp::of_path(&path).ok())
+}
+
 /// All records of a project. Opening it writes nothing.
 #[derive(Debug)]
 pub struct OutputCache {
     home: StateFolder,
+    /// The files that were read, as they were just before.
+    seen: [Option<FileStamp>; 2],
     inner: Mutex<Inner>,
     /// Held while records are flushed to the disk.
     syncing: Mutex<()>,
@@ -89,18 +95,20 @@ pub enum Lookup {
 
 impl OutputCache {
     pub fn open(home: &StateFolder) -> Result<Self, PathError> {
+        // Written in the same tick of the clock, they could change again without their stamps changing.
+        let seen = stamps(home).map(|stamp| stamp.filter(|stamp| !stamp.is_racy()));
         let (history, torn) = record::read(home)?;
         let mut inner = Inner { torn, replaced: ReplacedOutputs::read(home)?, ..Inner::default() };
         for record in &history.records {
             inner.index_record(Arc::clone(record));
         }
         inner.history = history;
-        let nonce = AtomicU64::new(jiff::Timestamp::now().as_millisecond() as u64);
         Ok(Self {
             home: home.clone(),
+            seen,
             inner: Mutex::new(inner),
             syncing: Mutex::new(()),
-            nonce,
+            nonce: AtomicU64::default(),
             has_failed: AtomicBool::new(false),
             resumed: ResumedFolders::default(),
         })
@@ -108,6 +116,11 @@ impl OutputCache {
 
     pub fn home(&self) -> &StateFolder {
         &self.home
+    }
+
+    /// Whether no other run has written since this was opened; to be asked with the project's lock.
+    pub fn is_current(&self) -> bool {
+        stamps(&self.home) == self.seen
     }
 
     /// Looks a key up and compares what is there with its record.
@@ -245,6 +258,7 @@ impl OutputCache {
         inner.file = Some(LineFile::open(&self.home.records(), inner.torn)?);
         self.has_failed.store(!items_in(&self.home.failed())?.is_empty(), Ordering::Relaxed);
         inner.torn = 0;
+        self.nonce.fetch_max(jiff::Timestamp::now().as_millisecond() as u64, Ordering::Relaxed);
         Ok(())
     }
 

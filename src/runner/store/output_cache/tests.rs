@@ -53,6 +53,29 @@ fn an_output_that_was_altered_and_restored_is_noticed_once() {
 }
 
 #[test]
+fn what_was_read_before_the_lock_is_used_only_if_no_other_run_has_written_since() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = StateFolder::new(folder.path().into(), folder.path().join(".regatta"));
+    let tick = || std::thread::sleep(std::time::Duration::from_millis(25));
+    let empty = OutputCache::open(&home).unwrap();
+    assert!(empty.is_current());
+    let other = begun(folder.path());
+    append(&other, 1);
+    assert!(!empty.is_current(), "there is a record now");
+    tick();
+    let early = OutputCache::open(&home).unwrap();
+    assert!(early.is_current());
+    append(&other, 2);
+    assert!(!early.is_current());
+    tick();
+    let early = OutputCache::open(&home).unwrap();
+    fs::copy(home.records(), folder.path().join("copy")).unwrap();
+    #[expect(clippy::disallowed_methods, reason = "another run puts a shorter list in its place so")]
+    fs::rename(folder.path().join("copy"), home.records()).unwrap();
+    assert!(!early.is_current(), "another file with the same text");
+}
+
+#[test]
 fn the_tasks_of_a_key_are_those_that_had_it_last() {
     let folder = tempfile::tempdir().unwrap();
     let cache = begun(folder.path());

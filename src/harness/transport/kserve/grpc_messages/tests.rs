@@ -77,7 +77,7 @@ proptest! {
         let messages: Vec<ModelStreamInferResponse> =
             sizes.iter().map(|len| response(&vec![7; *len], false, "")).collect();
         let whole: Vec<u8> = messages.iter().flat_map(|message| frame(message).to_vec()).collect();
-        let mut frames = Frames::new(u64::MAX);
+        let mut frames = Frames::new(u64::MAX, u64::MAX);
         let mut seen = Vec::new();
         for piece in whole.chunks(step) {
             frames.push(Bytes::copy_from_slice(piece));
@@ -206,7 +206,7 @@ fn numbers_below_zero_are_no_ids_except_behind_a_shorter_beam() {
 
 #[test]
 fn a_message_beyond_its_limit_is_refused_by_its_length_alone() {
-    let mut frames = Frames::new(1000);
+    let mut frames = Frames::new(1000, u64::MAX);
     frames.push(Bytes::from_static(&[0, 0, 0, 3, 233]));
     assert_eq!(frames.next(), Err(WireError::TooLong(1001)));
 }
