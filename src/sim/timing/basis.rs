@@ -83,7 +83,9 @@ impl fmt::Display for StepTimeBasis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fitted { source } => write!(f, "fitted to {source}"),
-            Self::StepLog { source } => write!(f, "fitted to the step log of {source}"),
+            Self::StepLog { source } => {
+                write!(f, "fitted to the step log of {source}; on another host's CPU TTFT differs (`calibration.host`)")
+            }
             Self::OtherModel { source } => {
                 write!(f, "fitted to the step log of {source}; no held-out result has a model of this size")
             }
