@@ -215,8 +215,9 @@ fn points(rows: &[WhatIfRow]) -> Table {
     let keys = distinct(rows.iter().flat_map(|row| &row.settings).map(|(key, _)| key));
     let mut columns = vec![TableColumn::new("no.")];
     columns.extend(setting_columns(&keys));
-    let benchmarks = distinct(rows.iter().map(|row| &row.task)).len();
-    columns.push(TableColumn::new("benchmark").priority(u8::from(benchmarks == 1)));
+    // The settings of a row may name it without its benchmark.
+    let is_named = distinct(rows.iter().map(|row| &row.settings)).len() == rows.len();
+    columns.push(TableColumn::new("benchmark").priority(u8::from(is_named)));
     let numbers = [("GPUs", 2), ("req/s", 0), ("tok/s", 0), ("tok/s/GPU", 4)];
     columns.extend(numbers.map(|(title, priority)| TableColumn::number(title).priority(priority)));
     columns.extend(latency_columns());
@@ -235,7 +236,7 @@ fn points(rows: &[WhatIfRow]) -> Table {
                 cells.push(Cell::from(numbers.rate.map_or_else(|| "all at once".to_owned(), three_digits)));
                 cells.extend(tokens.map(|tokens| Cell::number(TextRole::Plain, Some(tokens))));
                 cells.extend(latencies.map(|ms| Cell::from(latency(ms))));
-                cells.extend(row.basis.as_ref().map(|basis| Cell::from(basis.with_band())));
+                cells.extend(row.basis.as_ref().map(|basis| Cell::name(basis.with_band())));
             }
             Err(problem) => cells.push(Cell::new(TextRole::Bad, &problem.message)),
         }

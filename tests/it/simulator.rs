@@ -4,6 +4,7 @@ mod calibration;
 mod determinism;
 mod estimates;
 pub mod ground;
+mod loads;
 mod lora;
 mod peers;
 mod request_tensors;

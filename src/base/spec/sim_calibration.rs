@@ -99,6 +99,11 @@ pub struct SimCalibration {
     #[schemars(range(min = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chunk_us: Option<f64>,
+    /// The host's time for kernel launches, prompts and the HTTP server (`layer_us`, `prompt_us`, `frontend_ms`,
+    /// `admission_us`, `chunk_us`), as a multiple of that of the host of the fit: 0.5 is twice as fast. [default: 1]
+    #[schemars(range(min = 0.01, max = 100))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<f64>,
 }
 
 impl SimCalibration {
@@ -138,6 +143,7 @@ impl Default for SimCalibration {
             frontend_ms: 0.0,
             admission_us: None,
             chunk_us: None,
+            host: None,
         }
     }
 }

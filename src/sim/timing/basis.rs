@@ -83,9 +83,8 @@ impl fmt::Display for StepTimeBasis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fitted { source } => write!(f, "fitted to {source}"),
-            Self::StepLog { source } => write!(f, "fitted to the step log of {source}"),
-            Self::OtherModel { source } => {
-                write!(f, "fitted to the step log of {source}; no held-out result has a model of this size")
+            Self::StepLog { source } | Self::OtherModel { source } => {
+                write!(f, "fitted to the step log of {source}; another host's CPU has another TTFT (calibration.host)")
             }
             Self::CarriedOver { gpu } => write!(f, "carried over from {gpu}, a GPU of the same generation"),
             Self::Assumed => f.write_str("assumed from the data sheet, not fitted"),

@@ -132,6 +132,31 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_host_that_is_twice_as_fast_halves_its_own_times_only() {
+        let calibration = SimCalibration {
+            layer_us: 143.0,
+            prompt_us: 57.0,
+            frontend_ms: 8.0,
+            admission_us: Some(1400.0),
+            chunk_us: Some(97.0),
+            ..SimCalibration::default()
+        };
+        let faster = SimCalibration { host: Some(0.5), ..calibration.clone() };
+        let [of_fit, half] = [&calibration, &faster].map(|calibration| {
+            let (model, gpu, precision) = (&llama_8b(), &h200(), Precision::Bf16);
+            let parallelism = Parallelism { tensor: 1, pipeline: 1 };
+            derive(&ModelOnGpus { model, gpu, precision, kv: precision, parallelism, calibration }).0
+        });
+        let hosts = |c: Coefficients| [c.launch, c.prompt, c.frontend, c.admission, c.chunk];
+        assert_eq!(hosts(half), hosts(of_fit).map(|time| time / 2.0));
+        let rest = Coefficients { launch: 0.0, prompt: 0.0, frontend: 0.0, admission: 0.0, chunk: 0.0, ..half };
+        assert_eq!(
+            rest,
+            Coefficients { launch: 0.0, prompt: 0.0, frontend: 0.0, admission: 0.0, chunk: 0.0, ..of_fit }
+        );
+    }
+
+    #[test]
     fn more_gpus_are_faster_and_hold_more() {
         let on_one = on(&llama_8b(), Precision::Bf16, 1);
         let on_two = on(&llama_8b(), Precision::Bf16, 2);

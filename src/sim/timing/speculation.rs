@@ -103,11 +103,8 @@ pub fn derive(of: &ModelOnGpus<'_>) -> (Coefficients, GpuMemory) {
     let pp = if stages > 1.0 { stages * calibration.pipeline } else { stages };
     let bandwidth = gpu.bandwidth_gbs * 1e9;
     let peak = gpu.tflops_16bit * 1e12;
-    let compute = if precision == Precision::Fp4 {
-        calibration.compute_fp4.unwrap_or_else(|| SimCalibration::default().compute)
-    } else {
-        calibration.compute
-    };
+    let compute_fp4 = calibration.compute_fp4.unwrap_or_else(|| SimCalibration::default().compute);
+    let compute = if precision == Precision::Fp4 { compute_fp4 } else { calibration.compute };
     let linear = compute * peak * precision.rate();
     // Attention runs at 8 bits at most.
     let attention = calibration.attention * peak * precision.rate().min(2.0);
@@ -120,13 +117,14 @@ pub fn derive(of: &ModelOnGpus<'_>) -> (Coefficients, GpuMemory) {
     let weight_bytes = model.parameters as f64 * precision.bytes();
     let (expert_bytes, expert_share) = experts(model, precision);
     let is_split = tp > 1.0;
+    let host = calibration.host.unwrap_or(1.0);
     // Without a number, links of an eighth of the memory bandwidth.
     let link = calibration.link * gpu.link_gbs.map_or(bandwidth / 8.0, |link| link * 1e9);
     let read = |bytes: f64| bytes / tp / (calibration.weights_bandwidth * bandwidth);
     let coefficients = Coefficients {
         overhead: calibration.step_ms * 1e-3
             + if is_split { 2.0 * layers * calibration.all_reduce_us * 1e-6 } else { 0.0 },
-        launch: layers * calibration.layer_us * 1e-6,
+        launch: host * layers * calibration.layer_us * 1e-6,
         graph_tokens: calibration.cuda_graph_tokens,
         weights: read(weight_bytes - expert_bytes),
         expert_weights: read(expert_bytes),
@@ -138,12 +136,12 @@ pub fn derive(of: &ModelOnGpus<'_>) -> (Coefficients, GpuMemory) {
         request: calibration.request_us * 1e-6,
         kv_token: kv_layer * layers / pp / (calibration.kv_bandwidth * bandwidth),
         context: calibration.context_ms * 1e-3,
-        prompt: calibration.prompt_us * 1e-6,
+        prompt: host * calibration.prompt_us * 1e-6,
         // Two ring all-reduces of 16-bit activations in each layer.
         all_reduce: if is_split { 2.0 * layers * hidden * 2.0 * 2.0 * (tp - 1.0) / tp / link / pp } else { 0.0 },
-        frontend: calibration.frontend_ms * 1e-3,
-        admission: calibration.admission_us.unwrap_or_default() * 1e-6,
-        chunk: calibration.chunk_us.unwrap_or_default() * 1e-6,
+        frontend: host * calibration.frontend_ms * 1e-3,
+        admission: host * calibration.admission_us.unwrap_or_default() * 1e-6,
+        chunk: host * calibration.chunk_us.unwrap_or_default() * 1e-6,
     };
     let memory = GpuMemory {
         gpu_bytes: gpu.memory_gb * 1e9,

@@ -87,7 +87,7 @@ impl<'a> VirtualBenchmark<'a> {
             best = Capacity { rate: high, result };
             high *= 2.0;
         }
-        while high - low > EXACT * high {
+        while high - low > EXACT * high && high >= most / 2000.0 {
             let rate = if low == 0.0 { high / 2.0 } else { f64::midpoint(low, high) };
             let result = self.judged_at(count, limits, rate)?;
             if result.holds(limits)? {
@@ -96,9 +96,6 @@ impl<'a> VirtualBenchmark<'a> {
             } else {
                 high = rate;
             }
-            if high < most / 2000.0 {
-                break;
-            }
         }
         Ok(best)
     }
@@ -106,8 +103,7 @@ impl<'a> VirtualBenchmark<'a> {
 
 /// Requests of a load in which limits can be judged.
 fn judged_count(count: usize, limits: &[LatencyLimit], rate: f64) -> usize {
-    let longest = limits.iter().fold(0.0_f64, |longest, limit| longest.max(limit.ms / 1e3));
-    let seconds = SECONDS.max(LIMITS * longest);
+    let seconds = limits.iter().fold(SECONDS, |seconds, limit| seconds.max(LIMITS * (limit.ms / 1e3)));
     count.max((rate * seconds) as usize)
 }
 

@@ -8,7 +8,7 @@ use regatta::sim::{
 };
 use regatta::spec::{ModelShape, SimScheduler};
 
-fn golden(file: &str) -> String {
+pub(super) fn golden(file: &str) -> String {
     logged("vllm-h200", file)
 }
 
@@ -17,7 +17,7 @@ fn logged(folder: &str, file: &str) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-fn target() -> CalibrationTarget {
+pub(super) fn target() -> CalibrationTarget {
     CalibrationTarget {
         model: ModelShape { ..super::ground::engine_spec().model },
         gpu: GpuTiming {
@@ -275,7 +275,7 @@ fn loads_on_an_h100_that_the_fit_has_not_seen_come_out_near_what_was_measured() 
 }
 
 /// The calibration of this file in `manifests/calibrations`.
-fn shipped(file: &str) -> regatta::spec::SimCalibration {
+pub(super) fn shipped(file: &str) -> regatta::spec::SimCalibration {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/calibrations").join(file);
     let text = std::fs::read_to_string(path).unwrap();
     let mut settings = serde_json::Map::new();
