@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::accuracy::numbers;
+use super::accuracy::{miscounted, numbers};
 use super::checks::{Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::consistency::mean_tokens;
 use super::tree::{ResultEntry, Submitter, SystemEntry, folders};
@@ -45,8 +45,13 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, performanc
             if let Some(run) = &run {
                 settings(to, &folder, *test, audit, [run, performance.unwrap_or(run)]);
             }
-            let log = folder.join("performance/run_1").join(DETAIL_FILE);
+            let (log, copy) = (folder.join("performance/run_1").join(DETAIL_FILE), folder.join(DETAIL_FILE));
+            let digests = [&log, &copy].map(|path| sha256_of_file(path).ok());
             findings! { to;
+                Review, LogsDisagree, &copy,
+                    matches!(&digests, [Some(log), Some(copy)] if log != copy)
+                        .then_some("it is another log than that in performance/run_1/"),
+                    "a test has one run", "remove the one that is not the run's";
                 Review, MissingFile, &log, run.is_none().then_some("there is no readable log of the test's run"),
                     "its settings and its result are in its logs", "pack the logs of the test's run";
             }
@@ -114,6 +119,7 @@ fn values(to: &mut SubmissionFindings, folder: &Path, test: TestMode, audit: &Au
             "run the test with its own audit.config and data set, and verify it again";
         Review, AuditLog, &at,
             threshold.map(|(name, printed, bound)| format!("`{name}` is {printed}, the round has {bound}")), rule, fix;
+        Review, AuditLog, &at, text.lines().find_map(miscounted), rule, fix;
         Review, AuditLog, &at, scores.map(|(one, other)| format!("its scores are {one} and {other}")), rule, fix;
         Review, AuditLog, &at,
             lengths.windows(2).find(|pair| pair[0] > pair[1])

@@ -158,7 +158,16 @@ fn version(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Ro
     // Built outside of a git work tree, it writes NA.
     let status = detail.text("loadgen_git_status_message").unwrap_or_default().trim();
     let altered = Some(status.lines().next().unwrap_or_default()).filter(|first| !["", "NA"].contains(first));
+    let version = detail.text("loadgen_version").and_then(|text| text.split_once(" @ "));
+    let newest = detail.text("loadgen_git_log_message").and_then(|text| text.split_whitespace().next());
+    let is_commit = |text: &str| text.len() >= 10 && text.chars().all(|c| c.is_ascii_hexdigit());
+    let other = version
+        .zip(newest)
+        .filter(|((_, commit), newest)| is_commit(commit) && is_commit(newest) && !newest.starts_with(commit));
     findings! { to;
+        Review, LoadGenFiles, path,
+            other.map(|((_, commit), newest)| format!("its version is of commit {commit}, its newest is {newest}")),
+            "LoadGen logs the commit that it was built from twice", RERUN_HINT;
         Refused, AlteredLoadGen, path, altered.map(|first| format!("LoadGen was built from altered files: {first}")),
             "LoadGen must be an unaltered tagged revision", "build it unaltered, run again";
     }

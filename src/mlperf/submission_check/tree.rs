@@ -326,7 +326,8 @@ pub(super) fn submitter(to: &mut SubmissionFindings, submitter: &Submitter, roun
     let calibrations = ["calibration.md", "documentation/calibration.md"];
     let paths = calibrations.map(|name| submitter.folder.join(name));
     let texts: Vec<String> = paths.iter().filter_map(|path| read_document(path).ok()).collect();
-    let is_empty = !texts.is_empty() && texts.iter().all(|text| text.trim().is_empty());
+    // Published ones have at least 187 characters, or none, or `Dummy`.
+    let longest = texts.iter().map(|text| text.trim().len()).max().filter(|length| *length < 20);
     let (templates, complete): (Vec<_>, Vec<_>) = texts.into_iter().partition(|text| is_calibration_template(text));
     let quantized = "a closed result explains how its model was quantized";
     let uncalibrated = if templates.is_empty() {
@@ -351,7 +352,10 @@ pub(super) fn submitter(to: &mut SubmissionFindings, submitter: &Submitter, roun
             (submitter.division != "open" && complete.is_empty()).then_some(uncalibrated),
             quantized, "write documentation/calibration.md";
         Review, Calibration, paths.iter().find(|path| path.is_file()).unwrap_or(&documentation),
-            (submitter.division != "open" && is_empty).then_some("it is empty"), quantized, "write it";
+            longest.filter(|_| submitter.division != "open").map(|length| match length {
+                0 => "it is empty".to_owned(),
+                _ => format!("it has only {length} characters"),
+            }), quantized, "write it";
     }
     // Folders that only the other layout has.
     let (name, strays): (_, &[&str]) = match layout {

@@ -215,6 +215,8 @@ def copy(tree, source, target):
 
 def remove(tree, place):
     path = tree.path(place)
+    if not os.path.lexists(path):
+        return
     tree.save(path)
     (shutil.rmtree if os.path.isdir(path) else os.remove)(path)
 
@@ -421,6 +423,8 @@ ROWS_V60 = [
     ("gpt-oss: TEST07 with a lower threshold", "fraud",
      [(sub, O7 + "/verify_accuracy.txt", r"(Accuracy threshold: )[\d.]+", r"\g<1>50.0")]),
     ("gpt-oss: TEST07 of 990 answers in accuracy mode", "fraud",
+     [(detail, O7 + "/performance/run_1", "(?:requested|effective)_test_mode", "AccuracyOnly")]),
+    ("gpt-oss: TEST07's copy of the log beside is another", "contradiction",
      [(detail, O7, "(?:requested|effective)_test_mode", "AccuracyOnly")]),
     ("gpt-oss: TEST07's score is not its fraction", "fraud",
      [(sub, O7 + "/verify_accuracy.txt", r"619", "590")]),

@@ -616,10 +616,23 @@ fn record_power(above: &Path) {
         "version": "1.0", "timezone": 0, "modules": {}, "sources": {}, "messages": [], "session_name": "2026-11-21_19-35-00",
         "uuid": { "client": "56a4d881-4d7c-4a84-a7b8-c40515ad068d", "server": "0b65afba-71db-488c-adae-d14390fa5647" },
         "results": results, "phases": { "ranging": phases("ranging"), "testing": phases("run_1") },
+        "ptd_messages": ptd_messages(above),
     });
     for name in ["client.json", "server.json"] {
         write(above.join("power").join(name), format!("{session:#}"));
     }
+}
+
+/// The meter's replies after ranging and after testing.
+fn ptd_messages(above: &Path) -> Value {
+    let replies = ["ranging", "run_1"].map(|run| {
+        let text = fs::read_to_string(above.join(run).join("spl.txt")).unwrap_or_default();
+        let watts: Vec<f64> = text.lines().filter_map(|line| line.split(',').nth(3)?.parse().ok()).collect();
+        let watts: Vec<f64> = watts.into_iter().filter(|watts| *watts > 0.0).collect();
+        format!("Watts,{:.6}", watts.iter().sum::<f64>() / watts.len().max(1) as f64)
+    });
+    let replies = replies.into_iter().chain(["Uncertainty,0.006".to_owned()]);
+    replies.map(|reply| json!({ "cmd": "", "reply": reply })).collect()
 }
 
 /// Outputs of stages, as `bench`, `score` and `verify` leave them.
