@@ -105,13 +105,14 @@ impl AuditedRun<'_> {
         self.wrong.extend(outputs.first_offences.iter().cloned());
         self.wrong.extend(too_few(outputs.answers, self.samples));
         let passes = self.wrong.is_empty() && outputs.holds();
+        let outcome = if passes { "passes" } else { "fails" };
         Ok(AuditVerification {
             test: TestMode::Test06,
             file: "verify_accuracy.txt",
             text: outputs.text(passes),
             wrong: self.wrong,
             not_judged: None,
-            headline: format!("TEST06 {}: {} answers looked at", verdict(passes), outputs.answers),
+            headline: format!("TEST06 {}: {} answers looked at", outcome, outputs.answers),
         })
     }
 
@@ -198,10 +199,6 @@ fn note(not_judged: Option<&str>) -> String {
 
 /// The last word of a verification that synthetic data leaves open.
 pub(crate) const NOT_JUDGED: &str = "NOT JUDGED";
-
-const fn verdict(passes: bool) -> &'static str {
-    if passes { "passes" } else { "fails" }
-}
 
 /// What is wrong with a file or folder.
 fn at(path: &Path, problem: impl Display) -> Failure {

@@ -10,6 +10,7 @@ use super::tree::{ResultEntry, Submitter, SystemEntry, folders};
 use super::{answers, loadgen};
 use crate::audit::{AuditOutputs, NOT_JUDGED};
 use crate::layout::{test_folder, verdict_file};
+use crate::provenance::shortened;
 use crate::truncate_accuracy_log::is_truncated;
 use crate::{LockedResult, LockedRun, PACKAGE_LOCK_FILE, PackageProvenance, TestRecord};
 use base::files::{read_text, sha256_of_file};
@@ -45,13 +46,8 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, performanc
             if let Some(run) = &run {
                 settings(to, &folder, *test, audit, [run, performance.unwrap_or(run)]);
             }
-            let (log, copy) = (folder.join("performance/run_1").join(DETAIL_FILE), folder.join(DETAIL_FILE));
-            let digests = [&log, &copy].map(|path| sha256_of_file(path).ok());
+            let log = folder.join("performance/run_1").join(DETAIL_FILE);
             findings! { to;
-                Review, LogsDisagree, &copy,
-                    matches!(&digests, [Some(log), Some(copy)] if log != copy)
-                        .then_some("it is another log than that in performance/run_1/"),
-                    "a test has one run", "remove the one that is not the run's";
                 Review, MissingFile, &log, run.is_none().then_some("there is no readable log of the test's run"),
                     "its settings and its result are in its logs", "pack the logs of the test's run";
             }
@@ -355,12 +351,8 @@ fn one_system(to: &mut SubmissionFindings, entry: &ResultEntry, result: &LockedR
         for kind in kinds {
             let (a, b) = (first.under_test.get(kind), run.under_test.get(kind));
             if a != b {
-                let short = |digests: Option<&BTreeSet<String>>| {
-                    let digests: Vec<&str> =
-                        digests.into_iter().flatten().map(|digest| digest.get(..12).unwrap_or(digest)).collect();
-                    if digests.is_empty() { "none".to_owned() } else { digests.join(", ") }
-                };
-                let (name, a, b) = (test_folder(*mode), short(a), short(b));
+                let [a, b] = [a, b].map(|digests| digests.map_or_else(|| "none".to_owned(), shortened));
+                let name = test_folder(*mode);
                 finding!(to; Refused, TwoSystems, &entry.folder(),
                     format!("the {name} run had another `{kind}` ({b}) than the performance run ({a})"),
                     "all runs of a result must use one system: the same engine, configuration and server",

@@ -237,8 +237,6 @@ fn meter(to: &mut SubmissionFindings, above: &Path, at: &Path, server: &Map<Stri
         let average = PowerAverage::parse(&text, PowerWindow::ALWAYS).ok().filter(|average| average.samples > 0);
         let apart = replied.zip(average).filter(|(replied, average)| (average.watts / **replied - 1.0).abs() > 1e-3);
         findings! { to;
-            Review, Power, at, replied.is_none().then_some("`ptd_messages` has no reply `Watts,…`"),
-                "the meter averages the samples that it logs", REPACK_POWER;
             Review, Power, at,
                 apart.filter(|_| devices == 1).map(|(replied, PowerAverage { watts, .. })| {
                     format!("the meter's average of {run} is {replied:.2} W, that of its samples {watts:.2} W")
@@ -250,11 +248,11 @@ fn meter(to: &mut SubmissionFindings, above: &Path, at: &Path, server: &Map<Stri
     let kind = device.and_then(|device| Some((device["device_type"].as_u64()?, device["command"].as_array()?)));
     findings! { to;
         Review, Power, at,
-            match uncertain {
-                None => Some("`ptd_messages` has no reply `Uncertainty,…`".to_owned()),
-                Some(share) => (!(0.0..=MOST_UNCERTAIN).contains(&share))
-                    .then(|| format!("the meter's uncertainty is {:.2} %", share * 100.0)),
-            },
+            (watts.is_empty() || uncertain.is_none()).then_some("`ptd_messages` lacks `Watts,…` or `Uncertainty,…`"),
+            "the meter replies what it measured", REPACK_POWER;
+        Review, Power, at,
+            uncertain.filter(|share| !(0.0..=MOST_UNCERTAIN).contains(share))
+                .map(|share| format!("the meter's uncertainty is {:.2} %", share * 100.0)),
             "it is at most 1 %", "measure with ranges that fit, or with another meter";
         Review, Power, at,
             kind.filter(|(kind, command)| !command.contains(&Value::from(kind.to_string())))
@@ -265,18 +263,14 @@ fn meter(to: &mut SubmissionFindings, above: &Path, at: &Path, server: &Map<Stri
 
 /// Client and server record the same events, at the same times. False: another number of them.
 fn same_times(to: &mut SubmissionFindings, at: &Path, name: &str, [client, server]: [&[f64]; 2]) -> bool {
+    let (is_as_many, [to_server, to_client]) = (client.len() == server.len(), [server.len(), client.len()]);
     let apart = client.iter().zip(server).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-    let is_as_many = client.len() == server.len();
-    findings! { to;
-        Refused, Power, at,
-            (!is_as_many)
-                .then(|| format!("{name} has {} times, and {} in client.json", server.len(), client.len())),
-            SAME, REPACK_POWER;
-        Refused, Power, at,
-            (is_as_many && apart > SAME_TIME)
-                .then(|| format!("times of {name} are up to {apart:.1} s apart in it and in client.json")),
-            SAME, REPACK_POWER;
-    }
+    let other = if is_as_many {
+        (apart > SAME_TIME).then(|| format!("times of {name} are up to {apart:.1} s apart in it and in client.json"))
+    } else {
+        Some(format!("{name} has {to_server} times, and {to_client} in client.json"))
+    };
+    findings! { to; Refused, Power, at, other, SAME, REPACK_POWER; }
     is_as_many
 }
 
@@ -304,10 +298,8 @@ fn results(to: &mut SubmissionFindings, above: &Path, client: &Map<String, Value
 /// When the phases of a mode began, which are four: before, during and after the run, and the end.
 fn phases(to: &mut SubmissionFindings, above: &Path, mode: &str, run: &str, [client, server]: [&Value; 2]) {
     let at = above.join("power/server.json");
-    let begins = |phases: &Value| -> Vec<f64> {
-        phases.as_array().into_iter().flatten().filter_map(|phase| phase[0].as_f64()).collect()
-    };
-    let (client, server) = (begins(client), begins(server));
+    let [client, server]: [Vec<f64>; 2] = [client, server]
+        .map(|phases| phases.as_array().into_iter().flatten().filter_map(|phase| phase[0].as_f64()).collect());
     if !same_times(to, &at, &format!("the phases of {mode}"), [&client, &server]) {
         return;
     }

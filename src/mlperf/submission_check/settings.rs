@@ -22,8 +22,10 @@ const AUDIT_RATE: f64 = 0.92;
 /// LoadGen logs six digits.
 const DIGITS: f64 = 1e-5;
 
-/// `runs`: performance, accuracy.
-pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, runs: [Option<&Detail>; 2]) {
+/// Performance, accuracy.
+type Runs<'a> = [Option<&'a Detail>; 2];
+
+pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, runs: Runs) {
     let folder = entry.measurements();
     let fix = "pack again; `mlperf: { package: … }` writes it";
     for (name, rule) in [
@@ -39,10 +41,16 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, runs: [Opt
     }
     measurements(to, entry, &folder);
     source_of_benchmark(to, entry);
-    names_benchmark(to, entry, &folder.join("README.md"));
-    let at = folder.join("user.conf");
+    // Of 936 published READMEs 14 do not name the benchmark: place-holders, and those of another one.
+    let plain = |text: &str| text.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "");
+    let model = entry.table.loadgen_model.trim_end_matches("-edge");
+    let is_other = |text: &String| entry.is_closed() && !text.is_empty() && !plain(text).contains(&plain(model));
+    let (readme, at) = (folder.join("README.md"), folder.join("user.conf"));
     let read = read_text(&at);
     findings! { to;
+        Review, Documentation, &readme,
+            read_document(&readme).ok().filter(is_other).map(|_| format!("it does not name {model}")),
+            "it has the commands to repeat the result", "write the commands that this benchmark was run with";
         Review, Unreadable, &at,
             read.as_ref().err().filter(|error| !is_absence(error)).map(|error| format!("it cannot be read: {error}")),
             "it has the settings that LoadGen received, as text", "pack the user.conf of the run";
@@ -65,19 +73,6 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, runs: [Opt
         let mut limits = conf::read(&read_text(folder.join("mlperf.conf")).unwrap_or_default()).0;
         limits.retain(|line| ["ttft_latency", "tpot_latency"].contains(&line.key.as_str()));
         in_force(to, &folder.join("mlperf.conf"), &limits, &request, runs);
-    }
-}
-
-/// Checks that the commands are of this benchmark. Of 936 published READMEs 14 do not name it: place-holders, and those
-/// of another one.
-fn names_benchmark(to: &mut SubmissionFindings, entry: &ResultEntry, at: &Path) {
-    let plain = |text: &str| text.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "");
-    let model = entry.table.loadgen_model.trim_end_matches("-edge");
-    let is_other = |text: &String| entry.is_closed() && !text.is_empty() && !plain(text).contains(&plain(model));
-    let text = read_document(at).ok().filter(is_other);
-    findings! { to;
-        Review, Documentation, at, text.map(|_| format!("it does not name {model}")),
-            "it has the commands to repeat the result", "write the commands that this benchmark was run with";
     }
 }
 
@@ -178,15 +173,14 @@ fn measurements(to: &mut SubmissionFindings, entry: &ResultEntry, folder: &Path)
         let value = fields.get(field);
         if !is_meaningful(value) {
             let finding = if value.is_some() { "is empty" } else { "is missing" };
-            let weight = weight_of_empty(value);
-            finding!(to; weight, Measurements, &at, format!("`{field}` {finding}"),
+            finding!(to; weight_of_empty(value), Measurements, &at, format!("`{field}` {finding}"),
                 format!("the rules require {meaning}"), format!("`mlperf.package.measurements.{field}: {example}`"));
         }
     }
 }
 
 /// Checks user.conf by the rules, and against the effective settings in the log.
-fn conf(to: &mut SubmissionFindings, at: &Path, text: &str, request: &TestRequest, runs: [Option<&Detail>; 2]) {
+fn conf(to: &mut SubmissionFindings, at: &Path, text: &str, request: &TestRequest, runs: Runs) {
     let is_offline = request.scenario.loadgen() == "Offline";
     let written = conf::read(text).0;
     // One file serves both runs: a number of samples may be that of the accuracy run.
@@ -226,13 +220,7 @@ fn conf(to: &mut SubmissionFindings, at: &Path, text: &str, request: &TestReques
 }
 
 /// Reports lines of a file of settings with another value than that in force.
-fn in_force(
-    to: &mut SubmissionFindings,
-    at: &Path,
-    written: &[ConfLine],
-    request: &TestRequest,
-    runs: [Option<&Detail>; 2],
-) {
+fn in_force(to: &mut SubmissionFindings, at: &Path, written: &[ConfLine], request: &TestRequest, runs: Runs) {
     let is_offline = request.scenario.loadgen() == "Offline";
     let model = request.find().map(|found| found.benchmark.loadgen_model(request.scenario)).unwrap_or_default();
     for line in conf::in_effect(written, &model, request.scenario) {

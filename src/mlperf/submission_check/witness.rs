@@ -156,8 +156,8 @@ fn ordered(engine: &mut Engine) {
 }
 
 /// A mean is between what it would be with every latency at the lower, and at the upper, of the two percentiles that it
-/// lies between. So it is in all 547 published logs at a rate; the sum of Offline's latencies may overflow. Latencies are
-/// of nanoseconds: of thousands no two percentiles are the same.
+/// lies between. So it is in all 547 published logs at a rate; the sum of Offline's latencies may overflow. Latencies
+/// are of nanoseconds: of thousands no two percentiles are the same.
 fn means(engine: &mut Engine, extreme: [&str; 2], rank: [&str; 2]) {
     const SHARES: [f64; 7] = [0.5, 0.4, 0.05, 0.02, 0.02, 0.009, 0.001];
     let [min, name, max] = ["min", "mean", "max"].map(|part| key(extreme, part));
