@@ -193,16 +193,16 @@ impl PackedLogs {
                 let is_found = before.iter().any(|first| log.run.may_be_run_of(&first.run));
                 let is_allowed = |first: &PackedLog| match *name {
                     DETAIL_FILE => false,
-                    EVALUATION if log.run.system == first.run.system => log.run.scenario == first.run.scenario,
-                    EVALUATION if log.run.mode != TestMode::Accuracy => false,
+                    // Another system may give the same answers in Offline, which have the same scores. In Server and
+                    // Interactive no two published systems do, nor in TEST09.
+                    EVALUATION if log.run.system != first.run.system => {
+                        log.run.may_answer_like(&first.run)
+                            && (log.run.scenario, log.run.mode) == (MlperfScenario::Offline, TestMode::Accuracy)
+                    }
+                    EVALUATION => log.run.scenario == first.run.scenario,
                     // If the whole log is a copy, that is reported for the log.
                     RESULT => sha256_of_file(&first.path).ok() == sha256_of_file(&log.path).ok(),
-                    // Another system may give the same answers in Offline, which have the same scores. In Server and
-                    // Interactive no two published systems do.
-                    _ => {
-                        log.run.may_answer_like(&first.run)
-                            && (log.run.scenario == MlperfScenario::Offline || log.run.system == first.run.system)
-                    }
+                    _ => log.run.may_answer_like(&first.run),
                 };
                 if let Some(first) = before.iter().find(|first| !is_found && !is_allowed(first)) {
                     reused(to, root, name, &first.path, &log.path);
@@ -226,7 +226,7 @@ fn reused(to: &mut SubmissionFindings, root: &Path, name: &str, first: &Path, lo
             "a run is that of one system, scenario and test; its log has its process and its times, which no other run \
              has"
         } else {
-            "runs of another benchmark, scenario, test or, at a rate, system give other answers, or in another order"
+            "runs of another benchmark, scenario or test give other answers, or in another order"
         },
         "one of the two is a copy: replace it with the log of its own run");
 }

@@ -447,7 +447,9 @@ impl Submission {
                 sha256(answers(&format!("{scenario}/accuracy")).as_bytes())
             );
             write(self.of(&format!("{scenario}/accuracy/accuracy.txt")), text);
-            self.replace(&self.of(&format!("{scenario}/user.conf")), "llama2-70b", "gpt-oss-120b");
+            for name in ["user.conf", "README.md"] {
+                self.replace(&self.of(&format!("{scenario}/{name}")), "llama2-70b", "gpt-oss-120b");
+            }
             fs::remove_dir_all(self.of(&format!("{scenario}/TEST06"))).unwrap();
             for (test, file, text) in [
                 (
@@ -498,6 +500,7 @@ impl Submission {
             let conf =
                 format!("llama3_1-8b-edge.{scenario}.{setting}\nllama3_1-8b-edge.{scenario}.min_duration = 600000\n");
             write(self.of(&format!("{scenario}/user.conf")), conf);
+            write(self.of(&format!("{scenario}/README.md")), "regatta run llama3.1-8b-edge package=true\n");
             let scores = "{'rouge1': 38.7, 'rouge2': 16.0, 'rougeL': 24.4, 'rougeLsum': 35.8, 'gen_len': 3000000, 'gen_num': 5000}";
             let log = fs::read(self.of(&format!("{scenario}/accuracy/mlperf_log_accuracy.json"))).unwrap();
             let text = format!("{scores}\n\nhash={}\n", sha256(&log));

@@ -298,7 +298,8 @@ fn the_sources_of_the_meters_client_and_server_are_the_same() {
 /// first tried (`tests/bench/published/mutations.py`); witnesses' test examines them with its own.
 pub(super) const BLIND: &[Mutation] = &[
     ("a maximum duration of ten minutes", Contradiction, |s| {
-        both(s, "Server", "effective_max_duration_ms", "max_duration (ms)", 600_000)
+        both(s, "Server", "effective_max_duration_ms", "max_duration (ms)", 600_000);
+        s.set(SERVER, "requested_max_duration_ms", &json!(600_000));
     }),
     ("two percentiles that are one", FraudLike, |s| {
         let p97 = s.number(SERVER, "result_first_token_97.00_percentile_latency_ns") as u64;
@@ -333,9 +334,9 @@ pub(super) const BLIND: &[Mutation] = &[
         s.replace(&s.of("Server/accuracy/accuracy.txt"), "'gen_len': 2", "'gen_len': 9")
     }),
     ("weights of 8 bits that nothing transformed", Contradiction, |s| {
-        ["Offline", "Server", "Interactive"].map(|scenario| {
+        for scenario in ["Offline", "Server", "Interactive"] {
             s.field(&s.of(&format!("{scenario}/measurements.json")), "weight_transformations", Some(json!("none")));
-        });
+        }
     }),
     ("an mlperf.conf with a longer limit", Contradiction, |s| {
         let conf = s.of("Server/user.conf").with_file_name("mlperf.conf");
@@ -352,7 +353,9 @@ pub(super) const BLIND: &[Mutation] = &[
         s.field(&s.system(), "accelerator_memory_capacity", Some(json!("80 GB")))
     }),
     ("an amount of memory in words", Style, |s| s.field(&s.system(), "host_memory_capacity", Some(json!("enough")))),
-    ("software without a version", Style, |s| s.field(&s.system(), "framework", Some(json!("internal build")))),
+    ("an operating system without a version", Style, |s| {
+        s.field(&s.system(), "operating_system", Some(json!("Linux")))
+    }),
     ("another average of the meter's than of its samples", Contradiction, |s| {
         s.session("server.json", |session| session["ptd_messages"][1]["reply"] = json!("Watts,3000.000000"));
     }),
