@@ -7,8 +7,7 @@ ROUND   v5.1 or v6.0
 REGATTA (in the environment) the program to examine [default: target/debug/regatta]
 
 Each row of ROWS is one small edit of a published result. The program is run on the tree before and after it; a row is
-silent if no finding is there that was not there before. Rows were written without a look at the checks; those that follow
-the line "written after" came from reading what passed.
+silent if no finding is there that was not there before. Rows were written without a look at the checks.
 """
 
 import json
