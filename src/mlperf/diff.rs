@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::layout::scenario_titled;
+use super::provenance::shortened;
 use super::submission_check::JudgedRun;
 use super::{PackageProvenance, SubmissionLayout, TestRecord, submission_check};
 use base::diag::{ErrorText, in_file};
@@ -201,8 +202,7 @@ fn of_lock(submitter: &Path, seen: &submission_check::ExaminedResult, settings: 
     let Some(scenario) = scenario_titled(&seen.scenario) else { return };
     if let Some(run) = lock.run(&seen.benchmark, scenario, TestMode::Performance) {
         for (kind, digests) in &run.under_test {
-            let digests: Vec<&str> = digests.iter().map(|digest| digest.get(..12).unwrap_or(digest)).collect();
-            settings.insert(format!("{kind} (digest)"), digests.join(", "));
+            settings.insert(format!("{kind} (digest)"), shortened(digests));
         }
     }
 }

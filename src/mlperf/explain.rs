@@ -180,11 +180,11 @@ impl Run<'_> {
             .filter_map(|key| self.detail.text(key))
             .collect();
         let more = lines.iter().filter_map(|text| number_after(text, "at least ")).max();
-        let count = self.detail.count("result_query_count").or_else(|| self.detail.count("generated_query_count"));
+        let count = ["result_query_count", "generated_query_count"].into_iter().find_map(|key| self.detail.count(key));
         let count = count.unwrap_or(0);
-        let more_text = more.map(|more| grouped(more as f64, 0));
-        let needed = more_text.map(|more| format!(": {more} more would be needed, all of them in time"));
-        let needed = needed.unwrap_or_default();
+        let needed = more.map_or_else(String::new, |more| {
+            format!(": {} more would be needed, all of them in time", grouped(more as f64, 0))
+        });
         let message =
             format!("{} queries are not enough to be 99 % sure of the percentile{needed}", grouped(count as f64, 0));
         let advice = match (late, more) {

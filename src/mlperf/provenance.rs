@@ -80,6 +80,11 @@ pub struct ProvenanceStage {
     pub upstream: BTreeMap<String, String>,
 }
 
+/// Digests as a text, the beginning of each.
+pub(crate) fn shortened<'d>(digests: impl IntoIterator<Item = &'d String>) -> String {
+    digests.into_iter().map(|digest| digest.get(..12).unwrap_or(digest)).collect::<Vec<_>>().join(", ")
+}
+
 impl PackageProvenance {
     /// Of a submitter's folder: one for each system that Regatta packed, or that was assembled. An error names what is
     /// wrong.

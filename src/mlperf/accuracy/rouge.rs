@@ -4,7 +4,8 @@
 //! `a-z0-9` separates tokens, tokens of more than three letters are stemmed. Token counts are integers and each
 //! F-measure is one fixed sequence of divisions, so that the numbers are equal to the reference's bit by bit.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::LazyLock;
 
 /// F-measures from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -189,25 +190,15 @@ fn f_measure(shared: usize, in_prediction: usize, in_target: usize) -> f64 {
 // irregular words, `-ies` and `-ied` of four-letter words, `y` only after a consonant, `-alli` before all else of
 // step 2, `-fulli` and `-logi`, and stems of two letters that count as ending consonant-vowel-consonant.
 
-/// Words that the rules would spoil, and what they become.
-const IRREGULAR: [(&str, &str); 16] = [
-    ("sky", "sky"),
-    ("skies", "sky"),
-    ("dying", "die"),
-    ("lying", "lie"),
-    ("tying", "tie"),
-    ("news", "news"),
-    ("innings", "inning"),
-    ("inning", "inning"),
-    ("outings", "outing"),
-    ("outing", "outing"),
-    ("cannings", "canning"),
-    ("canning", "canning"),
-    ("howe", "howe"),
-    ("proceed", "proceed"),
-    ("exceed", "exceed"),
-    ("succeed", "succeed"),
-];
+/// Step → its endings, each with what replaces it.
+static STEMS: LazyLock<BTreeMap<&str, Vec<(&str, &str)>>> = LazyLock::new(|| {
+    let mut stems: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
+    for line in include_str!("stems.txt").lines().filter(|line| !line.starts_with('#')) {
+        let [step, ending, stem] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("a table of this program") };
+        stems.entry(step).or_default().push((ending, stem.trim_start_matches('-')));
+    }
+    stems
+});
 
 /// What has to hold for the part before a suffix.
 #[derive(Clone, Copy)]
@@ -218,38 +209,9 @@ enum If {
     Many,
 }
 
-const STEP_2: [(&str, &str); 20] = [
-    ("ational", "ate"),
-    ("tional", "tion"),
-    ("enci", "ence"),
-    ("anci", "ance"),
-    ("izer", "ize"),
-    ("bli", "ble"),
-    ("alli", "al"),
-    ("entli", "ent"),
-    ("eli", "e"),
-    ("ousli", "ous"),
-    ("ization", "ize"),
-    ("ation", "ate"),
-    ("ator", "ate"),
-    ("alism", "al"),
-    ("iveness", "ive"),
-    ("fulness", "ful"),
-    ("ousness", "ous"),
-    ("aliti", "al"),
-    ("iviti", "ive"),
-    ("biliti", "ble"),
-];
-
-const STEP_3: [(&str, &str); 7] =
-    [("icate", "ic"), ("ative", ""), ("alize", "al"), ("iciti", "ic"), ("ical", "ic"), ("ful", ""), ("ness", "")];
-
-const STEP_4: [&str; 11] = ["al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent"];
-const STEP_4_LAST: [&str; 7] = ["ou", "ism", "ate", "iti", "ous", "ive", "ize"];
-
 /// The stem of a word of `a-z` and `0-9`. Other letters are taken for consonants.
 pub fn stem(word: &str) -> String {
-    if let Some((_, stem)) = IRREGULAR.iter().find(|(irregular, _)| *irregular == word) {
+    if let Some((_, stem)) = STEMS["irregular"].iter().find(|(irregular, _)| *irregular == word) {
         return (*stem).to_owned();
     }
     if word.len() <= 2 {
@@ -260,7 +222,7 @@ pub fn stem(word: &str) -> String {
     past_and_progressive(&mut word);
     final_y(&mut word);
     step_2(&mut word);
-    replace_first(&mut word, &STEP_3, If::Some);
+    replace_first(&mut word, &STEMS["step-3"], If::Some);
     step_4(&mut word);
     final_e(&mut word);
     if word.ends_with("ll") && measure(&word[..word.len() - 1]) > 1 {
@@ -365,7 +327,7 @@ fn step_2(word: &mut String) {
     {
         word.truncate(word.len() - 2);
     }
-    if replace_first(word, &STEP_2, If::Some) || replace_first(word, &[("fulli", "ful")], If::Some) {
+    if replace_first(word, &STEMS["step-2"], If::Some) || replace_first(word, &[("fulli", "ful")], If::Some) {
         return;
     }
     // The `l` counts with the stem, so that `geologi` is treated as `archaeologi` is.
@@ -390,10 +352,7 @@ fn replace_first(word: &mut String, rules: &[(&str, &str)], condition: If) -> bo
 }
 
 fn step_4(word: &mut String) {
-    let none = |suffixes: &[&'static str]| -> Vec<(&'static str, &'static str)> {
-        suffixes.iter().map(|suffix| (*suffix, "")).collect()
-    };
-    if replace_first(word, &none(&STEP_4), If::Many) {
+    if replace_first(word, &STEMS["step-4"], If::Many) {
         return;
     }
     if let Some(stem) = word.strip_suffix("ion") {
@@ -402,7 +361,7 @@ fn step_4(word: &mut String) {
         }
         return;
     }
-    replace_first(word, &none(&STEP_4_LAST), If::Many);
+    replace_first(word, &STEMS["step-4-last"], If::Many);
 }
 
 fn final_e(word: &mut String) {

@@ -7,6 +7,8 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use super::{TEST_FILE, TestRecord};
 use base::event::Failure;
 use base::spec::TestMode;
@@ -103,13 +105,14 @@ impl AuditedRun<'_> {
         self.wrong.extend(outputs.first_offences.iter().cloned());
         self.wrong.extend(too_few(outputs.answers, self.samples));
         let passes = self.wrong.is_empty() && outputs.holds();
+        let outcome = if passes { "passes" } else { "fails" };
         Ok(AuditVerification {
             test: TestMode::Test06,
             file: "verify_accuracy.txt",
             text: outputs.text(passes),
             wrong: self.wrong,
             not_judged: None,
-            headline: format!("TEST06 {}: {} answers looked at", verdict(passes), outputs.answers),
+            headline: format!("TEST06 {}: {} answers looked at", outcome, outputs.answers),
         })
     }
 
@@ -197,10 +200,6 @@ fn note(not_judged: Option<&str>) -> String {
 /// The last word of a verification that synthetic data leaves open.
 pub(crate) const NOT_JUDGED: &str = "NOT JUDGED";
 
-const fn verdict(passes: bool) -> &'static str {
-    if passes { "passes" } else { "fails" }
-}
-
 /// What is wrong with a file or folder.
 fn at(path: &Path, problem: impl Display) -> Failure {
     Failure::refused(format!("`{}` {problem}", path.display()))
@@ -214,23 +213,19 @@ fn unreadable(log: &Path, error: &impl Display) -> Failure {
 fn not_in_force(detail: &Detail, config: Option<&AuditConfig>) -> Vec<String> {
     let Some(config) = config else { return Vec::new() };
     let mut wrong = Vec::new();
-    let mut expect = |key: &str, is: Option<String>, should: String| {
-        if is.as_deref() != Some(&should) {
-            let is = is.unwrap_or_else(|| "not reported".to_owned());
-            wrong.push(format!("audit.config was not in effect: `{key}` is {is}, not {should}"));
+    for (kind, key, should) in [
+        ("effective", "accuracy_log_rng_seed", Value::from(LOG_SEED)),
+        ("effective", "accuracy_log_sampling_target", config.sampling_target.into()),
+        ("requested", "min_query_count", config.min_query_count.into()),
+        ("effective", "sample_concatenate_permutation", false.into()),
+        ("effective", "performance_issue_unique", config.issue_unique.into()),
+    ] {
+        let logged = detail.get(&format!("{kind}_{key}"));
+        if logged != Some(&should) {
+            let logged = logged.map_or_else(|| "not reported".to_owned(), Value::to_string);
+            wrong.push(format!("audit.config was not in effect: `{key}` is {logged}, not {should}"));
         }
-    };
-    let count = |key: &str| detail.count(key).map(|value| value.to_string());
-    let flag = |key: &str| detail.flag(key).map(|value| value.to_string());
-    expect("accuracy_log_rng_seed", count("effective_accuracy_log_rng_seed"), LOG_SEED.to_string());
-    expect(
-        "accuracy_log_sampling_target",
-        count("effective_accuracy_log_sampling_target"),
-        config.sampling_target.to_string(),
-    );
-    expect("min_query_count", count("requested_min_query_count"), config.min_query_count.to_string());
-    expect("sample_concatenate_permutation", flag("effective_sample_concatenate_permutation"), "false".to_owned());
-    expect("performance_issue_unique", flag("effective_performance_issue_unique"), config.issue_unique.to_string());
+    }
     let errors = detail.all_errors();
     if errors > 0 {
         let first = detail.first_errors.first().map_or_else(String::new, |first| format!("; the first: {first}"));

@@ -14,8 +14,9 @@ use rules::log::{ACCURACY_FILE, DETAIL_FILE, Detail, SUMMARY_FILE};
 use rules::{Accuracy, Benchmark, MlperfScenario, needs_sentences, written_metric, written_name};
 
 const SCORE: &str = "`mlperf: { score: … }` writes it from the accuracy run";
-/// Scores above the round's minimum by more than this factor are for review; the factor is ours.
-const MUCH_BETTER: f64 = 1.25;
+/// Scores above the round's minimum by more than this factor are for review, in Closed and in Open. Published results
+/// of Closed are below 1.04; in Open another model may be better, and the factor is ours.
+const MUCH_BETTER: [f64; 2] = [1.05, 1.25];
 /// That stage leaves out what it cannot score.
 const SENTENCES: &str = "`sentences=FOLDER` (`mlperf.score.sentences`) names NLTK's punkt_tab/english, with which \
     `score` writes it; else \
@@ -83,7 +84,7 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, locked: Op
                 finding!(to; Refused, EmptyFile, &at, "it is empty", rule, SCORE);
             } else {
                 metrics = scores(to, &at, &text, entry);
-                plausibility(to, &at, &text, benchmark, &metrics);
+                plausibility(to, &at, &text, entry, &metrics);
             }
             log(to, &folder, &text, locked, samples);
         }
@@ -138,9 +139,10 @@ fn plausibility(
     to: &mut SubmissionFindings,
     at: &Path,
     text: &str,
-    benchmark: &Benchmark,
+    entry: &ResultEntry,
     metrics: &IndexMap<String, f64>,
 ) {
+    let (benchmark, better) = (entry.table, MUCH_BETTER[usize::from(!entry.is_closed())]);
     let rule = "accuracy.txt is written by the evaluator of the benchmark, from the answers of the whole data set";
     let fix = "score the accuracy run again";
     let is_share = |name: &str| name.starts_with("ROUGE") || ["exact_match", "gsm8k_accuracy"].contains(&name);
@@ -150,7 +152,7 @@ fn plausibility(
             Refused, Plausibility, at, (*value > 100.0).then(|| format!("{name} is {value}, and 100 is the most")),
                 rule, fix;
             Review, Plausibility, at,
-                min.filter(|min| *value > min * MUCH_BETTER && *value <= 100.0)
+                min.filter(|min| *value > min * better && *value <= 100.0)
                     .map(|min| format!("{name} is {value}, far above the reference's (at least {min})")), rule, fix;
         }
     }
@@ -179,13 +181,6 @@ fn plausibility(
         let first = values.next()?;
         Some(format!("{name} is {first} and, further down, {}", values.find(|value| value.total_cmp(&first).is_ne())?))
     });
-    // Rows of gpt-oss-120b's evaluator: name, correct, total, repeats, score, percent.
-    let row = |line: &str| {
-        let [name, correct, total, _, _, percent] = line.split_whitespace().collect::<Vec<_>>().try_into().ok()?;
-        let number = |text: &str| text.parse::<f64>().ok();
-        let (share, printed) = (number(correct)? / number(total)? * 100.0, number(percent.strip_suffix('%')?)?);
-        ((share - printed).abs() > 0.011).then(|| format!("{name} has {correct} of {total}, which is not {percent}"))
-    };
     let characters = scored.and_then(|scored| Some(written("gen_len")? / scored));
     let tokens = scored.and_then(|scored| Some(written("gen_tok_len")? / scored)).unwrap_or(0.0);
     findings! { to;
@@ -193,10 +188,10 @@ fn plausibility(
             rouge.map(|((part, less), (whole, more))| format!("{part} is {less}, and never more than {whole}, {more}")),
             rule, fix;
         Review, Plausibility, at, several, rule, fix;
-        Review, Plausibility, at, text.lines().find_map(row), rule, fix;
-        // Published texts have at least 275 characters, and at least 1.9 per token.
+        Review, Plausibility, at, text.lines().find_map(miscounted), rule, fix;
+        // Published texts have at least 275 characters, and 1.9 to 4.3 per token.
         Review, Plausibility, at,
-            characters.filter(|characters| *characters < (1.5 * tokens).max(30.0))
+            characters.filter(|each| *each < (1.5 * tokens).max(30.0) || tokens > 0.0 && *each > 6.0 * tokens)
                 .map(|characters| format!("its texts have {characters:.2} characters each")), rule, fix;
         Review, Plausibility, at,
             evaluated.filter(|scored| (*scored - samples).abs() > 0.5)
@@ -208,6 +203,14 @@ fn plausibility(
             exact.map(|(exact, share)| format!("exact_match is {exact}, and its calculation gives {share:.3}")),
             rule, fix;
     }
+}
+
+/// A row of gpt-oss-120b's evaluator, name, correct, total, repeats, score, percent, of which the percent is another.
+pub(super) fn miscounted(line: &str) -> Option<String> {
+    let [name, correct, total, _, _, percent] = line.split_whitespace().collect::<Vec<_>>().try_into().ok()?;
+    let number = |text: &str| text.parse::<f64>().ok();
+    let (share, printed) = (number(correct)? / number(total)? * 100.0, number(percent.strip_suffix('%')?)?);
+    ((share - printed).abs() > 0.011).then(|| format!("{name} has {correct} of {total}, which is not {percent}"))
 }
 
 /// The numbers that follow a name.
@@ -296,7 +299,9 @@ const MOST_DAYS: f64 = 60.0;
 
 /// Another run is of the system and the LoadGen of the performance run.
 pub(super) fn same_system(to: &mut SubmissionFindings, at: &Path, performance: &Detail, other: &Detail) {
-    for (key, name) in [("loadgen_version", "LoadGen"), ("sut_name", "the system under test")] {
+    let names =
+        [("loadgen_version", "LoadGen"), ("sut_name", "the system under test"), ("qsl_name", "the sample library")];
+    for (key, name) in names {
         let (a, b) = (performance.text(key).unwrap_or("not logged"), other.text(key).unwrap_or("not logged"));
         findings! { to;
             Review, TwoSystems, at, (a != b).then(|| format!("{name} is {b:?} here and {a:?} in the performance run")),
@@ -304,10 +309,21 @@ pub(super) fn same_system(to: &mut SubmissionFindings, at: &Path, performance: &
         }
     }
     let [a, b] = [performance, other].map(|detail| detail.text("power_begin").and_then(witness::seconds));
+    // The seed decides in which order a whole data set is loaded.
+    let loaded = |detail: &Detail| detail.get("loaded_qsl_set").and_then(|loaded| loaded.as_array().cloned());
+    let seeds = [performance, other].map(|detail| detail.count("effective_qsl_rng_seed"));
+    let order = match (loaded(performance), loaded(other)) {
+        (Some(a), Some(b)) => (seeds[0] == seeds[1] && a.len() == b.len() && a != b)
+            .then_some("has another order than in the performance run"),
+        (a, b) => (a.is_some() != b.is_some()).then_some("is logged in one of the two runs only"),
+    };
     let days = a.zip(b).map(|(a, b)| ((b - a) / 86_400.0).abs()).filter(|days| *days > MOST_DAYS);
     findings! { to;
         Review, TwoSystems, at, days.map(|days| format!("it was made {days:.0} days from the performance run")),
             ONE_SYSTEM, RUN_AGAIN;
+        Review, Counts, at,
+            order.map(|order| format!("`loaded_qsl_set` {order}")),
+            "LoadGen shuffles the data set by a seed, which both have", REPACK;
     }
     if let Some(folder) = at.parent() {
         witness::check_dates(to, folder, other);

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::accuracy::numbers;
+use super::accuracy::{miscounted, numbers};
 use super::checks::{Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::consistency::mean_tokens;
 use super::tree::{ResultEntry, Submitter, SystemEntry, folders};
 use super::{answers, loadgen};
 use crate::audit::{AuditOutputs, NOT_JUDGED};
 use crate::layout::{test_folder, verdict_file};
+use crate::provenance::shortened;
 use crate::truncate_accuracy_log::is_truncated;
 use crate::{LockedResult, LockedRun, PACKAGE_LOCK_FILE, PackageProvenance, TestRecord};
 use base::files::{read_text, sha256_of_file};
@@ -114,6 +115,7 @@ fn values(to: &mut SubmissionFindings, folder: &Path, test: TestMode, audit: &Au
             "run the test with its own audit.config and data set, and verify it again";
         Review, AuditLog, &at,
             threshold.map(|(name, printed, bound)| format!("`{name}` is {printed}, the round has {bound}")), rule, fix;
+        Review, AuditLog, &at, text.lines().find_map(miscounted), rule, fix;
         Review, AuditLog, &at, scores.map(|(one, other)| format!("its scores are {one} and {other}")), rule, fix;
         Review, AuditLog, &at,
             lengths.windows(2).find(|pair| pair[0] > pair[1])
@@ -349,12 +351,8 @@ fn one_system(to: &mut SubmissionFindings, entry: &ResultEntry, result: &LockedR
         for kind in kinds {
             let (a, b) = (first.under_test.get(kind), run.under_test.get(kind));
             if a != b {
-                let short = |digests: Option<&BTreeSet<String>>| {
-                    let digests: Vec<&str> =
-                        digests.into_iter().flatten().map(|digest| digest.get(..12).unwrap_or(digest)).collect();
-                    if digests.is_empty() { "none".to_owned() } else { digests.join(", ") }
-                };
-                let (name, a, b) = (test_folder(*mode), short(a), short(b));
+                let [a, b] = [a, b].map(|digests| digests.map_or_else(|| "none".to_owned(), shortened));
+                let name = test_folder(*mode);
                 finding!(to; Refused, TwoSystems, &entry.folder(),
                     format!("the {name} run had another `{kind}` ({b}) than the performance run ({a})"),
                     "all runs of a result must use one system: the same engine, configuration and server",

@@ -307,6 +307,12 @@ pub struct SubmissionFinding {
     pub fix: String,
 }
 
+/// A file or folder as a finding names it.
+pub(super) fn place_below(root: &Path, path: &Path) -> String {
+    let place = path.strip_prefix(root).unwrap_or(path).display().to_string();
+    if place.is_empty() { ".".to_owned() } else { place }
+}
+
 /// Collects findings about places below one folder.
 #[derive(Debug)]
 pub(super) struct SubmissionFindings<'a> {
@@ -338,8 +344,7 @@ impl<'a> SubmissionFindings<'a> {
         why: impl Into<String>,
         fix: impl Into<String>,
     ) {
-        let place = place.strip_prefix(self.root).unwrap_or(place).display().to_string();
-        let place = if place.is_empty() { ".".to_owned() } else { place };
+        let place = place_below(self.root, place);
         let (what, why, fix) = (what.into(), why.into(), fix.into());
         self.all.push(SubmissionFinding { weight, grade: check.grade(), check, place, what, why, fix });
     }

@@ -158,7 +158,14 @@ fn version(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Ro
     // Built outside of a git work tree, it writes NA.
     let status = detail.text("loadgen_git_status_message").unwrap_or_default().trim();
     let altered = Some(status.lines().next().unwrap_or_default()).filter(|first| !["", "NA"].contains(first));
+    let commit = detail.text("loadgen_version").and_then(|text| Some(text.split_once(" @ ")?.1));
+    let newest = detail.text("loadgen_git_log_message").and_then(|text| text.split_whitespace().next());
+    let is_commit = |text: &str| text.len() >= 10 && text.chars().all(|c| c.is_ascii_hexdigit());
+    let other = commit.zip(newest).filter(|(a, b)| is_commit(a) && is_commit(b) && !b.starts_with(a));
     findings! { to;
+        Review, LoadGenFiles, path,
+            other.map(|(commit, newest)| format!("its version is of commit {commit}, its newest is {newest}")),
+            "LoadGen logs the commit that it was built from twice", RERUN_HINT;
         Refused, AlteredLoadGen, path, altered.map(|first| format!("LoadGen was built from altered files: {first}")),
             "LoadGen must be an unaltered tagged revision", "build it unaltered, run again";
     }
@@ -168,8 +175,8 @@ fn seeds(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Roun
     for (name, expected) in round.loadgen.seeds.named() {
         let logged = detail.count(&format!("effective_{name}_rng_seed"));
         if logged != Some(expected) {
-            let other = logged.and_then(|seed| round_with_seed((name, seed)));
-            let origin = other.map(|other| format!(" (that is {other}'s)")).unwrap_or_default();
+            let origin = logged.and_then(|seed| Some(format!(" (that is {}'s)", round_with_seed((name, seed))?)));
+            let origin = origin.unwrap_or_default();
             let logged = logged.map_or("not logged".to_owned(), |seed| seed.to_string());
             let finding = format!("{name}_rng_seed is {logged}{origin}, {} has {expected}", round.name);
             let rule = "seeds are part of a round, built into its LoadGen; 0 means that mlperf.conf was not read";

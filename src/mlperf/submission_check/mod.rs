@@ -34,7 +34,7 @@ use crate::layout::scenario_titled;
 use base::files::open_regular;
 use base::spec::TestMode;
 pub use checks::{FindingGrade, FindingWeight, SubmissionCheck, SubmissionFinding};
-use checks::{Refused, SubmissionFindings, finding};
+use checks::{Refused, SubmissionFindings, finding, place_below};
 use consistency::PackedLogs;
 pub(crate) use power::describes_power;
 pub use power::{MeasuredPower, POWER_PATHS};
@@ -70,9 +70,7 @@ pub struct UnexaminedBenchmark {
 
 impl UnexaminedBenchmark {
     fn of_endpoints(root: &Path, folder: &Path) -> Self {
-        let place = folder.strip_prefix(root).unwrap_or(folder).display().to_string();
-        let place = if place.is_empty() { ".".to_owned() } else { place };
-        Self { place, why: NOT_SUPPORTED.to_owned() }
+        Self { place: place_below(root, folder), why: NOT_SUPPORTED.to_owned() }
     }
 
     /// Whether it holds results of MLPerf Endpoints.
@@ -220,7 +218,7 @@ pub fn examine(root: &Path, round: &Round) -> SubmissionReport {
             let (official, benchmark) = match tree::folder(&mut to, submitter, round, found) {
                 BenchmarkFolder::Known(official, benchmark) => (official, benchmark),
                 BenchmarkFolder::LeftOut(rule) => {
-                    let place = found.folder.strip_prefix(root).unwrap_or(&found.folder).display().to_string();
+                    let place = place_below(root, &found.folder);
                     not_examined.push(UnexaminedBenchmark { place, why: rule.to_owned() });
                     continue;
                 }
@@ -297,14 +295,13 @@ fn result(to: &mut SubmissionFindings, entry: &ResultEntry, lock: Option<&Packag
             consistency::check(to, entry, performance, &accuracy.metrics);
         }
     }
-    let value = |detail| performance::value(detail, entry.official, entry.titled);
-    let logged = performance.as_ref().map(value).unwrap_or_default();
+    let logged = performance.as_ref().map(|detail| performance::value(detail, entry.official, entry.titled));
     let run = locked(TestMode::Performance);
     let judged = JudgedRun {
         simulated: run.is_some_and(|run| run.simulated),
         rehearsal: lock.is_some_and(|lock| lock.rehearsal)
             || run.and_then(|run| run.test.as_ref()).is_some_and(|test| test.rehearsal),
-        ..logged
+        ..logged.unwrap_or_default()
     };
     let power = power::check(to, entry, performance.as_ref(), judged.value);
     audit::check(to, entry, performance.as_ref());

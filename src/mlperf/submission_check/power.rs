@@ -1,8 +1,8 @@
 //! A measurement of power beside a performance run: its files, its samples while the run lasted, and whether they are
 //! those that the measurement recorded. Average and energy are by the method of the official checker. Of the Power WG's
 //! own checker the rules about results are repeated here: checksums, times, ranging against testing, one session with
-//! the same sources on client and server. Its rules about the meter's messages, and its list of accepted source
-//! versions, are not.
+//! the same sources on client and server, the meter's own average and uncertainty. Its list of accepted source versions
+//! is not.
 
 use std::path::{Path, PathBuf};
 
@@ -34,6 +34,8 @@ const SAMPLES: &str = "spl.txt";
 const BELOW_RANGING: f64 = 5.0;
 /// The meter is asked for a sample each second; a longer silence is worth a look.
 const GAP_SECONDS: f64 = 10.0;
+/// The meter's uncertainty in a result, at most; in published ones it is 0.6 % and less.
+const MOST_UNCERTAIN: f64 = 0.01;
 /// Samples and seconds agree so well, and so do watts and volts × amperes × power factor.
 const TOLERANCE: f64 = 0.05;
 
@@ -192,6 +194,13 @@ pub(super) fn check_sessions(to: &mut SubmissionFindings, above: &Path) {
     let [client, server] = &sessions[..] else { return };
     results(to, above, client, server);
     let at = above.join("power/server.json");
+    meter(to, above, &at, server);
+    let messages = [client, server].map(|session| {
+        let all = session["messages"].as_array().into_iter().flatten();
+        all.flat_map(|message| [&message["cmd_time"], &message["reply_time"]]).filter_map(Value::as_f64).collect()
+    });
+    let [of_client, of_server]: &[Vec<f64>; 2] = &messages;
+    same_times(to, &at, "`messages`", [of_client, of_server]);
     let is_other =
         |name: &str, a: &Value, b: &Value| (a != b).then(|| format!("the {name} is {b}, and {a} in client.json"));
     findings! { to;
@@ -210,6 +219,59 @@ pub(super) fn check_sessions(to: &mut SubmissionFindings, above: &Path) {
     for (mode, run) in [("ranging", "ranging"), ("testing", "run_1")] {
         phases(to, above, mode, run, [&client["phases"][mode], &server["phases"][mode]]);
     }
+}
+
+/// What the meter replied, against its samples. Each published one is the mean of its `spl.txt`, to the last digit.
+fn meter(to: &mut SubmissionFindings, above: &Path, at: &Path, server: &Map<String, Value>) {
+    let replies = server.get("ptd_messages").and_then(Value::as_array).into_iter().flatten();
+    let replies: Vec<&str> = replies.filter_map(|message| message["reply"].as_str()).collect();
+    let numbers = |name: &str| -> Vec<f64> {
+        let values = replies.iter().filter_map(|reply| reply.strip_prefix(name)?.split(',').next()?.parse().ok());
+        values.collect()
+    };
+    let (watts, uncertain) = (numbers("Watts,"), numbers("Uncertainty,").pop());
+    // A second meter has its own replies.
+    let devices = server.get("ptd_config").and_then(Value::as_array).map_or(1, Vec::len);
+    for (run, replied) in [("ranging", watts.first()), ("run_1", watts.last())] {
+        let text = read_text(above.join(run).join(SAMPLES)).unwrap_or_default();
+        let average = PowerAverage::parse(&text, PowerWindow::ALWAYS).ok().filter(|average| average.samples > 0);
+        let apart = replied.zip(average).filter(|(replied, average)| (average.watts / **replied - 1.0).abs() > 1e-3);
+        findings! { to;
+            Review, Power, at,
+                apart.filter(|_| devices == 1).map(|(replied, PowerAverage { watts, .. })| {
+                    format!("the meter's average of {run} is {replied:.2} W, that of its samples {watts:.2} W")
+                }),
+                "the meter averages the samples that it logs", REPACK_POWER;
+        }
+    }
+    let device = server.get("ptd_config").map(|config| config.get(0).unwrap_or(config));
+    let kind = device.and_then(|device| Some((device["device_type"].as_u64()?, device["command"].as_array()?)));
+    findings! { to;
+        Review, Power, at,
+            (watts.is_empty() || uncertain.is_none()).then_some("`ptd_messages` lacks `Watts,…` or `Uncertainty,…`"),
+            "the meter replies what it measured", REPACK_POWER;
+        Review, Power, at,
+            uncertain.filter(|share| !(0.0..=MOST_UNCERTAIN).contains(share))
+                .map(|share| format!("the meter's uncertainty is {:.2} %", share * 100.0)),
+            "it is at most 1 %", "measure with ranges that fit, or with another meter";
+        Review, Power, at,
+            kind.filter(|(kind, command)| !command.contains(&Value::from(kind.to_string())))
+                .map(|(kind, _)| format!("`device_type` is {kind}, and the meter's daemon was started for another")),
+            "both are of the meter that measured", REPACK_POWER;
+    }
+}
+
+/// Client and server record the same events, at the same times. False: another number of them.
+fn same_times(to: &mut SubmissionFindings, at: &Path, name: &str, [client, server]: [&[f64]; 2]) -> bool {
+    let (is_as_many, [to_server, to_client]) = (client.len() == server.len(), [server.len(), client.len()]);
+    let apart = client.iter().zip(server).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    let other = if is_as_many {
+        (apart > SAME_TIME).then(|| format!("times of {name} are up to {apart:.1} s apart in it and in client.json"))
+    } else {
+        Some(format!("{name} has {to_server} times, and {to_client} in client.json"))
+    };
+    findings! { to; Refused, Power, at, other, SAME, REPACK_POWER; }
+    is_as_many
 }
 
 /// The SHA-1 of each file.
@@ -236,18 +298,10 @@ fn results(to: &mut SubmissionFindings, above: &Path, client: &Map<String, Value
 /// When the phases of a mode began, which are four: before, during and after the run, and the end.
 fn phases(to: &mut SubmissionFindings, above: &Path, mode: &str, run: &str, [client, server]: [&Value; 2]) {
     let at = above.join("power/server.json");
-    let begins = |phases: &Value| -> Vec<f64> {
-        phases.as_array().into_iter().flatten().filter_map(|phase| phase[0].as_f64()).collect()
-    };
-    let (client, server) = (begins(client), begins(server));
-    if client.len() != server.len() {
-        return finding!(to; Refused, Power, &at,
-            format!("{mode} has {} phases, and {} in client.json", server.len(), client.len()), SAME, REPACK_POWER);
-    }
-    let apart = client.iter().zip(&server).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-    if apart > SAME_TIME {
-        finding!(to; Refused, Power, &at,
-            format!("phases of {mode} begin up to {apart:.1} s apart in it and in client.json"), SAME, REPACK_POWER);
+    let [client, server]: [Vec<f64>; 2] = [client, server]
+        .map(|phases| phases.as_array().into_iter().flatten().filter_map(|phase| phase[0].as_f64()).collect());
+    if !same_times(to, &at, &format!("the phases of {mode}"), [&client, &server]) {
+        return;
     }
     let window = Detail::read_folder(&above.join(run)).ok().and_then(|detail| PowerWindow::of_run(&detail));
     let (Some(PowerWindow { begin, end }), [_, from, until, ..]) = (window, &client[..]) else { return };
@@ -272,6 +326,9 @@ pub(super) struct PowerWindow {
 }
 
 impl PowerWindow {
+    /// Of a whole file.
+    const ALWAYS: Self = Self { begin: f64::NEG_INFINITY, end: f64::INFINITY };
+
     /// `None`: one of the texts is not a time.
     fn parse(begin: &str, end: &str) -> Option<Self> {
         let window = Self { begin: time(begin)?, end: time(end)? };

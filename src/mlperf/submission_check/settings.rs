@@ -9,10 +9,11 @@ use super::checks::{Refused, Review, SubmissionCheck, SubmissionFindings, findin
 use super::system::{is_meaningful, read_fields, weight_of_empty};
 use super::tree::{ResultEntry, files, files_of};
 use crate::SubmissionLayout;
-use base::files::{is_absence, read_description, read_text};
+use base::files::{is_absence, read_description, read_document, read_text};
 use base::spec::{Division, TestMode};
+use rules::conf::{self, ConfLine};
 use rules::log::Detail;
-use rules::{MEASUREMENT_FIELDS, TestRequest, conf};
+use rules::{MEASUREMENT_FIELDS, TestRequest};
 
 /// NVIDIA's harness writes this key, which LoadGen does not read; and it sets what the key means, too.
 const OF_HARNESS: &str = "performance_sample_count";
@@ -21,8 +22,10 @@ const AUDIT_RATE: f64 = 0.92;
 /// LoadGen logs six digits.
 const DIGITS: f64 = 1e-5;
 
-/// `runs`: performance, accuracy.
-pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, runs: [Option<&Detail>; 2]) {
+/// Performance, accuracy.
+type Runs<'a> = [Option<&'a Detail>; 2];
+
+pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, runs: Runs) {
     let folder = entry.measurements();
     let fix = "pack again; `mlperf: { package: … }` writes it";
     for (name, rule) in [
@@ -38,9 +41,16 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, runs: [Opt
     }
     measurements(to, entry, &folder);
     source_of_benchmark(to, entry);
-    let at = folder.join("user.conf");
+    // Of 936 published READMEs 14 do not name the benchmark: place-holders, and those of another one.
+    let plain = |text: &str| text.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "");
+    let model = entry.table.loadgen_model.trim_end_matches("-edge");
+    let is_other = |text: &String| entry.is_closed() && !text.is_empty() && !plain(text).contains(&plain(model));
+    let (readme, at) = (folder.join("README.md"), folder.join("user.conf"));
     let read = read_text(&at);
     findings! { to;
+        Review, Documentation, &readme,
+            read_document(&readme).ok().filter(is_other).map(|_| format!("it does not name {model}")),
+            "it has the commands to repeat the result", "write the commands that this benchmark was run with";
         Review, Unreadable, &at,
             read.as_ref().err().filter(|error| !is_absence(error)).map(|error| format!("it cannot be read: {error}")),
             "it has the settings that LoadGen received, as text", "pack the user.conf of the run";
@@ -59,6 +69,10 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, runs: [Opt
             dataset_samples: None,
         };
         conf(to, &at, &text, &request, runs);
+        // LoadGen has its own; a copy says by what limits the result was judged.
+        let mut limits = conf::read(&read_text(folder.join("mlperf.conf")).unwrap_or_default()).0;
+        limits.retain(|line| ["ttft_latency", "tpot_latency"].contains(&line.key.as_str()));
+        in_force(to, &folder.join("mlperf.conf"), &limits, &request, runs);
     }
 }
 
@@ -109,6 +123,9 @@ pub(super) fn one_model(to: &mut SubmissionFindings, entries: &[ResultEntry]) {
 const SAME_WEIGHTS: &str = "a closed result has the reference's weights, quantized at most; others belong in Open";
 const OPEN: &str = "submit it to Open, or correct the field";
 
+/// Types in which the weights of a reference are distributed.
+const UNCHANGED: [&str; 4] = ["bf16", "fp16", "fp32", "mxfp4"];
+
 /// Sizes of models in a name: `70b` of `Llama-2-70b-chat-hf`.
 fn sizes(name: &str) -> Vec<String> {
     let is_size = |part: &&str| part.strip_suffix('b').is_some_and(|size| size.parse::<u32>().is_ok() || size == "8x7");
@@ -139,6 +156,14 @@ fn measurements(to: &mut SubmissionFindings, entry: &ResultEntry, folder: &Path)
             closed("weight_transformations")
                 .filter(|text| ["prun", "spars", "distill"].iter().any(|part| text.to_lowercase().contains(part)))
                 .map(|text| format!("`weight_transformations` is {text:?}")), SAME_WEIGHTS, OPEN;
+        Review, WeightTypes, &at,
+            closed("weight_data_types").zip(closed("weight_transformations"))
+                .filter(|(types, transformed)| {
+                    let is_of_reference = UNCHANGED.contains(&types.to_lowercase().as_str());
+                    !is_of_reference && ["no", "none"].contains(&transformed.to_lowercase().as_str())
+                })
+                .map(|(types, _)| format!("`weight_data_types` is {types:?}, and nothing is transformed")),
+            "weights of other types than the reference's were quantized", "write in `weight_transformations` how";
         Review, Benchmark, &at,
             closed("starting_weights_filename").map(|text| sizes(&text)).unwrap_or_default().into_iter()
                 .find(|size| !of_benchmark.is_empty() && !of_benchmark.contains(size))
@@ -148,15 +173,14 @@ fn measurements(to: &mut SubmissionFindings, entry: &ResultEntry, folder: &Path)
         let value = fields.get(field);
         if !is_meaningful(value) {
             let finding = if value.is_some() { "is empty" } else { "is missing" };
-            let weight = weight_of_empty(value);
-            finding!(to; weight, Measurements, &at, format!("`{field}` {finding}"),
+            finding!(to; weight_of_empty(value), Measurements, &at, format!("`{field}` {finding}"),
                 format!("the rules require {meaning}"), format!("`mlperf.package.measurements.{field}: {example}`"));
         }
     }
 }
 
 /// Checks user.conf by the rules, and against the effective settings in the log.
-fn conf(to: &mut SubmissionFindings, at: &Path, text: &str, request: &TestRequest, runs: [Option<&Detail>; 2]) {
+fn conf(to: &mut SubmissionFindings, at: &Path, text: &str, request: &TestRequest, runs: Runs) {
     let is_offline = request.scenario.loadgen() == "Offline";
     let written = conf::read(text).0;
     // One file serves both runs: a number of samples may be that of the accuracy run.
@@ -192,8 +216,14 @@ fn conf(to: &mut SubmissionFindings, at: &Path, text: &str, request: &TestReques
         let fix = wrong.hint.unwrap_or_else(|| "remove it, and run again without it".to_owned());
         to.add(weight, check, at, format!("{place}{key}{}", wrong.what), wrong.rule, fix);
     }
+    in_force(to, at, &written, request, runs);
+}
+
+/// Reports lines of a file of settings with another value than that in force.
+fn in_force(to: &mut SubmissionFindings, at: &Path, written: &[ConfLine], request: &TestRequest, runs: Runs) {
+    let is_offline = request.scenario.loadgen() == "Offline";
     let model = request.find().map(|found| found.benchmark.loadgen_model(request.scenario)).unwrap_or_default();
-    for line in conf::in_effect(&written, &model, request.scenario) {
+    for line in conf::in_effect(written, &model, request.scenario) {
         // Of SingleStream the latency is what is expected, and no limit.
         let is_judged = (!["target_qps", "min_query_count"].contains(&line.key.as_str()) || !is_offline)
             && (line.key != "target_latency" || request.scenario.loadgen() == "Server");
@@ -211,11 +241,11 @@ fn conf(to: &mut SubmissionFindings, at: &Path, text: &str, request: &TestReques
             let of_audit = (name == "target_qps").then_some(in_force * AUDIT_RATE);
             let may_be = [Some(in_force), runs[1].and_then(used), of_audit];
             let is_used = may_be.into_iter().flatten().any(|value| (written - value).abs() <= DIGITS * value);
-            let conf::ConfLine { line, key, value, .. } = line;
+            let ConfLine { line, key, value, .. } = line;
             findings! { to;
                 Review, UserConf, at,
                     (!is_used).then(|| format!("line {line}: it sets {key} = {value}, but the run used {in_force}")),
-                    "user.conf is what the run was made with", "pack the user.conf next to the run's logs";
+                    "it is what the run was made with", "pack the file that lies beside the run's logs";
             }
         }
     }

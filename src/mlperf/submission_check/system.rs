@@ -132,9 +132,14 @@ fn check_description(
     let fields = read_fields(to, at, "it describes the system")?;
     for field in FIELDS.iter() {
         let value = fields.get(field.name);
+        // An amount, or a version.
+        let has_number =
+            ["host_memory_capacity", "host_processor_core_count", "operating_system"].contains(&field.name);
+        let is_word = |text: &str| has_number && !text.contains(|c: char| c.is_ascii_digit());
         let finding = match value {
             None => "is missing",
             Some(_) if field.meaningful && !is_meaningful(value) => "is empty",
+            Some(Value::String(text)) if is_word(text) => "has no number",
             Some(_) => continue,
         };
         finding!(to; weight_of_empty(value), SystemFields, at, format!("`{}` {finding}", field.name),
@@ -174,7 +179,7 @@ fn check_description(
 /// In names: an accelerator, as `H100` and `MI355X`; its memory; how many there are, as `80GBx8` and `8x H100`.
 static NAMED: LazyLock<[Regex; 3]> = LazyLock::new(|| {
     [
-        r"\b((?:GB|GH|MI|A|B|H|L)\d{2,3}[A-Z]?|L4)\b",
+        r"(?:\b|\dx)((?:GB|GH|MI|A|B|H|L)\d{2,3}[A-Z]?|L4)\b",
         r"(?:^|[^.\d])(\d+) ?GB(?:x|\b)",
         r"GBx(\d+)\b|\b(\d+)x ?(?:GB|GH|MI|A|B|H|L)\d",
     ]
@@ -203,13 +208,14 @@ fn accelerators(to: &mut SubmissionFindings, at: &Path, fields: &Map<String, Val
         (memory, "accelerator_memory_capacity", parts(memory, &text("accelerator_memory_capacity"))),
         (count, "accelerators_per_node", counts),
     ] {
-        let names = [&text("system_name"), &file].map(|name| parts(pattern, name));
+        let names = [text("system_name"), file.clone(), text("accelerator_model_name")];
+        let names = names.map(|name| parts(pattern, &name));
         let other = names.into_iter().find(|named| !named.is_empty() && !given.is_empty() && named.is_disjoint(&given));
         findings! { to;
             Review, TwoSystems, at,
                 other.map(|named| {
                     let named = named.into_iter().collect::<Vec<_>>().join(", ");
-                    format!("`{field}` is {}, and the system is named after {named}", text(field))
+                    format!("`{field}` is {}, and the system or its accelerator is named after {named}", text(field))
                 }),
                 "the name and the description must be of the same system", "correct the one that is wrong";
         }

@@ -185,25 +185,6 @@ pub(super) enum BenchmarkFolder<'a> {
     Unknown,
 }
 
-/// Names of folders that the official checker takes for a benchmark's.
-const OTHER_NAMES: [(&str, &str); 6] = [
-    ("ssd-resnet34", "retinanet"),
-    ("mobilenet", "resnet"),
-    ("resnet50", "resnet"),
-    ("llama3_1-405b", "llama3.1-405b"),
-    ("llama3_1-8b", "llama3.1-8b"),
-    ("llama3_1-8b-edge", "llama3.1-8b-edge"),
-];
-
-/// Parts of names that make the official checker guess, for submissions to Open.
-const GUESSED: [(&str, &str); 5] = [
-    ("mobilenet", "resnet"),
-    ("efficientnet", "resnet"),
-    ("resnet50", "resnet"),
-    ("bert-99", "bert-99"),
-    ("llama3_1-405b", "llama3.1-405b"),
-];
-
 /// The benchmark that a folder is of; reports one that the round does not have.
 pub(super) fn folder<'a>(
     to: &mut SubmissionFindings,
@@ -212,15 +193,17 @@ pub(super) fn folder<'a>(
     found: &BenchmarkEntry,
 ) -> BenchmarkFolder<'a> {
     let is_of_round = |name: &str| round.benchmarks.contains_key(name) || round.left_out(name).is_some();
-    let listed = |names: &[(&str, &str)], is_it: &dyn Fn(&str) -> bool| {
-        names.iter().find(|(known, _)| is_it(known)).map(|(_, name)| (*name).to_owned())
+    let listed = |kind: &str, is_it: &dyn Fn(&str) -> bool| {
+        let mut rows =
+            include_str!("other-names.txt").lines().filter_map(|line| line.strip_prefix(kind)?.split_once(' '));
+        rows.find(|(known, _)| is_it(known)).map(|(_, name)| name.to_owned())
     };
     let name = if is_of_round(&found.name) {
         found.name.clone()
     } else {
-        listed(&OTHER_NAMES, &|known| known == found.name)
+        listed("is ", &|known| known == found.name)
             .or_else(|| submitter.model_mapping.get(&found.name).cloned())
-            .or_else(|| listed(&GUESSED, &|known| found.name.contains(known)))
+            .or_else(|| listed("has ", &|known| found.name.contains(known)))
             .unwrap_or_else(|| found.name.clone())
     };
     if let Some((name, benchmark)) = round.benchmarks.get_key_value(&name) {
@@ -326,7 +309,8 @@ pub(super) fn submitter(to: &mut SubmissionFindings, submitter: &Submitter, roun
     let calibrations = ["calibration.md", "documentation/calibration.md"];
     let paths = calibrations.map(|name| submitter.folder.join(name));
     let texts: Vec<String> = paths.iter().filter_map(|path| read_document(path).ok()).collect();
-    let is_empty = !texts.is_empty() && texts.iter().all(|text| text.trim().is_empty());
+    // Published ones have at least 187 characters, or none, or `Dummy`.
+    let longest = texts.iter().map(|text| text.trim().len()).max().filter(|length| *length < 20);
     let (templates, complete): (Vec<_>, Vec<_>) = texts.into_iter().partition(|text| is_calibration_template(text));
     let quantized = "a closed result explains how its model was quantized";
     let uncalibrated = if templates.is_empty() {
@@ -351,7 +335,10 @@ pub(super) fn submitter(to: &mut SubmissionFindings, submitter: &Submitter, roun
             (submitter.division != "open" && complete.is_empty()).then_some(uncalibrated),
             quantized, "write documentation/calibration.md";
         Review, Calibration, paths.iter().find(|path| path.is_file()).unwrap_or(&documentation),
-            (submitter.division != "open" && is_empty).then_some("it is empty"), quantized, "write it";
+            longest.filter(|_| submitter.division != "open").map(|length| match length {
+                0 => "it is empty".to_owned(),
+                _ => format!("it has only {length} characters"),
+            }), quantized, "write it";
     }
     // Folders that only the other layout has.
     let (name, strays): (_, &[&str]) = match layout {

@@ -63,25 +63,15 @@ impl Width {
 
     /// Token ids. Err: what is wrong with the bytes.
     pub fn ids(self, data: &[u8]) -> Result<Vec<u32>, TokenBytesError> {
-        let whole = |rest: &[u8], width: usize| {
-            if rest.is_empty() {
-                return Ok(());
-            }
-            Err(TokenBytesError::NotWhole { bytes: data.len(), width })
+        let (fours, eights) = (data.as_chunks::<4>(), data.as_chunks::<8>());
+        let (ids, rest, width): (Vec<i64>, _, _) = match self {
+            Self::Int32 => (fours.0.iter().map(|id| i32::from_le_bytes(*id).into()).collect(), fours.1, 4),
+            Self::Int64 => (eights.0.iter().map(|id| i64::from_le_bytes(*id)).collect(), eights.1, 8),
         };
-        let checked = |id: i64| u32::try_from(id).map_err(|_| TokenBytesError::NotToken(id));
-        match self {
-            Self::Int32 => {
-                let (ids, rest) = data.as_chunks::<4>();
-                whole(rest, 4)?;
-                ids.iter().map(|id| checked(i32::from_le_bytes(*id).into())).collect()
-            }
-            Self::Int64 => {
-                let (ids, rest) = data.as_chunks::<8>();
-                whole(rest, 8)?;
-                ids.iter().map(|id| checked(i64::from_le_bytes(*id))).collect()
-            }
+        if !rest.is_empty() {
+            return Err(TokenBytesError::NotWhole { bytes: data.len(), width });
         }
+        ids.into_iter().map(|id| u32::try_from(id).map_err(|_| TokenBytesError::NotToken(id))).collect()
     }
 }
 

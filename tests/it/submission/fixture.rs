@@ -447,7 +447,9 @@ impl Submission {
                 sha256(answers(&format!("{scenario}/accuracy")).as_bytes())
             );
             write(self.of(&format!("{scenario}/accuracy/accuracy.txt")), text);
-            self.replace(&self.of(&format!("{scenario}/user.conf")), "llama2-70b", "gpt-oss-120b");
+            for name in ["user.conf", "README.md"] {
+                self.replace(&self.of(&format!("{scenario}/{name}")), "llama2-70b", "gpt-oss-120b");
+            }
             fs::remove_dir_all(self.of(&format!("{scenario}/TEST06"))).unwrap();
             for (test, file, text) in [
                 (
@@ -498,6 +500,7 @@ impl Submission {
             let conf =
                 format!("llama3_1-8b-edge.{scenario}.{setting}\nllama3_1-8b-edge.{scenario}.min_duration = 600000\n");
             write(self.of(&format!("{scenario}/user.conf")), conf);
+            write(self.of(&format!("{scenario}/README.md")), "regatta run llama3.1-8b-edge package=true\n");
             let scores = "{'rouge1': 38.7, 'rouge2': 16.0, 'rougeL': 24.4, 'rougeLsum': 35.8, 'gen_len': 3000000, 'gen_num': 5000}";
             let log = fs::read(self.of(&format!("{scenario}/accuracy/mlperf_log_accuracy.json"))).unwrap();
             let text = format!("{scores}\n\nhash={}\n", sha256(&log));
@@ -616,10 +619,23 @@ fn record_power(above: &Path) {
         "version": "1.0", "timezone": 0, "modules": {}, "sources": {}, "messages": [], "session_name": "2026-11-21_19-35-00",
         "uuid": { "client": "56a4d881-4d7c-4a84-a7b8-c40515ad068d", "server": "0b65afba-71db-488c-adae-d14390fa5647" },
         "results": results, "phases": { "ranging": phases("ranging"), "testing": phases("run_1") },
+        "ptd_messages": ptd_messages(above),
     });
     for name in ["client.json", "server.json"] {
         write(above.join("power").join(name), format!("{session:#}"));
     }
+}
+
+/// The meter's replies after ranging and after testing.
+fn ptd_messages(above: &Path) -> Value {
+    let replies = ["ranging", "run_1"].map(|run| {
+        let text = fs::read_to_string(above.join(run).join("spl.txt")).unwrap_or_default();
+        let watts: Vec<f64> = text.lines().filter_map(|line| line.split(',').nth(3)?.parse().ok()).collect();
+        let watts: Vec<f64> = watts.into_iter().filter(|watts| *watts > 0.0).collect();
+        format!("Watts,{:.6}", watts.iter().sum::<f64>() / watts.len().max(1) as f64)
+    });
+    let replies = replies.into_iter().chain(["Uncertainty,0.006".to_owned()]);
+    replies.map(|reply| json!({ "cmd": "", "reply": reply })).collect()
 }
 
 /// Outputs of stages, as `bench`, `score` and `verify` leave them.
