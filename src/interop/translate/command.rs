@@ -287,7 +287,7 @@ fn without_env(env: &Env, mut translation: Translation) -> Translation {
         return translation;
     }
     // A client of OpenAI's interfaces has its key as `--api-key-env`.
-    let table = whole_table(&translation.tool);
+    let table = whole_table(translation.tool);
     let is_address = |name: &String| table.is_some_and(|table| table.address_variable == Some(name));
     let is_read = |name: &String| match &translation.kind {
         TranslationKind::Bench(bench) => is_address(name) || bench.args.contains(name),

@@ -318,7 +318,7 @@ pub(super) const BLIND: &[Mutation] = &[
         write(s.log(SERVER), line("loadgen_git_log_message", &json!(commits), false) + &log);
     }),
     ("an accuracy run of another sample library", Contradiction, |s| {
-        s.set("Server/accuracy", "qsl_name", &json!("CNN_eval"))
+        s.set("Server/accuracy", "qsl_name", &json!("CNN_eval"));
     }),
     ("samples loaded in another order than in the accuracy run", FraudLike, |s| {
         let samples: Vec<u64> = (0..24_576).collect();
@@ -326,13 +326,13 @@ pub(super) const BLIND: &[Mutation] = &[
         load(s, "Server/accuracy", &samples.into_iter().rev().collect::<Vec<_>>());
     }),
     ("samples loaded that the accuracy run does not log", FraudLike, |s| {
-        load(s, SERVER, &(0..24_576).collect::<Vec<_>>())
+        load(s, SERVER, &(0..24_576).collect::<Vec<_>>());
     }),
     ("ROUGE-1 three points up", FraudLike, |s| {
-        s.replace(&s.of("Server/accuracy/accuracy.txt"), "'rouge1': 44.", "'rouge1': 47.")
+        s.replace(&s.of("Server/accuracy/accuracy.txt"), "'rouge1': 44.", "'rouge1': 47.");
     }),
     ("13 characters a token", FraudLike, |s| {
-        s.replace(&s.of("Server/accuracy/accuracy.txt"), "'gen_len': 2", "'gen_len': 9")
+        s.replace(&s.of("Server/accuracy/accuracy.txt"), "'gen_len': 2", "'gen_len': 9");
     }),
     ("weights of 8 bits that nothing transformed", Contradiction, |s| {
         for scenario in ["Offline", "Server", "Interactive"] {
@@ -351,11 +351,11 @@ pub(super) const BLIND: &[Mutation] = &[
         s.field(&s.system(), "accelerator_model_name", Some(json!("AMD Instinct MI210")));
     }),
     ("less memory than the accelerator has by its name", Contradiction, |s| {
-        s.field(&s.system(), "accelerator_memory_capacity", Some(json!("80 GB")))
+        s.field(&s.system(), "accelerator_memory_capacity", Some(json!("80 GB")));
     }),
     ("an amount of memory in words", Style, |s| s.field(&s.system(), "host_memory_capacity", Some(json!("enough")))),
     ("an operating system without a version", Style, |s| {
-        s.field(&s.system(), "operating_system", Some(json!("Linux")))
+        s.field(&s.system(), "operating_system", Some(json!("Linux")));
     }),
     ("another average of the meter's than of its samples", Contradiction, |s| {
         s.session("server.json", |session| session["ptd_messages"][1]["reply"] = json!("Watts,3000.000000"));
@@ -364,7 +364,7 @@ pub(super) const BLIND: &[Mutation] = &[
         s.session("server.json", |session| session["ptd_messages"][2]["reply"] = json!("Uncertainty,0.030000"));
     }),
     ("no replies of the meter", Contradiction, |s| {
-        s.session("server.json", |session| session["ptd_messages"] = json!([]))
+        s.session("server.json", |session| session["ptd_messages"] = json!([]));
     }),
     ("a meter's daemon for another meter", Contradiction, |s| {
         s.session("server.json", |session| {
