@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::compare::write_page;
 use super::found_result::{search_in, without_links};
-use super::past_runs::{or_left_out, report_unreadable};
+use super::past_runs::{no_run_error, or_left_out, report_unreadable};
 use super::project::Project;
 use super::result_name::{MeasuredOutputs, measured_outputs};
 use crate::cli::{CliExit, Global, HistoryRequest, TagRequest};
@@ -123,7 +123,7 @@ pub(super) fn tag(global: &Global, request: &TagRequest) -> Result<CliExit, Comm
             let runs = readable_runs(&home)?.0;
             runs.into_iter().find(|run| run.as_str() == name).ok_or_else(|| unknown(&home, name))?
         }
-        None => last_run(&home)?.ok_or_else(|| CommandError::Usage("nothing has run in this folder yet".to_owned()))?,
+        None => last_run(&home)?.ok_or_else(|| no_run_error(&home))?,
     };
     set_tag(&home, &run, tag)?;
     print(&format!("{tag}: run {run}\n"));

@@ -143,7 +143,7 @@ pub(super) fn last(global: &Global) -> Result<String, CommandError> {
     last_run(&home)?.map(|run| run.to_string()).ok_or_else(|| no_run_error(&home))
 }
 
-fn no_run_error(home: &StateFolder) -> CommandError {
+pub(super) fn no_run_error(home: &StateFolder) -> CommandError {
     let hint = hint_of_runs_above(home).unwrap_or_else(|| "`regatta run quickstart` runs everywhere".to_owned());
     CommandError::hinted("nothing has run in this folder yet", hint)
 }

@@ -151,10 +151,7 @@ impl StoreOperation<'_> {
             (digest, None)
         })?;
         for standing in standings {
-            let presence = match presences.remove(&standing.task) {
-                Some(presence) => presence,
-                None => look_up(&standing),
-            };
+            let presence = presences.remove(&standing.task).unwrap_or_else(|| look_up(&standing));
             rows.push((standing, presence));
         }
         if let Some(error) = broken {

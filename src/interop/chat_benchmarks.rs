@@ -63,12 +63,8 @@ pub(crate) fn genai_bench(words: &[String]) -> Result<Translation, TranslationEr
     let is_named = GENAI_BENCH.read(words, &mut TranslationBuilder::default()).has(name);
     let usual = USUAL.iter().filter(|_| !is_named).flat_map(|usual| [name.to_owned(), (*usual).to_owned()]);
     let words: Vec<String> = words.iter().cloned().chain(usual).collect();
-    one_after_the_other(&GENAI_BENCH, &words, &[name], genai_bench_scenario)
-}
-
-fn genai_bench_scenario(words: &[String]) -> Result<Translation, TranslationError> {
-    GENAI_BENCH.measurement(words, |line, load| {
-        load.level("concurrency", &line.all("--num-concurrency"));
+    one_after_the_other(&GENAI_BENCH, &words, &[name], |words| {
+        GENAI_BENCH.measurement(words, |line, load| _ = load.level("concurrency", &line.all("--num-concurrency")))
     })
 }
 

@@ -47,10 +47,10 @@ pub(super) fn run(global: &Global, request: &cli::RunRequest) -> Result<CliExit,
 
 /// `regatta serve`: a run that keeps servers up.
 pub(super) fn serve(global: &Global, request: &cli::ServeRequest) -> Result<CliExit, CommandError> {
-    if request.run.mode.on.is_some() {
-        return slurm_allocation::submit_and_follow(global, &request.run);
+    match &request.run.mode.on {
+        Some(_) => slurm_allocation::submit_and_follow(global, &request.run),
+        None => serve_here(global, request),
     }
-    serve_here(global, request)
 }
 
 /// Starts the servers of a plan and keeps them up; the run is shown on stderr, except as events.

@@ -10,7 +10,6 @@ use serde_json::{Map, Value, json};
 use super::options::{Opt, Takes, read};
 use super::tool_table::{LauncherOptions, launchers};
 use super::translation::{ProblemKind, Translation, TranslationBuilder, TranslationError};
-use crate::tools::TOOLS;
 use base::diag::did_you_mean;
 use base::units::is_identifier;
 
@@ -190,7 +189,7 @@ static TABLE: LazyLock<ProgramTable> =
 
 /// The programs with supported command lines.
 pub(crate) fn tools() -> impl Iterator<Item = &'static str> + Clone {
-    TOOLS.chunk_by(|a, b| a.name == b.name).map(|rows| rows[0].name).chain(TABLE.tools.iter().map(String::as_str))
+    crate::tools::tools().map(|(name, _)| *name).chain(TABLE.tools.iter().map(String::as_str))
 }
 
 /// Why a prefix has no place.

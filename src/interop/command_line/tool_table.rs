@@ -227,9 +227,9 @@ impl ToolTable {
                 let path = load.usual_path();
                 match env.0.iter().find(|(name, _)| name == variable) {
                     Some((_, base)) => load.overlapping_address(&[base], path.trim_start_matches("/v1"), path),
-                    None => load
-                        .builder
-                        .push_error(format!("{variable}=http://HOST:PORT/v1 is missing in front of the line")),
+                    None => {
+                        load.builder.push_error(format!("{variable}=http://HOST:PORT/v1 is missing before the line"));
+                    }
                 }
             }
             if let Some(variable) = self.key_variable.filter(|variable| env.has(variable)) {
@@ -452,12 +452,12 @@ pub(crate) fn launchers(text: &'static str) -> Vec<LauncherOptions> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::TOOLS;
+    use crate::tools::tools;
     use std::collections::BTreeSet;
 
     /// Every table.
     fn tables() -> impl Iterator<Item = &'static ToolTable> {
-        TOOLS.iter().map(|tool| &**tool.table)
+        tools().flat_map(|(_, tables)| tables.iter().map(|table| &***table))
     }
 
     fn manifest_schema() -> Value {
@@ -493,8 +493,8 @@ mod tests {
 
     #[test]
     fn a_line_calls_a_program_by_the_name_that_messages_have() {
-        for tool in TOOLS {
-            assert_eq!(tool.table.program.split(' ').next(), Some(tool.name));
+        for (name, tables) in tools() {
+            assert!(tables.iter().all(|table| table.program.split(' ').next() == Some(*name)), "{name}");
         }
     }
 

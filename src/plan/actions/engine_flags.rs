@@ -38,10 +38,8 @@ const NOT_HOPPER: [&str; 9] = ["B200", "B300", "B100", "A100", "A30", "A40", "L4
 /// Whether a GPU is a Hopper; `None` for names that show neither.
 fn is_hopper(name: &str) -> Option<bool> {
     let has = |names: &[&str]| names.iter().any(|one| name.contains(one));
-    if has(&HOPPER) {
-        return Some(true);
-    }
-    has(&NOT_HOPPER).then_some(false)
+    let is_hopper = has(&HOPPER);
+    (is_hopper || has(&NOT_HOPPER)).then_some(is_hopper)
 }
 
 /// The text of a flag that is there and not switched off.

@@ -226,10 +226,7 @@ macro_rules! define_actions {
         impl ActionKind {
             /// The action with this key in a manifest.
             pub(crate) fn with_key(key: &str) -> Option<Self> {
-                match key {
-                    $(stringify!($key) => Some(Self::$name),)+
-                    _ => None,
-                }
+                [$(Self::$name),+].into_iter().find(|kind| kind.as_str() == key)
             }
 
             /// Its key in a manifest.

@@ -411,11 +411,8 @@ pub async fn silent(
         // No probe outlasts the limit, but each has time to be answered.
         let left = limit.saturating_sub(since.elapsed()).max(HEALTH_QUERY_TIMEOUT);
         let allowed = patience.min(left);
-        let answer = match timeout(allowed, probe_once(endpoint, &question, &mut client)).await {
-            Ok(answer) => answer,
-            Err(_) => Err(NotHealthy::Late(allowed)),
-        };
-        match answer {
+        let answer = timeout(allowed, probe_once(endpoint, &question, &mut client)).await;
+        match answer.unwrap_or(Err(NotHealthy::Late(allowed))) {
             Ok(()) => {
                 since = Instant::now();
                 (patience, worked) = (HEALTH_QUERY_TIMEOUT, None);

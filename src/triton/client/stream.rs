@@ -65,11 +65,8 @@ impl InferStream {
     /// The next answer; `None` when the stream has ended. The deadline applies to each answer separately.
     pub async fn next(&mut self) -> Option<Result<StreamResponse, ClientError>> {
         let deadline = self.deadline;
-        let step = match tokio::time::timeout(deadline, self.step()).await {
-            Ok(step) => step,
-            Err(_) => Err(ClientErrorKind::Timeout(deadline)),
-        };
-        match step {
+        let step = tokio::time::timeout(deadline, self.step()).await;
+        match step.unwrap_or(Err(ClientErrorKind::Timeout(deadline))) {
             Ok(Some(message)) => Some(Ok(StreamResponse::from_message(message))),
             Ok(None) => {
                 self.state = State::Over;

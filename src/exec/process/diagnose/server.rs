@@ -119,11 +119,8 @@ pub fn is_vllm(log: &Log<'_>) -> bool {
 pub fn vllm_memory(log: &Log<'_>, line: &str) -> Diagnosis {
     /// vLLM's own value.
     const UTILIZATION: f64 = 0.92;
-    let Shortage { needed, free, total, .. } = Shortage::read(log, line);
-    let mut cause = "the GPU has too little memory for this".to_owned();
-    if let Some((needed, free)) = needed.zip(free) {
-        cause = format!("{cause}: it requested {needed:.1} GiB, and {free:.1} GiB are free");
-    }
+    let shortage = Shortage::read(log, line);
+    let cause = shortage.cause();
     if log.after("Model loading took ").is_none() {
         return Diagnosis::new(format!("{cause}, while it loaded the weights")).hint(
             "raise tensor_parallel_size, take smaller weights (`quantization: fp8`), or check `nvidia-smi` for \
@@ -132,7 +129,7 @@ pub fn vllm_memory(log: &Log<'_>, line: &str) -> Diagnosis {
     }
     let now = log.after("'gpu_memory_utilization': ").and_then(number).unwrap_or(UTILIZATION);
     // Without a number, a twentieth.
-    let share = needed.zip(free).zip(total).map_or(0.05, |((needed, free), total)| (needed - free) / total);
+    let share = shortage.missing().zip(shortage.total).map_or(0.05, |(missing, total)| missing / total);
     let then = ((now - share.max(0.01)) * 100.0).floor().max(1.0) / 100.0;
     Diagnosis {
         cause,

@@ -60,8 +60,15 @@ pub(super) struct Shortage {
 
 impl Shortage {
     /// What is missing, where both numbers are there.
-    fn missing(&self) -> Option<f64> {
+    pub(super) fn missing(&self) -> Option<f64> {
         self.needed.zip(self.free).map(|(needed, free)| needed - free).filter(|missing| *missing > 0.0)
+    }
+
+    pub(super) fn cause(&self) -> String {
+        let requested = self.needed.map(|needed| format!(": it requested {needed:.1} GiB"));
+        let free = requested.as_ref().and(self.free).map(|free| format!(", and {free:.1} GiB are free"));
+        let parts = [requested, free].into_iter().flatten();
+        std::iter::once("the GPU has too little memory for this".to_owned()).chain(parts).collect()
     }
 
     pub(super) fn read(log: &Log<'_>, line: &str) -> Self {
@@ -116,16 +123,8 @@ pub fn gpu(log: &Log<'_>, line: &str) -> Diagnosis {
     if shortage.cache.is_none() {
         shortage.free = shortage.free.or(shortage.available);
     }
+    let mut cause = shortage.cause();
     let Shortage { needed, free, available, cache, weights, .. } = shortage;
-
-    let mut cause = "the GPU has too little memory for this".to_owned();
-    match (needed, free) {
-        (Some(needed), Some(free)) => {
-            cause = format!("{cause}: it requested {needed:.1} GiB, and {free:.1} GiB are free");
-        }
-        (Some(needed), None) => cause = format!("{cause}: it requested {needed:.1} GiB"),
-        (None, _) => {}
-    }
     if let Some(engine) = weights {
         cause = format!("{cause} (the engine's weights take {engine:.1} GiB)");
     }
