@@ -266,7 +266,7 @@ fn top(result: &RunResult, plots: &[String]) -> Top {
         vec![tokens, ms("TTFT", "ttft_p99", &latency.ttft), ms("TPOT", "tpot_p99", &latency.tpot)]
     };
     let headline = result.headline();
-    let wanted = if is_offline { "in each second" } else { "TTFT: %" };
+    let wanted = if is_offline { "in each second" } else { "TTFT: cumulative" };
     let picture = plots.iter().find(|plot| plot.contains(wanted)).or_else(|| plots.first());
     Top {
         sentence: headline.split(" (").next().unwrap_or(&headline).replace("  ", " · "),

@@ -155,11 +155,10 @@ mod tests {
 
     /// Sources may name git without calling it: they check, translate or describe a stage. Those that call it are this
     /// file and doctor's table, which asks each program for its version.
-    const MAY_NAME_GIT: [&str; 6] = [
+    const MAY_NAME_GIT: [&str; 5] = [
         "app/doctor/needs.rs",
         "app/doctor/programs.rs",
         "interop/git_clone_command.rs",
-        "interop/tools.rs",
         "interop/translate/command.rs",
         "stages/git_command.rs",
     ];

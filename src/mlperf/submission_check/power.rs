@@ -196,8 +196,8 @@ pub(super) fn check_sessions(to: &mut SubmissionFindings, above: &Path) {
     let at = above.join("power/server.json");
     meter(to, above, &at, server);
     let messages = [client, server].map(|session| {
-        let all = session["messages"].as_array().into_iter().flatten();
-        all.flat_map(|message| [&message["cmd_time"], &message["reply_time"]]).filter_map(Value::as_f64).collect()
+        let exchanges = session["messages"].as_array().into_iter().flatten();
+        exchanges.flat_map(|message| [&message["cmd_time"], &message["reply_time"]]).filter_map(Value::as_f64).collect()
     });
     let [of_client, of_server]: &[Vec<f64>; 2] = &messages;
     same_times(to, &at, "`messages`", [of_client, of_server]);

@@ -273,6 +273,13 @@ mod tests {
         assert_eq!(run_of("r1"), Some(named));
         assert_eq!(run_of("r0"), None);
         drop(lock);
-        assert_eq!(run_of("r1"), None);
+        // A child that another test starts has the lock's file until it becomes its own program.
+        let is_free = |_| {
+            run_of("r1").is_none() || {
+                std::thread::sleep(Duration::from_millis(10));
+                false
+            }
+        };
+        assert!((0..500).any(is_free), "{:?}", run_of("r1"));
     }
 }
