@@ -52,7 +52,7 @@ pub(crate) fn tools() -> impl Iterator<Item = &'static Tool> + Clone {
     TOOLS.iter().chain(WHOLE)
 }
 
-/// The table of a program that is no more than it.
+/// The table of a program that consists of it alone.
 pub(crate) fn whole_table(called: &str) -> Option<&'static ToolTable> {
     WHOLE.iter().find(|(name, _)| *name == called).map(|(_, tables)| &**tables[0])
 }
