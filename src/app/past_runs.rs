@@ -132,8 +132,9 @@ fn add_numbers(row: &mut report::RunRow) {
 
 fn points(result: ResultRow) -> Vec<ResultRow> {
     let sweep = result.folder.as_ref().and_then(|out| Some((out, SweepReport::read(&out.join(SWEEP)).ok()?)));
-    let Some((out, sweep)) = sweep else { return vec![result] };
-    let of_point = |point: &SweepPoint| ResultRow { folder: Some(out.join(&point.folder)), ..result.clone() };
+    let Some((out, sweep)) = sweep.filter(|(_, sweep)| !sweep.points.is_empty()) else { return vec![result] };
+    let of_point =
+        |point: &SweepPoint| ResultRow { folder: Some(out.join(&point.folder)), workload: None, ..result.clone() };
     sweep.points.iter().map(of_point).collect()
 }
 

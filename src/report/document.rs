@@ -293,7 +293,10 @@ impl Block {
             Content::Pairs(pairs) => {
                 let mut before = "";
                 for [name, text] in pairs {
-                    let room = styler.width().filter(|_| name != "command").unwrap_or(usize::MAX);
+                    let room = styler
+                        .width()
+                        .filter(|_| !["command", "log", "kept"].contains(&name.as_str()))
+                        .unwrap_or(usize::MAX);
                     for line in wrapped(text, room.saturating_sub(indent.len() + 9)).lines() {
                         let shown = if name == before { "" } else { name };
                         let _ = writeln!(out, "{indent}{} {line}", styler.tone(TextRole::Quiet, format!("{shown:<8}")));

@@ -5,7 +5,7 @@
 
 use crate::event_line::{Verbosity, line, running_lines, starting_lines};
 use crate::run_state::{RunState, TaskPhase, TaskState};
-use crate::styler::{Styler, clean, duration_text};
+use crate::styler::{Styler, clean, duration_text, fit_stderr};
 use crate::summary::{RunPaths, failures_without_result, summary};
 use base::event::{Event, TaskId};
 use indexmap::IndexMap;
@@ -260,7 +260,7 @@ impl Bars {
     pub fn print(&self, lines: &str) {
         if !lines.is_empty() {
             // A benchmark goes on after its terminal went away.
-            let _ = self.multi.println(self.styler.fit(lines.trim_end_matches('\n').to_owned()));
+            let _ = self.multi.println(fit_stderr(lines.trim_end_matches('\n')));
         }
     }
 

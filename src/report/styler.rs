@@ -314,10 +314,11 @@ fn unbroken(text: &str, room: usize) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A text for stderr: lines that are wider than its terminal are broken.
+/// A text for stderr: lines that are wider than its terminal are broken, but not those of a file with their carets.
 pub fn fit_stderr(text: &str) -> String {
-    let size = terminal_size::terminal_size_of(std::io::stderr());
-    size.map_or_else(|| text.to_owned(), |(width, _)| wrapped(text, width.0.into()))
+    let Some((width, _)) = terminal_size::terminal_size_of(std::io::stderr()) else { return text.to_owned() };
+    let width = |line: &str| if line.contains(" |") { usize::MAX } else { width.0.into() };
+    text.split_inclusive('\n').map(|line| wrapped(line, width(line))).collect()
 }
 
 /// Breaks lines of more than `width` characters between words. A part goes on where the cell that was broken begins
@@ -344,7 +345,13 @@ fn wrap_line(line: &str, width: usize, out: &mut String) {
     out.push_str(&" ".repeat(indent));
     // `hang`: where the cell that is being written begins.
     let (mut column, mut hang, mut cells, mut gap) = (indent, indent + 4, 1, 0);
-    for part in line[leading..].split(' ') {
+    // A command stays whole.
+    let mut is_code = false;
+    let is_break = |c: char| {
+        is_code ^= c == '`';
+        c == ' ' && !is_code
+    };
+    for part in line[leading..].split(is_break) {
         if part.is_empty() {
             gap += 1;
             continue;
@@ -541,6 +548,8 @@ mod tests {
     fn colors_take_no_room_and_a_long_word_stays_whole() {
         assert_eq!(wrapped("\u{1b}[2mone two\u{1b}[0m", 7), "\u{1b}[2mone two\u{1b}[0m");
         assert_eq!(wrapped("log  /a/path/that/is/long", 10), "log  /a/path/that/is/long");
+        let hint = "it is text; `jq -Rc . FILE` makes it JSON";
+        assert_eq!(wrapped(hint, 20), "it is text;\n    `jq -Rc . FILE`\n    makes it JSON");
     }
 
     #[test]

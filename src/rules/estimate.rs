@@ -175,11 +175,9 @@ impl fmt::Display for Estimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let seconds = self.min_duration_ms as f64 / 1e3;
         let queries = grouped(self.queries as f64, 0);
-        let set = if self.is_padded && self.queries >= self.set && self.queries.is_multiple_of(self.set) {
-            format!(" ({} × {})", grouped((self.queries / self.set) as f64, 0), grouped(self.set as f64, 0))
-        } else {
-            String::new()
-        };
+        let is_of_sets = self.is_padded && self.queries >= self.set && self.queries.is_multiple_of(self.set);
+        let sets = || format!(" ({} × {})", grouped((self.queries / self.set) as f64, 0), grouped(self.set as f64, 0));
+        let set = is_of_sets.then(sets).unwrap_or_default();
         let takes = time(self.seconds);
         let qps = self.target_qps;
         if self.mode == TestMode::Accuracy {

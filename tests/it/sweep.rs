@@ -49,6 +49,7 @@ fn several_levels_are_one_result_in_numeric_order() {
         assert_eq!(result["latency"]["ttft"]["p99"], point["ttft"]["p99"]["value"]);
     }
     let run = &bench(&world, &["-c", "1,2", "-n", "4"]).stdout;
+    assert!(run.contains("tok/s"), "{run}");
     assert!(!run.contains("in which requests arrived"), "{run}");
     // More users bring more throughput here, and no point has the prompts of another.
     let of = |key: &str| sweep["points"].as_array().unwrap().iter().map(|point| point[key].clone()).collect::<Vec<_>>();

@@ -289,10 +289,10 @@ fn target(given: String, is_model: bool, protocol: Option<&str>) -> Result<Strin
 /// The protocol that is given, or that follows from GenAI-Perf's options.
 fn protocol(args: &BenchArgs) -> Result<Option<&'static str>, ArgumentError> {
     let protocol = args.protocol;
-    let is_url = args.target.as_ref().or(args.url.as_ref()).is_some_and(|given| given.starts_with("http"));
+    let is_url = args.target.as_ref().or(args.url.as_ref()).is_some_and(|given| given.contains("://"));
     let theirs = match (args.service_kind, args.endpoint_type) {
         // `vllm bench` has a `--backend`, too, and is given the URL of an OpenAI server.
-        (None, None) => args.backend.filter(|_| !is_url).map(|_| "kserve"),
+        (None, None) => args.backend.filter(|backend| !(is_url && *backend == BackendWord::Vllm)).map(|_| "kserve"),
         (Some(ServiceWord::Triton), None | Some(EndpointWord::Kserve)) | (None, Some(EndpointWord::Kserve)) => {
             Some("kserve")
         }

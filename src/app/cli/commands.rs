@@ -297,13 +297,13 @@ pub fn parse<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Result<In
 
 /// `--color`, read from the arguments directly.
 pub fn color_of(words: &[OsString]) -> anstream::ColorChoice {
-    let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();
-    let line = words.join(" ").replace("--color ", "--color=");
-    line.split(' ').fold(anstream::ColorChoice::Auto, |choice, word| match word {
-        "--color=always" => anstream::ColorChoice::Always,
-        "--color=never" => anstream::ColorChoice::Never,
-        _ => choice,
-    })
+    let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--").collect();
+    let after = words.windows(2).filter(|pair| pair[0] == "--color").map(|pair| pair[1]);
+    match words.iter().filter_map(|word| word.strip_prefix("--color=")).chain(after).last() {
+        Some("always") => anstream::ColorChoice::Always,
+        Some("never") => anstream::ColorChoice::Never,
+        _ => anstream::ColorChoice::Auto,
+    }
 }
 
 fn read(words: &[OsString]) -> Result<Invocation, clap::Error> {

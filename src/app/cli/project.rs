@@ -152,7 +152,7 @@ pub struct RunsRequest {
     /// At most N runs.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20)]
     pub most: usize,
-    /// Print JSON, with the numbers of each result as fields.
+    /// Print JSON, with the numbers of each result and each point of a sweep as fields.
     #[arg(long)]
     pub json: bool,
     /// Print CSV: a line for each result and each point of a sweep, with its numbers.

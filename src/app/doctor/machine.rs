@@ -75,10 +75,7 @@ fn of_package(script: &Path, package: &str) -> Option<String> {
     let first = text.split(|byte| *byte == b'\n').next()?;
     let line = std::str::from_utf8(first).ok()?.strip_prefix("#!")?.trim();
     let python: Vec<&str> = line.split_whitespace().collect();
-    if !python.last()?.contains("python") {
-        return None;
-    }
-    installed(&python, package)
+    python.last()?.contains("python").then(|| installed(&python, package)).flatten()
 }
 
 /// The version of the package behind a program: a Python that runs a module, or a script of it.

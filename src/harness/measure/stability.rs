@@ -137,14 +137,13 @@ fn trend_findings(trend: &LatencyTrend, found: &mut VerdictReasons) {
     } else if trend.shows_only_filling() {
         // So early, an overload of a server with many slots and a server that slows down as it fills look alike.
         let (first, last, served) = (trend.first_third_s, trend.last_third_s, trend.served_per_s());
-        let rise = if trend.is_rising() {
+        let rise = || {
             format!(
                 " ({first:.2} s in the first third and {last:.2} s in the last, medians: either it completes about \
                  {served:.2}/s and no more, or it slows down as it fills)"
             )
-        } else {
-            String::new()
         };
+        let rise = trend.is_rising().then(rise).unwrap_or_default();
         let text = format!(
             "whether the server holds this rate was not seen: requests arrived for {:.2} s, and one took {:.2} s (mean \
              of the first third), so that the server was still filling{rise}; let them arrive for longer",

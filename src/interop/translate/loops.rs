@@ -192,8 +192,17 @@ impl Wait {
 
 /// The place of the command that ends a group, a condition or a loop, which the first of them begins.
 pub(super) fn end_of_compound(commands: &[WrittenCommand]) -> Option<usize> {
-    let mut open = 0_usize;
-    commands.iter().position(|command| {
+    let (mut open, mut behind) = (0_usize, 0);
+    commands.iter().enumerate().position(|(at, command)| {
+        // A function has braces of its own.
+        if open > 0
+            && let Some((.., length)) = function(&commands[at..])
+        {
+            behind = behind.max(at + length + 1);
+        }
+        if at < behind {
+            return false;
+        }
         for word in command.text.split_whitespace() {
             match word {
                 "{" => open += 1,

@@ -33,10 +33,7 @@ impl<W: TaskExecutor> Runner<W> {
     /// A message where a server that was not up yet is started again, because its machine was lost.
     pub(super) fn restarts_elsewhere(&mut self, ix: TaskIndex, failure: &Failure) -> Option<String> {
         let is_starting = self.schedule.state(ix) == ScheduleState::Starting && !self.schedule.carries_a_service(ix);
-        if failure.kind != FailureKind::Lost || !is_starting {
-            return None;
-        }
-        self.repeat_reason(ix, failure)
+        (failure.kind == FailureKind::Lost && is_starting).then(|| self.repeat_reason(ix, failure)).flatten()
     }
 
     /// Why an attempt is repeated, if its failure is not caused by the task itself: an input changed under it, or its

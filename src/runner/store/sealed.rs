@@ -72,10 +72,7 @@ pub(super) fn read_list_with<H: DeserializeOwned, T: DeserializeOwned, R: Send>(
     take: impl Fn(T) -> R + Sync,
 ) -> Option<(H, Vec<R>)> {
     let bytes = read_bytes(path).ok()?;
-    if !bytes.starts_with(digest.bytes()) {
-        return None;
-    }
-    list_of_bytes(&bytes, take)
+    bytes.starts_with(digest.bytes()).then(|| list_of_bytes(&bytes, take)).flatten()
 }
 
 fn list_of_bytes<H: DeserializeOwned, T: DeserializeOwned, R: Send>(

@@ -227,14 +227,8 @@ impl<'a> Parser<'a> {
         let begun = self.at;
         self.at += 1;
         let Some(name) = self.name().map(str::to_owned) else { return self.other(begun) };
-        let bases = if self.take("(") {
-            match self.list(")") {
-                Some(bases) => bases,
-                None => return self.other(begun),
-            }
-        } else {
-            Vec::new()
-        };
+        let bases = if self.take("(") { self.list(")") } else { Some(Vec::new()) };
+        let Some(bases) = bases else { return self.other(begun) };
         if !self.take(":") {
             return self.other(begun);
         }

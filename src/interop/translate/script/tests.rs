@@ -361,6 +361,15 @@ fn what_a_test_over_known_values_guards_is_read_as_the_shell_runs_it() {
 }
 
 #[test]
+fn a_function_in_a_loop_does_not_end_it() {
+    let script =
+        "for c in 1 8; do\n  log() { echo \"$1\"; }\n  vllm bench serve --model m --max-concurrency $c\ndone\n";
+    let TranslationKind::Script(script) = files(&[("run.sh", script)]).kind else { panic!("two benchmarks") };
+    let levels: Vec<String> = script.benches.iter().map(|written| written.bench.args.join(" ")).collect();
+    assert!(levels.len() == 2 && levels[0].contains("--concurrency 1"), "{levels:?}");
+}
+
+#[test]
 fn a_command_in_an_array_of_a_function_is_read() {
     let script = "run() {\n  local args=(\n    vllm bench serve\n    --model m\n    --max-concurrency \"$1\"\n  )\n  \
         \"${args[@]}\"\n}\nrun 7\n";
