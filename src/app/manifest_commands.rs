@@ -114,9 +114,7 @@ fn example(folder: &Path, name: &str) -> Result<CliExit, CommandError> {
     }
     let enter = if folder == Path::new(".") { String::new() } else { format!("cd {} && ", folder.display()) };
     print(&format!("next: {enter}regatta run {name}\n"));
-    print(
-        "      `regatta explain stages.bench` explains keys; `regatta schema > manifest.json` makes a schema for editors\n",
-    );
+    print("      `regatta explain stages.bench` explains keys; `regatta schema > manifest.json` is for editors\n");
     Ok(CliExit::Done)
 }
 

@@ -4,8 +4,8 @@
 //! The options of each program are a file, `tools/NAME.toml`; `command_line::tool_table` reads it and does what its
 //! rows say; `tools` has a row for each of them. What tools share is in `command_line` (arguments, and what each of
 //! them means here). `translate` knows all tools ([`read_line()`], [`read_scripts()`]: from a program's name to its
-//! tool). `formats` has the table of result files, and recognizes and writes them ([`import_runs()`], [`export()`]). `metrics` has what each tool's metrics
-//! mean; [`compat()`] computes them from the same requests.
+//! tool). `formats` has the table of result files, recognizes them and writes them ([`import_runs()`], [`export()`]).
+//! `metrics` has what each tool's metrics mean; [`compat()`] computes them from the same requests.
 //!
 //! A part uses only those to the left of it (above, on the lines before):
 //!
