@@ -279,10 +279,11 @@ fn notes(report: &SweepReport) -> Vec<Block> {
             "TTFT, TPOT and E2E in ms, TTFT and E2E {}; tok/s are output tokens of successful requests{}; \
              tok/s/user is 1,000 / TPOT p50",
             from_zero_points(&report.zero_points()),
-            if report.points.iter().any(|point| point.offered_per_s.is_some()) {
-                "; req/s and tok/s are over the time in which requests arrived"
-            } else {
-                ""
+            match report.points.iter().filter(|point| point.offered_per_s.is_some()).count() {
+                0 => "",
+                rates if rates == report.points.len() =>
+                    "; req/s and tok/s are over the time in which requests arrived",
+                _ => "; at a rate, req/s and tok/s are over the time in which requests arrived",
             }
         )],
         Some(origin) => imported_notes(origin).to_vec(),

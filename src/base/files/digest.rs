@@ -36,7 +36,7 @@ impl Digest {
         &self.0
     }
 
-    /// The first 16 hex digits: enough for display and for a file name inside one store.
+    /// The first 16 hex digits: enough for display, and for a file name and the seal of a line inside one store.
     pub fn short(&self) -> String {
         hex(&self.0[..8])
     }

@@ -10,7 +10,7 @@ pub fn is_invisible(c: char) -> bool {
 /// A field of `/etc/os-release`, empty where it has none: os-release(5).
 pub fn os_release_field<'t>(text: &'t str, name: &str) -> &'t str {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
-    line.unwrap_or_default().trim_matches('"')
+    line.unwrap_or_default().trim_matches(['"', '\''])
 }
 
 /// A cell of a CSV file, quoted where it must be. A text that a spreadsheet would take for a formula begins with `'`.

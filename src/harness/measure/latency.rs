@@ -142,7 +142,8 @@ macro_rules! latencies {
         /// Every latency, in the order of `result.json`.
         pub const LATENCIES: &[LatencyMetric] = &[$($name),*];
 
-        /// The metrics. "From schedule" is the headline; "sent" is what tools without a schedule print.
+        /// The metrics. "From schedule" is the headline; "sent" is what tools without a schedule print. Where a metric
+        /// may be null, `regatta explain KEY` says when.
         #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(default)]
         pub struct LatencyMetrics {

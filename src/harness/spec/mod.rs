@@ -23,8 +23,7 @@ use base::spec::{
     TimeSpan,
 };
 
-/// One measurement, serializable for another process. Connections to each endpoint are `frontends ×
-/// clients`.
+/// One measurement, serializable for another process. Connections to each endpoint are `frontends × clients`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BenchSpec {
     pub endpoints: Vec<Endpoint>,

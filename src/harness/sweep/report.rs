@@ -142,11 +142,27 @@ impl SweepReport {
         }
     }
 
-    /// The server and the load of the whole sweep, from those of one of its results.
-    pub fn workload(&self, of_point: Workload) -> Workload {
-        let (Some(low), Some(high)) = (self.points.first(), self.points.last()) else { return of_point };
-        let load = format!("{} levels, {} … {}", self.points.len(), low.level.amount(), high.level);
-        Workload { load, extent: of_point.extent.map(|each| format!("{each} each")), ..of_point }
+    /// The server, the load and the lengths of the whole sweep, from those of one of its results.
+    pub fn workload(&self, mut workload: Workload) -> Workload {
+        let (Some(low), Some(high)) = (self.points.first(), self.points.last()) else { return workload };
+        if self.points.len() == 1 {
+            return workload;
+        }
+        let levels = format!("{} levels", self.points.len());
+        let range = format!("{} … {}", low.level.amount(), high.level);
+        match &low.level {
+            // Users and rates, which it found itself.
+            _ if low.role.is_some() => workload.load = levels,
+            level if level.is_load() => workload.load = format!("{levels}, {range}"),
+            level @ SweepLevel::Value { .. } => {
+                workload.lengths = format!("{} · {levels}, {level} … {}", workload.lengths, high.level);
+            }
+            _ => workload.lengths = format!("{levels}, {range}"),
+        }
+        // Those that look for saturation have more requests than the others.
+        let is_same = self.points.iter().all(|point| point.role != Some(PointRole::Saturation));
+        workload.extent = workload.extent.filter(|_| is_same).map(|each| format!("{each} each"));
+        workload
     }
 
     /// A sweep that another tool measured; `points` in any order.
@@ -334,7 +350,8 @@ fn find_knee(points: &[SweepPoint]) -> Option<Knee> {
 mod tests {
     use super::*;
     use crate::gpu::{HOST_GPUS, LEASED_GPUS, REPORTED_GPUS};
-    use crate::{EngineIdentity, GpuIdentity, SweepLevel};
+    use crate::{EngineIdentity, GpuIdentity, LoadLevel, LoadPattern, Requested, SweepLevel};
+    use base::spec::Length;
 
     /// `UPDATE=1 cargo test` writes it anew.
     #[test]
@@ -345,6 +362,33 @@ mod tests {
             std::fs::write(&path, &now).unwrap();
         }
         assert!(std::fs::read_to_string(&path).unwrap_or_default() == now, "regenerate with UPDATE=1");
+    }
+
+    #[test]
+    fn the_workload_of_a_sweep_says_what_differs_between_its_points() {
+        use SweepLevel::{InputTokens, Users};
+        let requested = Requested {
+            model: "toy".to_owned(),
+            endpoints: vec!["h:1".to_owned()],
+            scenario: LoadPattern::Concurrency { users: LoadLevel::Fixed(8.0) },
+            stop_requests: Some(20),
+            input_len: Length::Fixed(32),
+            output_len: Length::Fixed(4),
+            ..Requested::default()
+        };
+        let line = |levels: &[SweepLevel], role: Option<PointRole>| {
+            let point = |level: &SweepLevel| SweepPoint { level: level.clone(), role, ..SweepPoint::default() };
+            let sweep = SweepReport::new("", levels.iter().map(point).collect(), None);
+            sweep.workload(Workload::from(&requested)).to_string().split_once(") · ").unwrap().1.to_owned()
+        };
+        assert_eq!(line(&[Users(8)], None), "concurrency 8 · 20 requests · 32 → 4 tokens");
+        assert_eq!(line(&[Users(1), Users(8)], None), "2 levels, 1 … 8 users · 20 requests each · 32 → 4 tokens");
+        let lengths = [InputTokens(32), InputTokens(512)];
+        assert_eq!(line(&lengths, None), "concurrency 8 · 20 requests each · 2 levels, 32 … 512 input tokens");
+        let named = [1, 2].map(|value| SweepLevel::Value { name: "tp".to_owned(), value: value.to_string() });
+        assert_eq!(line(&named, None), "concurrency 8 · 20 requests each · 32 → 4 tokens · 2 levels, tp=1 … tp=2");
+        let found = [Users(1), Users(64)];
+        assert_eq!(line(&found, Some(PointRole::Saturation)), "2 levels · 32 → 4 tokens");
     }
 
     #[test]

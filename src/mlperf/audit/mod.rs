@@ -220,8 +220,13 @@ fn not_in_force(detail: &Detail, config: Option<&AuditConfig>) -> Vec<String> {
         ("effective", "sample_concatenate_permutation", false.into()),
         ("effective", "performance_issue_unique", config.issue_unique.into()),
     ] {
-        let logged = detail.get(&format!("{kind}_{key}"));
-        if logged != Some(&should) {
+        let key_of_log = format!("{kind}_{key}");
+        let logged = detail.get(&key_of_log);
+        let is_same = match should.as_bool() {
+            Some(flag) => detail.flag(&key_of_log) == Some(flag),
+            None => logged == Some(&should),
+        };
+        if !is_same {
             let logged = logged.map_or_else(|| "not reported".to_owned(), Value::to_string);
             wrong.push(format!("audit.config was not in effect: `{key}` is {logged}, not {should}"));
         }

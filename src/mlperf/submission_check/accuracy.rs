@@ -153,7 +153,7 @@ fn plausibility(
                 rule, fix;
             Review, Plausibility, at,
                 min.filter(|min| *value > min * better && *value <= 100.0)
-                    .map(|min| format!("{name} is {value}, far above the reference's (at least {min})")), rule, fix;
+                    .map(|min| format!("{name} is {value}, {:.0} % above the round's minimum of {min}", (value / min - 1.0) * 100.0)), rule, fix;
         }
     }
     // Several evaluators write how many answers they scored, and how many tokens these had. That of llama3.1-405b

@@ -351,7 +351,9 @@ fn one_system(to: &mut SubmissionFindings, entry: &ResultEntry, result: &LockedR
         for kind in kinds {
             let (a, b) = (first.under_test.get(kind), run.under_test.get(kind));
             if a != b {
-                let [a, b] = [a, b].map(|digests| digests.map_or_else(|| "none".to_owned(), shortened));
+                let [a, b] = [a, b].map(|digests| {
+                    digests.filter(|some| !some.is_empty()).map_or_else(|| "none".to_owned(), shortened)
+                });
                 let name = test_folder(*mode);
                 finding!(to; Refused, TwoSystems, &entry.folder(),
                     format!("the {name} run had another `{kind}` ({b}) than the performance run ({a})"),

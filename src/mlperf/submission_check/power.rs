@@ -1,8 +1,8 @@
 //! A measurement of power beside a performance run: its files, its samples while the run lasted, and whether they are
 //! those that the measurement recorded. Average and energy are by the method of the official checker. Of the Power WG's
 //! own checker the rules about results are repeated here: checksums, times, ranging against testing, one session with
-//! the same sources on client and server, the meter's own average and uncertainty. Its list of accepted source versions
-//! is not.
+//! the same sources on client and server, the meter's own average and uncertainty. Its rules about what is said to the
+//! meter, its daemon's log, the kind of meter and accepted versions of the sources are not.
 
 use std::path::{Path, PathBuf};
 
@@ -196,8 +196,11 @@ pub(super) fn check_sessions(to: &mut SubmissionFindings, above: &Path) {
     let at = above.join("power/server.json");
     meter(to, above, &at, server);
     let messages = [client, server].map(|session| {
-        let exchanges = session["messages"].as_array().into_iter().flatten();
-        exchanges.flat_map(|message| [&message["cmd_time"], &message["reply_time"]]).filter_map(Value::as_f64).collect()
+        let messages = session["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
+        // Before the last of these, the client may have found the two clocks apart.
+        let sets_clock = |message: &Value| message["cmd"].as_str().is_some_and(|cmd| cmd.contains("set_ntp"));
+        let synchronized = &messages[messages.iter().rposition(sets_clock).map_or(0, |at| at + 1)..];
+        synchronized.iter().flat_map(|message| [number(&message["cmd_time"]), number(&message["reply_time"])]).collect()
     });
     let [of_client, of_server]: &[Vec<f64>; 2] = &messages;
     same_times(to, &at, "`messages`", [of_client, of_server]);
@@ -221,13 +224,18 @@ pub(super) fn check_sessions(to: &mut SubmissionFindings, above: &Path) {
     }
 }
 
+/// What is no number is NaN, which is equal to nothing.
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(f64::NAN)
+}
+
 /// What the meter replied, against its samples. Each published one is the mean of its `spl.txt`, to the last digit.
 fn meter(to: &mut SubmissionFindings, above: &Path, at: &Path, server: &Map<String, Value>) {
     let replies = server.get("ptd_messages").and_then(Value::as_array).into_iter().flatten();
     let replies: Vec<&str> = replies.filter_map(|message| message["reply"].as_str()).collect();
     let numbers = |name: &str| -> Vec<f64> {
-        let values = replies.iter().filter_map(|reply| reply.strip_prefix(name)?.split(',').next()?.parse().ok());
-        values.collect()
+        let values = replies.iter().filter_map(|reply| reply.strip_prefix(name)?.split(',').next());
+        values.map(|value| value.parse().unwrap_or(f64::NAN)).collect()
     };
     let (watts, uncertain) = (numbers("Watts,"), numbers("Uncertainty,").pop());
     // A second meter has its own replies.
@@ -235,7 +243,8 @@ fn meter(to: &mut SubmissionFindings, above: &Path, at: &Path, server: &Map<Stri
     for (run, replied) in [("ranging", watts.first()), ("run_1", watts.last())] {
         let text = read_text(above.join(run).join(SAMPLES)).unwrap_or_default();
         let average = PowerAverage::parse(&text, PowerWindow::ALWAYS).ok().filter(|average| average.samples > 0);
-        let apart = replied.zip(average).filter(|(replied, average)| (average.watts / **replied - 1.0).abs() > 1e-3);
+        let apart =
+            replied.zip(average).filter(|(replied, average)| !(0.999..=1.001).contains(&(average.watts / **replied)));
         findings! { to;
             Review, Power, at,
                 apart.filter(|_| devices == 1).map(|(replied, PowerAverage { watts, .. })| {
@@ -264,11 +273,12 @@ fn meter(to: &mut SubmissionFindings, above: &Path, at: &Path, server: &Map<Stri
 /// Client and server record the same events, at the same times. False: another number of them.
 fn same_times(to: &mut SubmissionFindings, at: &Path, name: &str, [client, server]: [&[f64]; 2]) -> bool {
     let (is_as_many, [to_server, to_client]) = (client.len() == server.len(), [server.len(), client.len()]);
-    let apart = client.iter().zip(server).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    let apart = client.iter().zip(server).map(|(a, b)| (a - b).abs()).max_by(f64::total_cmp).unwrap_or_default();
     let other = if is_as_many {
-        (apart > SAME_TIME).then(|| format!("times of {name} are up to {apart:.1} s apart in it and in client.json"))
+        (!(0.0..=SAME_TIME).contains(&apart))
+            .then(|| format!("times of {name} are up to {apart:.1} s apart in it and in client.json"))
     } else {
-        Some(format!("{name} has {to_server} times, and {to_client} in client.json"))
+        Some(format!("it has {to_server} times of {name}, and client.json has {to_client}"))
     };
     findings! { to; Refused, Power, at, other, SAME, REPACK_POWER; }
     is_as_many
@@ -298,8 +308,8 @@ fn results(to: &mut SubmissionFindings, above: &Path, client: &Map<String, Value
 /// When the phases of a mode began, which are four: before, during and after the run, and the end.
 fn phases(to: &mut SubmissionFindings, above: &Path, mode: &str, run: &str, [client, server]: [&Value; 2]) {
     let at = above.join("power/server.json");
-    let [client, server]: [Vec<f64>; 2] = [client, server]
-        .map(|phases| phases.as_array().into_iter().flatten().filter_map(|phase| phase[0].as_f64()).collect());
+    let [client, server]: [Vec<f64>; 2] =
+        [client, server].map(|phases| phases.as_array().into_iter().flatten().map(|phase| number(&phase[0])).collect());
     if !same_times(to, &at, &format!("the phases of {mode}"), [&client, &server]) {
         return;
     }

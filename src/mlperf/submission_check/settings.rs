@@ -55,24 +55,34 @@ pub(super) fn check(to: &mut SubmissionFindings, entry: &ResultEntry, runs: Runs
             read.as_ref().err().filter(|error| !is_absence(error)).map(|error| format!("it cannot be read: {error}")),
             "it has the settings that LoadGen received, as text", "pack the user.conf of the run";
     }
+    let none = IndexMap::new();
+    let request = TestRequest {
+        round: &entry.round.name,
+        benchmark: entry.official,
+        scenario: runs[0].map_or(entry.titled, |detail| entry.scenario_of_run(detail)),
+        mode: TestMode::Performance,
+        division: if entry.is_closed() { Division::Closed } else { Division::Open },
+        rehearsal: false,
+        target_qps: None,
+        user_conf: &none,
+        dataset_samples: None,
+    };
     if let Ok(text) = read {
-        let none = IndexMap::new();
-        let request = TestRequest {
-            round: &entry.round.name,
-            benchmark: entry.official,
-            scenario: runs[0].map_or(entry.titled, |detail| entry.scenario_of_run(detail)),
-            mode: TestMode::Performance,
-            division: if entry.is_closed() { Division::Closed } else { Division::Open },
-            rehearsal: false,
-            target_qps: None,
-            user_conf: &none,
-            dataset_samples: None,
-        };
         conf(to, &at, &text, &request, runs);
-        // LoadGen has its own; a copy says by what limits the result was judged.
-        let mut limits = conf::read(&read_text(folder.join("mlperf.conf")).unwrap_or_default()).0;
-        limits.retain(|line| ["ttft_latency", "tpot_latency"].contains(&line.key.as_str()));
-        in_force(to, &folder.join("mlperf.conf"), &limits, &request, runs);
+    }
+    // LoadGen has its own mlperf.conf; a copy says by what limits the result was judged.
+    let at = folder.join("mlperf.conf");
+    let read = read_text(&at);
+    let text = read.as_deref().unwrap_or_default();
+    let is_limit = |line: &str| ["ttft_latency", "tpot_latency"].iter().any(|key| line.contains(key));
+    let (mut limits, unread) = conf::read(text);
+    limits.retain(|line| is_limit(&line.key));
+    in_force(to, &at, &limits, &request, runs);
+    let unread = unread.iter().find(|(line, _)| text.lines().nth(line - 1).is_some_and(is_limit));
+    let fault = read.as_ref().err().filter(|error| !is_absence(error)).map(ToString::to_string);
+    findings! { to;
+        Review, Unreadable, &at, fault.or_else(|| unread.map(|(line, fault)| format!("line {line}: {fault}"))),
+            "it has the limits of the latencies, as text", "pack the mlperf.conf of the run";
     }
 }
 
@@ -124,7 +134,9 @@ const SAME_WEIGHTS: &str = "a closed result has the reference's weights, quantiz
 const OPEN: &str = "submit it to Open, or correct the field";
 
 /// Types in which the weights of a reference are distributed.
-const UNCHANGED: [&str; 4] = ["bf16", "fp16", "fp32", "mxfp4"];
+const UNCHANGED: [&str; 5] = ["bf16", "bfloat16", "fp16", "float16", "fp32"];
+/// Benchmarks whose reference is distributed quantized, and as what.
+const QUANTIZED: [(&str, &str); 2] = [("deepseek-r1", "fp8"), ("gpt-oss-120b", "mxfp4")];
 
 /// Sizes of models in a name: `70b` of `Llama-2-70b-chat-hf`.
 fn sizes(name: &str) -> Vec<String> {
@@ -159,7 +171,9 @@ fn measurements(to: &mut SubmissionFindings, entry: &ResultEntry, folder: &Path)
         Review, WeightTypes, &at,
             closed("weight_data_types").zip(closed("weight_transformations"))
                 .filter(|(types, transformed)| {
-                    let is_of_reference = UNCHANGED.contains(&types.to_lowercase().as_str());
+                    let types = types.to_lowercase();
+                    let is_of_reference =
+                        UNCHANGED.contains(&&*types) || QUANTIZED.contains(&(entry.official, &*types));
                     !is_of_reference && ["no", "none"].contains(&transformed.to_lowercase().as_str())
                 })
                 .map(|(types, _)| format!("`weight_data_types` is {types:?}, and nothing is transformed")),

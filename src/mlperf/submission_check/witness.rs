@@ -489,3 +489,18 @@ pub(super) fn same_files(to: &mut SubmissionFindings, at: &Path, detail: &Detail
             UNALTERED, REBUILD);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_rank_that_is_ordered_is_also_a_line_of_the_summary() {
+        let printed: Vec<&str> = PRINTED.iter().map(|(_, key)| *key).collect();
+        for [_, rank] in LATENCIES {
+            for rank in PERCENTILES.map(|part| key(rank, part)) {
+                assert!(printed.contains(&&*rank), "{rank}");
+            }
+        }
+    }
+}

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::Accelerator;
 use base::files::read_text;
+use base::units::os_release_field;
 
 /// Facts by the names of the system's JSON. What cannot be read is left out.
 pub fn machine(root: &Path, gpus: &[Accelerator]) -> Map<String, Value> {
@@ -131,7 +132,7 @@ fn cards(root: &Path) -> Option<u64> {
 
 fn system(release: Option<String>, kernel: Option<String>) -> Option<String> {
     let release = release?;
-    let name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?.trim_matches('"');
+    let name = Some(os_release_field(&release, "PRETTY_NAME")).filter(|name| !name.is_empty())?;
     Some(match kernel {
         Some(kernel) => format!("{name}, Linux {}", kernel.trim()),
         None => name.to_owned(),

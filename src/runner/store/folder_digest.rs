@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, File};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -366,6 +366,10 @@ impl FileStamp {
     /// Of what the path leads to.
     pub fn through_links(path: &Path) -> std::io::Result<Self> {
         Ok(Self::read(&rustix::fs::stat(path)?))
+    }
+
+    pub(super) fn of_open(file: &File) -> std::io::Result<Self> {
+        Ok(Self::read(&rustix::fs::fstat(file)?))
     }
 
     #[expect(clippy::unnecessary_cast, reason = "the fields differ between platforms")]

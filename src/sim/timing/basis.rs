@@ -35,7 +35,8 @@ impl StepTimeBasis {
             _ if lacks_experts || lacks_fp4 => Self::AssumedKernels,
             _ if calibration.source.is_empty() => Self::Assumed,
             None if calibration.scheduler == SimScheduler::Vllm => {
-                let source = calibration.source.clone();
+                let scaled = calibration.host.map(|host| format!(", its host's times × {host}"));
+                let source = [calibration.source.as_str(), scaled.as_deref().unwrap_or_default()].concat();
                 // Models of one shape may count their embeddings once or twice.
                 let differs = |of_log: u64| model.parameters.abs_diff(of_log) > of_log / 10;
                 let is_other = calibration.parameters.is_some_and(differs);

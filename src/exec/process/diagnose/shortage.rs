@@ -64,6 +64,7 @@ impl Shortage {
         self.needed.zip(self.free).map(|(needed, free)| needed - free).filter(|missing| *missing > 0.0)
     }
 
+    /// The cause as a sentence, with the sizes that the log has.
     pub(super) fn cause(&self) -> String {
         let requested = self.needed.map(|needed| format!(": it requested {needed:.1} GiB"));
         let free = requested.as_ref().and(self.free).map(|free| format!(", and {free:.1} GiB are free"));

@@ -19,18 +19,20 @@ use super::record::{self, KeyText, RecordHistory, TaskRecord, WrittenLine};
 use super::state_folder::RESUMED;
 use super::{FileStamp, StateFolder, TaskKey, WatchedOutput};
 use base::event::{Done, RunId, TaskId};
-use base::files::Digest;
+use base::files::{Digest, open_regular};
 
+/// Of the open files: opening makes a network filesystem ask its server, where attributes of a path may be seconds old.
 fn stamps(home: &StateFolder) -> [Option<FileStamp>; 2] {
-    [home.records(), home.replaced()].map(|path| FileStamp::of_path(&path).ok())
+    [home.records(), home.replaced()].map(|path| FileStamp::of_open(&open_regular(&path).ok()?.0).ok())
 }
 
 /// All records of a project. Opening it writes nothing.
 #[derive(Debug)]
 pub struct OutputCache {
     home: StateFolder,
-    /// The files that were read, as they were just before.
-    seen: [Option<FileStamp>; 2],
+    /// The files that were read, as they were just before. `None`: written in the same tick of the clock, they could
+    /// change again without their stamps changing.
+    seen: Option<[Option<FileStamp>; 2]>,
     inner: Mutex<Inner>,
     /// Held while records are flushed to the disk.
     syncing: Mutex<()>,
@@ -95,8 +97,7 @@ pub enum Lookup {
 
 impl OutputCache {
     pub fn open(home: &StateFolder) -> Result<Self, PathError> {
-        // Written in the same tick of the clock, they could change again without their stamps changing.
-        let seen = stamps(home).map(|stamp| stamp.filter(|stamp| !stamp.is_racy()));
+        let seen = Some(stamps(home)).filter(|stamps| !stamps.iter().flatten().any(FileStamp::is_racy));
         let (history, torn) = record::read(home)?;
         let mut inner = Inner { torn, replaced: ReplacedOutputs::read(home)?, ..Inner::default() };
         for record in &history.records {
@@ -120,7 +121,7 @@ impl OutputCache {
 
     /// Whether no other run has written since this was opened; to be asked with the project's lock.
     pub fn is_current(&self) -> bool {
-        stamps(&self.home) == self.seen
+        self.seen == Some(stamps(&self.home))
     }
 
     /// Looks a key up and compares what is there with its record.
