@@ -142,9 +142,12 @@ impl Splitter {
                 self.current.text.truncate(self.current.text.trim_end().len());
                 self.take(2);
             }
-            // `PATTERN)` of a `case`.
+            // `PATTERN | PATTERN)` of a `case`.
             ')' if self.open == 0 && !self.current.text.starts_with("case ") => {
                 self.current = WrittenCommand::default();
+                while self.behind == "|" {
+                    self.behind = self.commands.pop().map_or("", |pattern| pattern.behind);
+                }
                 self.at += 1;
             }
             ';' | '&' | '|' | '(' | ')' => {
@@ -378,6 +381,7 @@ fn nested(text: &[char], depth: usize) -> Option<usize> {
             '$' | '`' => nested(&text[at..], depth + 1)?,
             '"' => quoted_at(&text[at..], depth + 1)?,
             '\'' if close == ')' => quoted_at(&text[at..], depth + 1)?,
+            '\'' if close == '}' && matches!(text[at - 1], '-' | '=') => quoted_default(&text[at..]).unwrap_or(1),
             _ => {
                 open += usize::from(close == ')' && c == '(');
                 open -= usize::from(c == close);
@@ -386,6 +390,12 @@ fn nested(text: &[char], depth: usize) -> Option<usize> {
         };
     }
     None
+}
+
+/// How many characters the `'TEXT'` of `${NAME:-'TEXT'}` has. In double quotes a `'` is a character.
+fn quoted_default(text: &[char]) -> Option<usize> {
+    let end = text.iter().skip(1).position(|c| *c == '\'')? + 2;
+    (text.get(end) == Some(&'}') && !text[..end].contains(&'\n')).then_some(end)
 }
 
 /// Whether the `$` at this place begins a substitution. One that is not closed makes the whole text unreadable:

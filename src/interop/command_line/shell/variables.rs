@@ -150,7 +150,7 @@ impl Variables {
                     continue;
                 }
                 (_, '$' | '`') => {
-                    if let Some((value, length)) = self.substituted(&chars[at..], &out) {
+                    if let Some((value, mut length)) = self.substituted(&chars[at..], &out) {
                         match (is_command, value) {
                             (false, value) => out.push_str(&value.text()),
                             // In quotes `[*]` is one word.
@@ -158,6 +158,14 @@ impl Variables {
                                 if quote.is_some() && chars[..at + length].ends_with(&['[', '*', ']', '}']) =>
                             {
                                 push_value(&mut out, &values, true);
+                            }
+                            // In quotes a list without values is no word, not an empty one.
+                            (true, Substituted::List(values))
+                                if values.is_empty() && out.ends_with('"') && chars.get(at + length) == Some(&'"') =>
+                            {
+                                out.pop();
+                                quote = None;
+                                length += 1;
                             }
                             (true, Substituted::Value(value)) => push_value(&mut out, &value, quote.is_some()),
                             (true, Substituted::List(values)) => push_values(&mut out, &values, quote.is_some()),

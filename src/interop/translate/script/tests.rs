@@ -118,6 +118,17 @@ fn a_script_that_another_one_starts_is_read_with_its_arguments() {
     files(&[("loop.sh", "for i in 1 2 3; do bash loop.sh; done\nvllm serve m\n")]);
 }
 
+/// InferenceX's benchmark_lib.sh
+#[test]
+fn of_a_library_only_the_functions_that_are_called_are_read() {
+    let bench =
+        |name: &str, users: u32| format!("{name}() {{ vllm bench serve --model m --max-concurrency {users}; }}\n");
+    let library = bench("one", 1) + &bench("two", 2);
+    let translation = files(&[("run.sh", "source lib.sh\none\n"), ("lib.sh", &library)]);
+    let TranslationKind::Bench(only) = &translation.kind else { panic!("{:?}", translation.kind) };
+    assert_eq!((only.value("--concurrency"), translation.notes.len()), (Some("1"), 1), "{:?}", translation.notes);
+}
+
 #[test]
 fn the_script_of_a_job_has_its_ranks_and_its_container() {
     let job = "#!/bin/bash\n#SBATCH -p gpu --nodes=1 --ntasks-per-node=8\nsrun --mpi=pmix --container-image img \
@@ -194,7 +205,9 @@ fn loops_in_one_line_and_counted_ones_are_written_out() {
 
 #[test]
 fn a_command_in_a_container_that_is_there_is_read_as_the_command() {
-    for front in ["docker exec -it bench", "podman exec -e A=1 bench", "kubectl exec -n ns deploy/v -c main --"] {
+    let compose = ["docker compose -f c.yaml exec -T bench", "docker-compose run --rm bench"];
+    let others = ["docker exec -it bench", "podman exec -e A=1 bench", "kubectl exec -n ns deploy/v -c main --"];
+    for front in compose.into_iter().chain(others) {
         let translation = files(&[("run.sh", &format!("{front} vllm bench serve --model m --num-prompts 7\n"))]);
         let TranslationKind::Bench(bench) = &translation.kind else { panic!("{front}: {:?}", translation.kind) };
         assert!(bench.args.join(" ").contains("--requests 7"), "{front}: {bench:?}");
@@ -531,6 +544,11 @@ fn what_a_shell_computes_from_known_values_is_computed() {
         ("f() { ls x || { echo no; return 1; }; C=4; }\nf\nBENCH -c $C\n", "4 1000"),
         ("c=2\nif [ $c = 1 ]; then n=3; else if [ $c = 2 ]; then n=4; fi; fi\nBENCH -c $n\n", "4 1000"),
         ("f() { shift; BENCH -c $1; }\nf 'a b' 7\n", "7 1000"),
+        ("f() { BENCH \"$@\"; }\nf -c 4\nf\n", "4 1000, - 1000"),
+        ("case $1 in\n  --a|--b | -d) X=1;;\n  *) X=2;;\nesac\nBENCH -c 4\n", "4 1000"),
+        ("python3 - <<'EOF'\nimport os\nEOF\ncurl -LsSf https://a.sh/uv | X=/b sh\nBENCH -c 4\n", "4 1000"),
+        ("C=${C:-'{\"a\":{\"b\":4}}'}\nBENCH -c 4 # '$C'\n", "4 1000"),
+        ("A=()\nBENCH -c 4 \"${A[@]}\" \"${A[@]:1}\"\n", "4 1000"),
     ] {
         assert_eq!(loads(script), (expected.to_owned(), false), "{script}");
     }
