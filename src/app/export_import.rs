@@ -14,7 +14,9 @@ use crate::out_folder::NewResult;
 use base::files::{metadata_if_there, read_text_up_to};
 use base::units::size;
 use harness::{RESULT, SWEEP};
-use interop::{ExportFormat, ImportError, Imported, ImportedSweep, LocatedRun, LocatedRuns, OtherFile};
+use interop::{
+    ExportFormat, ImportError, Imported, ImportedSweep, LocatedRun, LocatedRuns, OtherFile, TranslationKind,
+};
 
 use runner::store::write_named;
 
@@ -96,7 +98,7 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
     // A script may have any name.
     if let Err(ImportError::Unknown { .. }) = &located
         && let Ok(files) = translate::texts(&request.paths)
-        && interop::read_scripts(&files).is_ok()
+        && interop::read_scripts(&files).is_ok_and(|it| !matches!(it.kind, TranslationKind::Nothing(_)))
     {
         return translate::scripts(global, &files);
     }

@@ -69,7 +69,7 @@ fn sides(sets: &[RunSet], measured_runs: &[MeasuredRun]) -> Table {
     table
 }
 
-/// Warnings for results that are no measurements of a server, and what other tools reported against theirs.
+/// Warnings for results that are no measurements of a server, and what other tools reported against their own runs.
 pub(super) fn doubts(sets: &[RunSet]) -> Vec<String> {
     let of_set = |(n, set)| {
         let invalid = invalid_runs(set).into_iter().map(move |line| format!("{} is {line}", letter(n)));

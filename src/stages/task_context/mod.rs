@@ -340,7 +340,7 @@ fn undeclared(
 }
 
 /// What stands for the content of a file or, as `$NAME`, of a variable; of a file too large to read, its size. `None`:
-/// there is no such file.
+/// the file is absent.
 fn content(name: &str) -> Option<String> {
     let digest = |bytes: &[u8]| Digest::hash(bytes).short();
     if let Some(variable) = name.strip_prefix('$') {

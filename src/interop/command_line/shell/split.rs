@@ -25,6 +25,8 @@ pub(crate) struct WrittenCommand {
     pub is_in_subshell: bool,
     /// Its variables stay as they are: `<< 'EOF'`.
     pub is_literal: bool,
+    /// Of the first command of an arm of a `case`: `--a|--b`.
+    pub pattern: String,
 }
 
 impl WrittenCommand {
@@ -87,7 +89,9 @@ impl Splitter {
     fn end(&mut self) {
         let command = std::mem::take(&mut self.current);
         let text = command.text.trim();
-        if !text.is_empty() {
+        if text.is_empty() {
+            self.current.pattern = command.pattern;
+        } else {
             let behind = std::mem::take(&mut self.behind);
             let is_in_subshell = self.open > 0;
             self.commands.push(WrittenCommand { text: text.to_owned(), behind, is_in_subshell, ..command });
@@ -142,14 +146,7 @@ impl Splitter {
                 self.current.text.truncate(self.current.text.trim_end().len());
                 self.take(2);
             }
-            // `PATTERN | PATTERN)` of a `case`.
-            ')' if self.open == 0 && !self.current.text.starts_with("case ") => {
-                self.current = WrittenCommand::default();
-                while self.behind == "|" {
-                    self.behind = self.commands.pop().map_or("", |pattern| pattern.behind);
-                }
-                self.at += 1;
-            }
+            ')' if self.open == 0 && !is_case(&self.current.text) => self.pattern(),
             ';' | '&' | '|' | '(' | ')' => {
                 self.end();
                 self.open = (self.open + usize::from(c == '(')).saturating_sub(usize::from(c == ')'));
@@ -168,6 +165,26 @@ impl Splitter {
             }
         }
         Ok(())
+    }
+
+    /// `PATTERN | PATTERN)` of a `case`, in front of a command or of nothing.
+    fn pattern(&mut self) {
+        let WrittenCommand { text: mut pattern, pattern: mut empty, .. } = std::mem::take(&mut self.current);
+        while self.behind == "|" && self.commands.last().is_some_and(|it| !is_case(&it.text)) {
+            let Some(alternative) = self.commands.pop() else { break };
+            pattern = format!("{}|{pattern}", alternative.text);
+            (self.behind, empty) = (alternative.behind, alternative.pattern);
+        }
+        // An arm without commands.
+        if !empty.is_empty() {
+            self.commands.push(WrittenCommand { text: ":".to_owned(), pattern: empty, ..WrittenCommand::default() });
+        }
+        match self.commands.last_mut() {
+            Some(head) if self.behind == "|" => head.text = format!("{}|{pattern}", head.text),
+            _ => self.current.pattern = pattern,
+        }
+        self.behind = "";
+        self.at += 1;
     }
 
     fn is_behind_blank(&self) -> bool {
@@ -320,6 +337,11 @@ impl Splitter {
             }
         }
     }
+}
+
+/// Whether a text begins with the head of a `case`.
+fn is_case(text: &str) -> bool {
+    text.split_whitespace().find(|word| !["do", "then", "else", "{"].contains(word)) == Some("case")
 }
 
 /// How many characters a page's placeholder has: `<model dir>`, `</path/to/engines>`, `<>`. A redirection has a file

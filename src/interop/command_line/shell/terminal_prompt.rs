@@ -43,11 +43,11 @@ pub(crate) fn commands_of_page(text: &str) -> Cow<'_, str> {
         Some(language.split_whitespace().next().unwrap_or_default().to_lowercase())
     };
     let (mut is_open, mut is_read, mut has_commands) = (false, false, false);
-    let all: Vec<&str> = text.split('\n').collect();
-    let lines = all.iter().enumerate().map(|(at, line)| {
+    let written: Vec<&str> = text.split('\n').collect();
+    let lines = written.iter().enumerate().map(|(at, line)| {
         if let Some(language) = fence(line) {
             is_open = !is_open;
-            let mut block = all[at + 1..].iter().take_while(|line| fence(line).is_none());
+            let mut block = written[at + 1..].iter().take_while(|line| fence(line).is_none());
             let is_tree = block.any(|line| BRANCHES.iter().any(|branch| line.trim_start().starts_with(branch)));
             is_read = is_open && LANGUAGES.contains(&&*language) && !is_tree;
             has_commands |= is_read;

@@ -118,13 +118,10 @@ fn a_script_that_another_one_starts_is_read_with_its_arguments() {
     files(&[("loop.sh", "for i in 1 2 3; do bash loop.sh; done\nvllm serve m\n")]);
 }
 
-/// InferenceX's benchmark_lib.sh
 #[test]
 fn of_a_library_only_the_functions_that_are_called_are_read() {
-    let bench =
-        |name: &str, users: u32| format!("{name}() {{ vllm bench serve --model m --max-concurrency {users}; }}\n");
-    let library = bench("one", 1) + &bench("two", 2);
-    let translation = files(&[("run.sh", "source lib.sh\none\n"), ("lib.sh", &library)]);
+    let library = "one() { vllm bench serve --model m --max-concurrency 1; }\ntwo() { vllm bench serve --model n; }\n";
+    let translation = files(&[("run.sh", "source lib.sh\none\n"), ("lib.sh", library)]);
     let TranslationKind::Bench(only) = &translation.kind else { panic!("{:?}", translation.kind) };
     assert_eq!((only.value("--concurrency"), translation.notes.len()), (Some("1"), 1), "{:?}", translation.notes);
 }
@@ -545,9 +542,14 @@ fn what_a_shell_computes_from_known_values_is_computed() {
         ("c=2\nif [ $c = 1 ]; then n=3; else if [ $c = 2 ]; then n=4; fi; fi\nBENCH -c $n\n", "4 1000"),
         ("f() { shift; BENCH -c $1; }\nf 'a b' 7\n", "7 1000"),
         ("f() { BENCH \"$@\"; }\nf -c 4\nf\n", "4 1000, - 1000"),
+        (
+            "f() { while [[ $# -gt 0 ]]; do case \"$1\" in\n--conc|--c*) c=$2; shift 2;;\n--q) ;;\n\
+            *)\n c=9; shift;;\nesac; done; BENCH -c $c; }\nf --x --conc 4\n",
+            "4 1000",
+        ),
+        ("M=b\ncase $M in a|b) BENCH -c 4;; *) BENCH -c 5;; esac\n", "4 1000"),
         ("case $1 in\n  --a|--b | -d) X=1;;\n  *) X=2;;\nesac\nBENCH -c 4\n", "4 1000"),
-        ("python3 - <<'EOF'\nimport os\nEOF\ncurl -LsSf https://a.sh/uv | X=/b sh\nBENCH -c 4\n", "4 1000"),
-        ("C=${C:-'{\"a\":{\"b\":4}}'}\nBENCH -c 4 # '$C'\n", "4 1000"),
+        ("C=${C:-'{\"a\":4}'}\npython3 - <<E\nx\nE\ncurl -LsSf https://a.sh | X=$C sh\nBENCH -c 4\n", "4 1000"),
         ("A=()\nBENCH -c 4 \"${A[@]}\" \"${A[@]:1}\"\n", "4 1000"),
     ] {
         assert_eq!(loads(script), (expected.to_owned(), false), "{script}");
