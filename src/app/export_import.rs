@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::found_result::SEEN;
 use super::result_name::find;
@@ -14,7 +14,9 @@ use crate::out_folder::NewResult;
 use base::files::{metadata_if_there, read_text_up_to};
 use base::units::size;
 use harness::{RESULT, SWEEP};
-use interop::{ExportFormat, ImportError, Imported, ImportedSweep, LocatedRun, LocatedRuns, OtherFile};
+use interop::{
+    ExportFormat, ImportError, Imported, ImportedSweep, LocatedRun, LocatedRuns, OtherFile, TranslationKind,
+};
 
 use runner::store::write_named;
 
@@ -92,7 +94,15 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
     if !request.pick.is_empty() {
         return Err(CommandError::Usage("--pick is for configs of NVIDIA's MLPerf code, which end in .py".to_owned()));
     }
-    let mut runs = located_runs(&request.paths)?;
+    let located = interop::locate_runs(&request.paths);
+    // A script may have any name.
+    if let Err(ImportError::Unknown { .. }) = &located
+        && let Ok(files) = translate::texts(&request.paths)
+        && interop::read_scripts(&files).is_ok_and(|it| !matches!(it.kind, TranslationKind::Nothing(_)))
+    {
+        return translate::scripts(global, &files);
+    }
+    let mut runs = located_runs(located)?;
     if runs.len() > 1 {
         return sweep(global, request, runs);
     }
@@ -104,12 +114,15 @@ pub(super) fn import(global: &Global, request: &ImportRequest) -> Result<CliExit
     for name in names.into_iter().flatten() {
         print(&format!("{}\n", request.out.join(name).display()));
     }
+    for line in only.run.result.objections() {
+        print_error(&format!("note: {line}\n"));
+    }
     Ok(CliExit::Done)
 }
 
-/// Every run in files and folders, with those in folders below. At least one.
-pub(super) fn located_runs(paths: &[PathBuf]) -> Result<Vec<LocatedRun>, CommandError> {
-    let LocatedRuns { runs, unread } = interop::locate_runs(paths).map_err(import_error)?;
+/// Every run that was found. At least one.
+pub(super) fn located_runs(located: Result<LocatedRuns, ImportError>) -> Result<Vec<LocatedRun>, CommandError> {
+    let LocatedRuns { runs, unread } = located.map_err(import_error)?;
     if !unread.is_empty() {
         print_error(&format!("note: left out, because they are not results of runs: {}\n", unread.join(", ")));
     }

@@ -86,7 +86,7 @@ pub(super) fn read(place: &Place) -> Result<FoundResult, CommandError> {
             return read_regatta_result(place, file.parent().unwrap_or(Path::new(".")), result);
         }
     }
-    let mut runs = located_runs(std::slice::from_ref(path))?;
+    let mut runs = located_runs(interop::locate_runs(std::slice::from_ref(path)))?;
     match (runs.pop(), runs.len()) {
         (Some(only), 0) => {
             let imported = Imported { name: name.clone(), ..only.run };

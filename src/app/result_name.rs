@@ -485,7 +485,7 @@ fn of_another_tool(name: &str, path: &Path) -> Result<Option<FoundSweep>, Comman
     if path.is_dir() && (path.join(RESULT).is_file() || !in_folder(path, name).is_empty()) {
         return Ok(None);
     }
-    let runs = located_runs(&[path.to_owned()]).unwrap_or_default();
+    let runs = located_runs(interop::locate_runs(&[path.to_owned()])).unwrap_or_default();
     if runs.len() < 2 {
         return Ok(None);
     }

@@ -291,7 +291,7 @@ fn positive(line: &ParsedLine, name: &str) -> Option<Quantity<u32>> {
 fn public_dataset(load: &mut TranslatedLoad, _: &ParsedLine, _: &GivenOption) -> bool {
     load.data("sharegpt", SHAREGPT_FILE);
     load.set("data.order", json!("shuffled"));
-    load.set("data.repeat", json!(true));
+    load.flag("data.repeat");
     load.builder.note(format!("not downloaded: put {SHAREGPT_FILE} into the project, or name it in `data.sharegpt`"));
     true
 }
@@ -443,7 +443,7 @@ impl InputFile {
         // It begins again at their end.
         let has_end = line.has("--request-count") || line.has("--benchmark-duration");
         if self != Self::Trace && has_end && !line.has("--no-allow-dataset-wrap") {
-            load.set("data.repeat", json!(true));
+            load.flag("data.repeat");
         }
     }
 }

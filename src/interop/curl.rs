@@ -15,10 +15,10 @@ const PATTERN: &str = "cannot translate the line: it is a pattern of the page, n
 
 pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
     let mut builder = TranslationBuilder::default();
-    let line = TABLE.read_as(TABLE.program, words, &mut builder);
+    let line = TABLE.read_as(TABLE.program, &separate_flags(words), &mut builder);
     let Some(written) = line.plain.first().map(String::as_str).or_else(|| line.value("--url")) else {
-        builder.push_error("`curl` without a URL");
-        return builder.finish(TABLE.program, TranslationKind::Commands(Vec::new()));
+        let kind = TranslationKind::Nothing("cannot translate `curl`: it has no URL".to_owned());
+        return TranslationBuilder::default().finish(TABLE.program, kind);
     };
     let url = written.strip_prefix("http://").unwrap_or(written);
     let (server, path) = url.split_once('/').unwrap_or((url, ""));
@@ -59,7 +59,22 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
         }
         _ => nothing(url, "not a known interface of an inference server; use a `shell` stage to run it"),
     };
+    // Options of what is not sent here do not matter.
+    if let TranslationKind::Nothing(_) = kind {
+        builder = TranslationBuilder::default();
+    }
     builder.finish(TABLE.program, kind)
+}
+
+/// `-fsSL` is `-f -s -S -L`.
+fn separate_flags(words: &[String]) -> Vec<String> {
+    let separated = |word: &String| match word.strip_prefix('-') {
+        Some(flags) if flags.chars().all(|flag| "fgiksvLNOS46#".contains(flag)) => {
+            flags.chars().map(|flag| format!("-{flag}")).collect()
+        }
+        _ => vec![word.clone()],
+    };
+    words.iter().flat_map(separated).collect()
 }
 
 fn nothing(url: &str, why: &str) -> TranslationKind {

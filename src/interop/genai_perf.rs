@@ -157,7 +157,7 @@ fn data(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bo
         if line.has("--session-concurrency") {
             load.sessions_of_data();
         } else if has_end {
-            load.set("data.repeat", json!(true));
+            load.flag("data.repeat");
         }
         if let Some(ratio) = line.value("--session-delay-ratio") {
             load.builder.push_untranslated_load(
@@ -174,7 +174,7 @@ fn data(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bo
         load.put("data", file);
         // It begins again at their end.
         if has_end {
-            load.set("data.repeat", json!(true));
+            load.flag("data.repeat");
         }
         if line.has("--synthetic-input-tokens-mean") {
             load.builder.note("with data, --isl cuts or pads prompts to this length");

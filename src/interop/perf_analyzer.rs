@@ -222,7 +222,7 @@ fn data(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bo
     load.data("jsonl", given.value());
     // It begins again at their end, and sends conversations once.
     if !line.has("--session-concurrency") {
-        load.set("data.repeat", json!(true));
+        load.flag("data.repeat");
     }
     true
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::Run;
 use crate::git_command::{GitCommand, list_remote, not_an_option};
-use crate::task_context::TaskContext;
+use crate::task_context::{TaskContext, undeclared_notice};
 use base::event::{Done, Failure, MovingSource, RemoteRef};
 use base::files::read_text;
 use base::units::{credentials, userinfo, without_credentials};
@@ -84,6 +84,7 @@ fn moving_source(rev: &str, url: String, name: String, commit: String) -> Moving
         name: format!("{kind}`{rev}`"),
         version: format!("commit {}", short(&commit)),
         remote: Some(RemoteRef { url, name, commit }),
+        ..MovingSource::default()
     }
 }
 
@@ -250,6 +251,9 @@ enum RemoteAnswer {
 /// Names the source, and how to fetch it again. Where `may_query`, the remote of a clone is queried, which blocks for a
 /// few seconds at most. Of a tag only that it moved is reported, because tags are not expected to.
 pub fn source_notice(source: &MovingSource, stage: &str, may_query: bool) -> Option<String> {
+    if !source.undeclared.is_empty() {
+        return undeclared_notice(&source.undeclared, stage);
+    }
     let queried = source.remote.as_ref().filter(|_| may_query);
     let is_tag = source.remote.as_ref().is_some_and(RemoteRef::is_tag);
     let rest = match queried.map(|remote| (remote, query_remote(remote))) {

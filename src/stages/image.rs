@@ -85,7 +85,8 @@ const fn image_file(engine: ContainerEngine) -> Option<&'static str> {
 fn moving_source(name: &str, id: Option<String>) -> Option<Box<MovingSource>> {
     let version = id.unwrap_or_else(|| "what it was then".to_owned());
     let moves = !name.contains("@sha256:");
-    moves.then(|| Box::new(MovingSource { name: format!("the tag `pull: {name}`"), version, remote: None }))
+    moves
+        .then(|| Box::new(MovingSource { name: format!("the tag `pull: {name}`"), version, ..MovingSource::default() }))
 }
 
 /// Why a finished stage is of no use any more: its image has been removed from the engine's store. Without `may_query`

@@ -52,12 +52,12 @@ impl Run for ShellScript {
                 words.into_iter().map(OsString::from).collect()
             }
         };
-        context.warn_of_undeclared(&argv);
+        let source = context.undeclared_source(&argv);
         if context.lease.task.confine {
             task_context::run_confined(context, context.command(argv)).await?;
         } else {
             context.run(context.command(argv)).await?;
         }
-        Ok(Done::default())
+        Ok(Done { source, ..Done::default() })
     }
 }

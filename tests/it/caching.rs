@@ -390,3 +390,25 @@ fn a_run_from_the_cache_has_the_report_of_the_run_that_it_repeats() {
     assert_eq!(report(), page);
     world.regatta(&["report", "none"]).shows("run none has no report").shows("runs of this folder: ");
 }
+
+/// snakemake/snakemake#2011, nextflow-io/nextflow#1334: an output is kept although a script that it was made with changed.
+#[test]
+fn a_cached_output_names_what_it_was_made_from_that_is_in_no_key_and_changed() {
+    let mut world = World::new();
+    let script = world.path("s.sh");
+    world.file("s.sh", "echo one");
+    world.manifest("m", &format!("stages:\n  use: {{ shell: \"sh {} $LEVEL > out\" }}\n", script.display()));
+    world.env("LEVEL", "1");
+    world.good(&["run", "m"]).shows("s.sh is not under its `inputs:`").shows("$LEVEL is read from the environment");
+    let kept = world.good(&["run", "m"]);
+    assert!(kept.ran().is_empty() && !kept.stdout.contains("does not declare"), "{}", kept.stdout);
+    world.file("s.sh", "echo two");
+    let changed = format!("although {} changed, which it does not declare; `--force use` runs it", script.display());
+    for words in [["plan", "m"], ["run", "m"]] {
+        world.good(&words).shows(&changed);
+    }
+    world.env("LEVEL", "2");
+    world.good(&["run", "m"]).shows("s.sh, $LEVEL changed");
+    world.good(&["run", "m", "--force", "use"]);
+    assert!(!world.good(&["run", "m"]).stdout.contains("does not declare"));
+}

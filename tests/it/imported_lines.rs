@@ -157,7 +157,7 @@ fn data_of_a_tool_that_begins_again_begin_again() {
             true,
         ),
     ] {
-        let repeat = bench(&line).keys.get("data").is_some_and(|data| data["repeat"] == true);
+        let repeat = bench(&line).args.iter().any(|word| word == "--repeat-data");
         assert_eq!(repeat, repeats, "{line}");
     }
     let types = "aiperf profile --model m --input-file x.jsonl --concurrency 1 --request-count 9 --custom-dataset-type";

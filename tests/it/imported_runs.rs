@@ -587,7 +587,10 @@ fn files_with_command_lines_and_printed_tables_get_an_answer() {
         assert_eq!(refused.code, 2, "{refused:?}");
         refused.shows(&format!("{file} is {kind}")).shows(instead);
     }
-    world.file("notes.txt", "vllm bench serve --model m\n");
+    // Lines of a tool are read, whatever the name of their file is.
+    world.file("job.pbs", "#PBS -l select=1\nvllm bench serve --model m\n");
+    world.good(&["import", "job.pbs"]).shows("from a line of vllm bench serve");
+    world.file("notes.txt", "vllm was fast today\n");
     let unknown = world.regatta(&["import", "notes.txt"]);
     assert_eq!(unknown.code, 2);
     unknown.shows("is not in a known result format").shows("`regatta import -- LINE`").shows("--save-result");

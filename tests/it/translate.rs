@@ -352,8 +352,8 @@ fn what_tools_do_by_default_is_done_or_noted() {
     let https = "guidellm run --profile kind=synchronous --constraint kind=max_requests,count=3 --data kind=synthetic_text,prompt_tokens=8,output_tokens=4 --backend kind=openai_http,target=https://h:8443";
     assert!(bench(https).args.contains(&"--insecure".to_owned()));
     assert!(!bench(&format!("{https},verify=true")).args.contains(&"--insecure".to_owned()));
-    let field = |line: &str| bench(line).keys.get("request").map(|request| request["length_field"].clone());
-    let newer = Some(json!("max_completion_tokens"));
+    let field = |line: &str| bench(line).args.into_iter().skip_while(|word| word != "--length-field").nth(1);
+    let newer = Some("max_completion_tokens".to_owned());
     assert_eq!(field("aiperf profile -m m --endpoint-type chat --osl 4"), newer);
     assert_eq!(field("aiperf profile -m m --endpoint-type chat --osl 4 --use-legacy-max-tokens"), None);
     assert_eq!(field("aiperf profile -m m --endpoint-type completions --osl 4"), None);

@@ -183,7 +183,7 @@ fn print_result(request: &BenchRequest, out: &Path, global: &Global) -> Result<b
             read_text(&sweep)?
         } else {
             let report = SweepReport::read(&sweep).map_err(anyhow::Error::from)?;
-            format!("\n{}", report::sweep("bench", &report).terminal(styler))
+            format!("\n{}", options::in_options(&report::sweep("bench", &report).terminal(styler)))
         });
         return Ok(true);
     }

@@ -247,7 +247,8 @@ impl fmt::Display for ReducedSetting {
 // A name that an output was made from and that can mean something else later: a branch, a tag, a revision of weights.
 
 /// The name, and what it meant then.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[crate::omit_empty]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MovingSource {
     /// For users: "branch `main`".
     pub name: String,
@@ -255,6 +256,9 @@ pub struct MovingSource {
     pub version: String,
     /// Of a clone: whether it moved can be queried.
     pub remote: Option<RemoteRef>,
+    /// In place of a name: what a command read that is in no key, files by their paths and variables as `$NAME`, and
+    /// what stands for their content.
+    pub undeclared: Vec<(String, String)>,
 }
 
 /// A reference in a remote of git.

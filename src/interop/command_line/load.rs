@@ -187,7 +187,7 @@ impl TranslatedLoad {
     /// (guidellm/backends/openai/request_handlers.py). Over completions all have `max_tokens`.
     pub fn limits_completion_tokens(&mut self) {
         if self.get("protocol") == Some("openai-chat") {
-            self.set("request.length_field", json!("max_completion_tokens"));
+            self.put("request.length_field", "max_completion_tokens");
         }
     }
 
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn the_options_are_read() {
         assert_eq!((option_of("model"), option_of("tls.key")), (Some("--model"), None));
-        assert_eq!((OPTIONS.in_order.len(), OPTIONS.others.len()), (27, 9));
+        assert_eq!((OPTIONS.in_order.len(), OPTIONS.others.len()), (29, 9));
     }
 
     #[test]

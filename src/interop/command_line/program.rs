@@ -97,7 +97,7 @@ pub(crate) fn program(words: &[String]) -> Result<Program<'_>, TranslationError>
             (_, Some((launcher, words))) => {
                 let command = command_behind(word, launcher, &rest[words..]);
                 let is_named = rest.len() - command.len() > words || word == LAUNCHER;
-                if is_named && !(words == 2 && rest[1] == "run") {
+                if is_named && !(words == 2 && rest[1] == "run" && word != "docker-compose") {
                     around.push(rest[..rest.len() - command.len()].to_vec());
                 }
                 rest = command;
@@ -116,8 +116,23 @@ pub(crate) fn program(words: &[String]) -> Result<Program<'_>, TranslationError>
 /// The launcher that words begin with, and how many of them are its name: `nice`, `uv run`, `docker exec`.
 fn launcher(words: &[String]) -> Option<(&'static LauncherOptions, usize)> {
     let named = |name: &str| LAUNCHERS.iter().find(|(row, _)| row.names.iter().any(|other| other == name));
+    if let Some(count) = compose_exec(words) {
+        return Some((named("docker exec")?, count));
+    }
     let count = words.len().min(2);
     (1..=count).find_map(|count| Some((named(&words[..count].join(" "))?, count)))
+}
+
+/// How many words `docker compose -f FILE exec` has, or `docker-compose run`.
+fn compose_exec(words: &[String]) -> Option<usize> {
+    let begin = match words {
+        [docker, compose, ..] if docker == "docker" && compose == "compose" => 2,
+        [compose, ..] if compose == "docker-compose" => 1,
+        _ => return None,
+    };
+    let is_value = |at: usize| words[at - 1].starts_with('-') && !words[at - 1].contains('=');
+    let at = (begin..words.len()).find(|at| !words[*at].starts_with('-') && !is_value(*at))?;
+    ["exec", "run"].contains(&words[at].as_str()).then_some(at + 1)
 }
 
 /// The words after the options of a launcher. MPI's `--mca` takes two values. The command is taken to begin right after
@@ -246,5 +261,6 @@ fn script(words: &[String]) -> Result<(&str, &str, &[String]), TranslationError>
             word => return Ok((word, base(word), &words[at..])),
         }
     }
-    Err(TranslationError::new(ProblemKind::NoScript))
+    let hint = "there is no script after python".to_owned();
+    Err(TranslationError::new(ProblemKind::UnknownProgram { name: "python".to_owned(), hint }))
 }

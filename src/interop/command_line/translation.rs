@@ -420,8 +420,6 @@ pub enum ProblemKind {
     OpenQuote,
     #[error("the line has no command")]
     NoCommand,
-    #[error("there is no script after python")]
-    NoScript,
     #[error("it contains no known command{}", listed(programs))]
     NoKnownCommand { programs: Vec<String> },
     #[error("there are {commands} commands in it; at most {most} are read")]

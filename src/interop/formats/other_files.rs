@@ -45,6 +45,7 @@ mod tests {
             ("backend: { kind: openai_http }\ndata: []\n", "a config of GuideLLM"),
             ("regatta: 1\nbackend: a\ndata: b\n", "a manifest of Regatta"),
             ("---\napiVersion: batch/v1\nkind: Job\n---\nkind: Service\n", "a Kubernetes manifest"),
+            ("{\"cells\": [{\"source\": [\"!vllm serve m\"]}], \"nbformat\": 4}", "a notebook"),
             ("*.Server.target_qps = 10\n", "a file of LoadGen's settings (user.conf or mlperf.conf)"),
             ("name: \"gpt2\"\nbackend: \"vllm\"\ninput [\n", "a model's configuration for Triton"),
             ("model: m\ntensor-parallel-size: 2\n", "a file of options of vLLM's server"),

@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
+use anstream::adapter::strip_str;
 use serde_json::{Map, Value};
 
 use super::file_format::{FileFormat, ImportedNumbers, ImportedRequests, SERVER, known_formats};
@@ -271,7 +272,8 @@ fn read(source: &ImportSource) -> Result<Vec<FoundRun>, ImportError> {
     let text = source.text.trim();
     // Lines of a log begin with `[`, too.
     let is_json = text.trim_start_matches(['[', ' ', '\n', '\r', '\t']).starts_with('{');
-    let runs = if is_json { Vec::new() } else { printed::printed_runs(text) };
+    // A terminal's colors are in what was copied from it.
+    let runs = if is_json { Vec::new() } else { printed::printed_runs(&strip_str(text).to_string()) };
     if !runs.is_empty() {
         return Ok(FoundRun::with_numbers(runs));
     }
@@ -389,10 +391,12 @@ fn result(numbers: ImportedNumbers, from: Vec<String>) -> ImportedResult {
         let meaning = MetricMeaning::new(tool, concept).filter(|_| is_measured)?;
         Some((concept.as_str().to_owned(), meaning.state(numbers, counted)))
     };
+    // Nor is a rate of 0 tokens beside one of requests, of a tool that does not say how many tokens there were.
+    let is_counted = numbers.output_tokens.is_some() || numbers.requests_per_s.is_none_or(|rate| rate <= 0.0);
     let rates = [
         ("window_s", numbers.window_s),
         ("requests_full", numbers.requests_per_s),
-        ("output_tokens", numbers.tokens_per_s),
+        ("output_tokens", numbers.tokens_per_s.filter(|rate| is_counted || *rate > 0.0)),
     ];
     let rates = rates.into_iter().chain(numbers.extra_rates);
     ImportedResult {
@@ -471,6 +475,20 @@ mod tests {
         // No request succeeded; the server did not stream; it did.
         assert_eq!([latencies(0, 0.0), latencies(3, 0.0), latencies(3, 1.5)].map(|(count, _)| count), [0, 0, 1]);
         assert_eq!(latencies(3, 0.0).1, Some(3.0));
+    }
+
+    /// mlcommons/inference#1546
+    #[test]
+    fn a_rate_of_0_tokens_beside_one_of_requests_is_none() {
+        let rates = |tokens: &str| {
+            let head =
+                "MLPerf Results Summary\nScenario : Offline\nMode : PerformanceOnly\nSamples per second: 459.2\n";
+            let text = format!("{head}Tokens per second: {tokens}\nResult is : VALID\n");
+            let file = ImportSource { name: "mlperf_log_summary.txt".to_owned(), text };
+            let rates = import_runs("it", &[file]).expect("a result").remove(0).1.result.rates;
+            ["requests_full", "output_tokens"].map(|name| rates.get(name).copied())
+        };
+        assert_eq!([rates("0"), rates("2755.16")], [[Some(459.2), None], [Some(459.2), Some(2755.16)]]);
     }
 
     #[test]

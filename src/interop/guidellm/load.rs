@@ -189,7 +189,7 @@ impl GuideLlmRun {
             Some(requests) if load.has("data") => load.set("data.first", json!(requests)),
             Some(requests) => load.put("stop.requests", requests.to_string()),
             None if load.has("data") && load.has("stop.duration") && self.profile.as_deref() != Some("replay") => {
-                load.set("data.repeat", json!(true));
+                load.flag("data.repeat");
                 load.builder.note(
                     "GuideLLM also ends a run after the last record of the data; Regatta starts the data again \
                     until the time is over",

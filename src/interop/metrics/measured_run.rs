@@ -216,6 +216,20 @@ pub struct ImportedResult {
     pub latency: IndexMap<String, Metric>,
 }
 
+impl ImportedResult {
+    /// What its own tool reported against it.
+    pub fn objections(&self) -> Vec<String> {
+        let failed = self.counts.failed.filter(|failed| *failed > 0.0).map(|failed| {
+            // A file may count the failed ones alone.
+            let total = self.counts.ok.map_or_else(String::new, |ok| format!(" of {}", failed + ok));
+            format!("{failed}{total} requests failed; its latencies are those of the others")
+        });
+        let verdict =
+            self.requested.get("loadgen_result").and_then(Value::as_str).filter(|verdict| *verdict != "VALID");
+        failed.into_iter().chain(verdict.map(|verdict| format!("LoadGen's own result is {verdict}"))).collect()
+    }
+}
+
 /// In place of a verdict: another tool's numbers are not judged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

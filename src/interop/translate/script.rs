@@ -94,6 +94,8 @@ struct Script {
     functions: BTreeMap<String, Vec<WrittenCommand>>,
     /// Those that a command called.
     called: BTreeSet<String>,
+    /// Those of files that it sourced.
+    sourced: BTreeSet<String>,
     /// The numbers of the tasks that run the text, where it uses them.
     array: Option<Vec<String>>,
     wait: Wait,
@@ -300,7 +302,7 @@ impl Script {
         let words = self.with_its_name(words);
         let (name, arguments) = match program(&words) {
             Ok(program) => (program.name.to_owned(), program.arguments.to_vec()),
-            Err(error) => return self.problems(place, error),
+            Err(error) => return self.refused(place, command, error),
         };
         match name.as_str() {
             // It is for the stages behind it.
@@ -353,14 +355,7 @@ impl Script {
                 self.files.retain(|file| !read(file));
                 self.take(place, translation);
             }
-            Err(error) if error.is_pattern() => self.patterns.push((place.to_owned(), error)),
-            Err(error) if self.name.is_none() => self.builder.problems.extend(error.problems),
-            Err(error) if error.unknown_programs().next().is_some() => {
-                self.unknown_programs.extend(error.unknown_programs().map(str::to_owned));
-                let text = command.text.split_whitespace().take(4).collect::<Vec<_>>().join(" ");
-                self.builder.push_untranslated(format!("{place}: {text} …"), "a `shell` stage runs it");
-            }
-            Err(error) => self.problems(place, error),
+            Err(error) => self.refused(place, command, error),
         }
     }
 

@@ -73,8 +73,12 @@ pub struct ComparedResult {
     requested_answer: Option<f64>,
     /// The share of prompt tokens that a prefix cache had; `None`: not known.
     pub(super) cached_share: Option<f64>,
-    /// Of an imported result, which has no verdict that says it: requests that failed, and all of them.
-    pub(super) failures: Option<[f64; 2]>,
+    /// Whose the numbers have.
+    pub(super) definitions: String,
+    /// Of an imported result: requests that failed.
+    pub(super) failed: Option<f64>,
+    /// Of an imported result, which has no verdict: what its tool reported against it.
+    pub(super) objections: Vec<String>,
     /// The source of the token counts.
     counted: String,
     pub measures: Vec<Measure>,
@@ -335,10 +339,12 @@ impl ComparedResult {
                 result.own().map(|own| own.tokens.output_requested as f64).filter(|requested| *requested > 0.0),
             ),
             cached_share: result.own().and_then(RunResult::cached_prompt_share),
-            failures: result.imported().and_then(|imported| {
-                let failed = imported.counts.failed.filter(|failed| *failed > 0.0)?;
-                Some([failed, failed + imported.counts.ok.unwrap_or(0.0)])
-            }),
+            definitions: match result.imported().map(|imported| &imported.imported) {
+                Some(origin) if origin.tool == tool.as_str() => origin.definitions.clone(),
+                _ => tool.title().to_owned(),
+            },
+            failed: result.imported().and_then(|imported| imported.counts.failed).filter(|failed| *failed > 0.0),
+            objections: result.imported().map(ImportedResult::objections).unwrap_or_default(),
             counted: counted(measured_run),
             measures: Vec::new(),
             searched: None,

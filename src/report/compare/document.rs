@@ -62,32 +62,28 @@ fn sides(sets: &[RunSet], measured_runs: &[MeasuredRun]) -> Table {
             Cell::new(TextRole::Strong, letter(n)),
             Cell::new(TextRole::Name, set.name.as_str()),
             Cell::new(sheet.verdict.map_or(TextRole::Quiet, TextRole::from), sheet.verdict_word()),
-            Cell::new(TextRole::Quiet, format!("{} definitions{runs}", sheet.tool.title())),
+            Cell::new(TextRole::Quiet, format!("{} definitions{runs}", sheet.definitions)),
             Cell::new(TextRole::Quiet, started.map_or_else(String::new, |started| format!("started {started}"))),
         ]);
     }
     table
 }
 
-/// Warnings for results that are no measurements of a server, and for those of other tools whose requests failed.
+/// Warnings for results that are no measurements of a server, and what other tools reported against their own runs.
 pub(super) fn doubts(sets: &[RunSet]) -> Vec<String> {
     let of_set = |(n, set)| {
         let invalid = invalid_runs(set).into_iter().map(move |line| format!("{} is {line}", letter(n)));
-        invalid.chain(failed_runs(set).into_iter().map(move |line| format!("{}: {line}", letter(n))))
+        invalid.chain(objections(set).into_iter().map(move |line| format!("{}: {line}", letter(n))))
     };
     sets.iter().enumerate().flat_map(of_set).collect()
 }
 
-/// A line for each imported run of a side whose requests failed.
-fn failed_runs(set: &RunSet) -> Vec<String> {
-    let failed = |run: &ComparedResult| {
-        let [failed, all] = run.failures?;
-        let which = if set.runs().len() > 1 { format!(" in {}", clean(&run.name)) } else { String::new() };
-        // A file may count the failed ones alone.
-        let total = if all > failed { format!(" of {all}") } else { String::new() };
-        Some(format!("{failed}{total} requests failed{which}; its latencies are those of the others"))
+/// What other tools reported against their own runs, on a line each.
+fn objections(set: &RunSet) -> Vec<String> {
+    let which = |run: &ComparedResult| {
+        if set.runs().len() > 1 { format!("{}: ", clean(&run.name)) } else { String::new() }
     };
-    set.runs().iter().filter_map(failed).collect()
+    set.runs().iter().flat_map(|run| run.objections.iter().map(move |line| format!("{}{line}", which(run)))).collect()
 }
 
 /// A line for each verdict of a side that is not VALID: `INVALID(server) in after/1; after/3: why`.

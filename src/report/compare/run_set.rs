@@ -356,7 +356,7 @@ pub fn json(sets: &[RunSet], comparisons: &[Comparison]) -> Value {
                 .runs()
                 .iter()
                 .map(|run| {
-                    let failed = run.failures.map(|[failed, _]| failed);
+                    let failed = run.failed;
                     value!({ "name": run.name, "verdict": verdict(run), "failed": failed, "identity": run.identity })
                 })
                 .collect();

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use crate::container::{self, ContainerRunError, TaskContainer};
 use crate::remote::slurm::srun_container_argv;
-use base::event::{Event, Failure, FailureKind, GpuId, RunId, Stop};
-use base::files::read_bytes;
+use base::event::{Event, Failure, FailureKind, GpuId, MovingSource, RunId, Stop};
+use base::files::{Digest, read_bytes, read_bytes_up_to};
 use base::units::{is_identifier, plain_path};
 use exec::process::{self, AttemptLog, ConfinementError, ExitKind, ProcessCommand, ProcessExit, SpawnError};
 use plan::manifest::model::{SlurmContainer, input_variable};
@@ -109,14 +109,17 @@ impl TaskContext {
         out.parent().and_then(Path::parent).unwrap_or(out)
     }
 
-    /// Reports which files of the project a command names that its stage does not declare.
-    pub fn warn_of_undeclared(&self, argv: &[OsString]) {
+    /// Reports what a command reads that its stage does not declare. The next run compares it, because the output is
+    /// cached all the same.
+    pub fn undeclared_source(&self, argv: &[OsString]) -> Option<Box<MovingSource>> {
         let lease = &self.lease;
+        let mut read = Vec::new();
         for word in argv {
             let text = word.to_string_lossy();
             for path in undeclared(&text, &lease.out, &lease.project, self.state(), &lease.assignment.inputs) {
                 let name = path.strip_prefix(&lease.project).unwrap_or(&path).display();
                 lease.notice(format!("{name} is not under its `inputs:`, so a change to it would not be seen"));
+                read.push(path.display().to_string());
             }
             let declared = self.names();
             let is_known = |name: &str| declared.iter().any(|other| other == name);
@@ -126,8 +129,14 @@ impl TaskContext {
                     "${name} is read from the environment, so a change to it would not be seen; a parameter with `env: \
                     {name}` is part of the key"
                 ));
+                read.push(format!("${name}"));
             }
         }
+        // The files and the environment of another machine cannot be compared here.
+        read.retain(|_| lease.assignment.host.is_none());
+        let with_content = |name: String| content(&name).map(|content| (name, content));
+        let undeclared: Vec<_> = read.into_iter().filter_map(with_content).collect();
+        (!undeclared.is_empty()).then(|| Box::new(MovingSource { undeclared, ..MovingSource::default() }))
     }
 
     /// Fails where the task was stopped, unless the reason is a lost server, which is a part of its result.
@@ -328,6 +337,29 @@ fn undeclared(
     paths.sort();
     paths.dedup();
     paths
+}
+
+/// What stands for the content of a file or, as `$NAME`, of a variable; of a file too large to read, its size. `None`:
+/// the file is absent.
+fn content(name: &str) -> Option<String> {
+    let digest = |bytes: &[u8]| Digest::hash(bytes).short();
+    if let Some(variable) = name.strip_prefix('$') {
+        return Some(std::env::var_os(variable).map_or_else(String::new, |value| digest(value.as_encoded_bytes())));
+    }
+    let size = || Some(format!("{} bytes", Path::new(name).metadata().ok()?.len()));
+    read_bytes_up_to(name, 64 << 20).map_or_else(|_| size(), |bytes| Some(digest(&bytes)))
+}
+
+/// Of a cached output: which of the files and variables that its command read have other contents now.
+pub fn undeclared_notice(read: &[(String, String)], stage: &str) -> Option<String> {
+    let is_changed = |(name, before): &&(String, String)| content(name).is_some_and(|now| now != *before);
+    let changed: Vec<&str> = read.iter().filter(is_changed).map(|(name, _)| &**name).collect();
+    let name = changed.join(", ");
+    (!name.is_empty()).then(|| {
+        format!(
+            "it is taken from the cache, although {name} changed, which it does not declare; `--force {stage}` runs it"
+        )
+    })
 }
 
 /// This program, to start it once more.

@@ -63,7 +63,7 @@ async fn from_hub(mut context: TaskContext, weights: &Weights, name: &str) -> Re
     };
     let source = (weights.revision != index.commit).then(|| {
         let version = format!("commit {}", index.commit.get(..12).unwrap_or(&index.commit));
-        Box::new(MovingSource { name: format!("`revision: {}`", weights.revision), version, remote: None })
+        Box::new(MovingSource { name: format!("`revision: {}`", weights.revision), version, ..MovingSource::default() })
     });
     let wanted = chosen(&index, weights)?;
     let out = context.lease.out.clone();

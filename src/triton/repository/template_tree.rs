@@ -203,7 +203,7 @@ fn unknown(values: &Values, models: &[FilledModel], errors: &mut Diagnostics) {
 
 /// A pair of `key:value,key:value` without exactly one colon.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{pair}` has {colons} colons where one belongs (`key:value`; in a value, `\\\\:`)")]
+#[error("`{pair}` has {colons} colons where one belongs (`key:value`; in a value, `\\,` and `\\:`)")]
 pub struct PairError {
     pair: String,
     colons: usize,

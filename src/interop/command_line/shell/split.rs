@@ -25,6 +25,8 @@ pub(crate) struct WrittenCommand {
     pub is_in_subshell: bool,
     /// Its variables stay as they are: `<< 'EOF'`.
     pub is_literal: bool,
+    /// Of the first command of an arm of a `case`: `--a|--b`.
+    pub pattern: String,
 }
 
 impl WrittenCommand {
@@ -87,7 +89,9 @@ impl Splitter {
     fn end(&mut self) {
         let command = std::mem::take(&mut self.current);
         let text = command.text.trim();
-        if !text.is_empty() {
+        if text.is_empty() {
+            self.current.pattern = command.pattern;
+        } else {
             let behind = std::mem::take(&mut self.behind);
             let is_in_subshell = self.open > 0;
             self.commands.push(WrittenCommand { text: text.to_owned(), behind, is_in_subshell, ..command });
@@ -142,11 +146,7 @@ impl Splitter {
                 self.current.text.truncate(self.current.text.trim_end().len());
                 self.take(2);
             }
-            // `PATTERN)` of a `case`.
-            ')' if self.open == 0 && !self.current.text.starts_with("case ") => {
-                self.current = WrittenCommand::default();
-                self.at += 1;
-            }
+            ')' if self.open == 0 && !is_case(&self.current.text) => self.pattern(),
             ';' | '&' | '|' | '(' | ')' => {
                 self.end();
                 self.open = (self.open + usize::from(c == '(')).saturating_sub(usize::from(c == ')'));
@@ -165,6 +165,26 @@ impl Splitter {
             }
         }
         Ok(())
+    }
+
+    /// `PATTERN | PATTERN)` of a `case`, in front of a command or of nothing.
+    fn pattern(&mut self) {
+        let WrittenCommand { text: mut pattern, pattern: mut empty, .. } = std::mem::take(&mut self.current);
+        while self.behind == "|" && self.commands.last().is_some_and(|it| !is_case(&it.text)) {
+            let Some(alternative) = self.commands.pop() else { break };
+            pattern = format!("{}|{pattern}", alternative.text);
+            (self.behind, empty) = (alternative.behind, alternative.pattern);
+        }
+        // An arm without commands.
+        if !empty.is_empty() {
+            self.commands.push(WrittenCommand { text: ":".to_owned(), pattern: empty, ..WrittenCommand::default() });
+        }
+        match self.commands.last_mut() {
+            Some(head) if self.behind == "|" => head.text = format!("{}|{pattern}", head.text),
+            _ => self.current.pattern = pattern,
+        }
+        self.behind = "";
+        self.at += 1;
     }
 
     fn is_behind_blank(&self) -> bool {
@@ -319,6 +339,11 @@ impl Splitter {
     }
 }
 
+/// Whether a text begins with the head of a `case`.
+fn is_case(text: &str) -> bool {
+    text.split_whitespace().find(|word| !["do", "then", "else", "{"].contains(word)) == Some("case")
+}
+
 /// How many characters a page's placeholder has: `<model dir>`, `</path/to/engines>`, `<>`. A redirection has a file
 /// behind its `<`, and what follows is no `>` right behind a word.
 pub(super) fn placeholder(text: &[char]) -> Option<usize> {
@@ -378,6 +403,7 @@ fn nested(text: &[char], depth: usize) -> Option<usize> {
             '$' | '`' => nested(&text[at..], depth + 1)?,
             '"' => quoted_at(&text[at..], depth + 1)?,
             '\'' if close == ')' => quoted_at(&text[at..], depth + 1)?,
+            '\'' if close == '}' && matches!(text[at - 1], '-' | '=') => quoted_default(&text[at..]).unwrap_or(1),
             _ => {
                 open += usize::from(close == ')' && c == '(');
                 open -= usize::from(c == close);
@@ -386,6 +412,12 @@ fn nested(text: &[char], depth: usize) -> Option<usize> {
         };
     }
     None
+}
+
+/// How many characters the `'TEXT'` of `${NAME:-'TEXT'}` has. In double quotes a `'` is a character.
+fn quoted_default(text: &[char]) -> Option<usize> {
+    let end = text.iter().skip(1).position(|c| *c == '\'')? + 2;
+    (text.get(end) == Some(&'}') && !text[..end].contains(&'\n')).then_some(end)
 }
 
 /// Whether the `$` at this place begins a substitution. One that is not closed makes the whole text unreadable:

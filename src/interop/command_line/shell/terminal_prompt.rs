@@ -36,15 +36,20 @@ pub(crate) fn without_prompts<'a>(text: &'a str, is_program: &dyn Fn(&str) -> bo
 /// Of a page in Markdown the blocks of commands; each line stays where it is. A page without one is returned as it is.
 pub(crate) fn commands_of_page(text: &str) -> Cow<'_, str> {
     const LANGUAGES: [&str; 7] = ["", "bash", "sh", "zsh", "shell", "console", "shell-session"];
+    /// Beginnings of the lines of a tree of files.
+    const BRANCHES: [&str; 4] = ["|--", "├", "└", "│"];
     let fence = |line: &str| {
         let language = line.trim_start().strip_prefix("```").filter(|rest| !rest.contains("```"))?;
         Some(language.split_whitespace().next().unwrap_or_default().to_lowercase())
     };
     let (mut is_open, mut is_read, mut has_commands) = (false, false, false);
-    let lines = text.split('\n').map(|line| {
+    let written: Vec<&str> = text.split('\n').collect();
+    let lines = written.iter().enumerate().map(|(at, line)| {
         if let Some(language) = fence(line) {
             is_open = !is_open;
-            is_read = is_open && LANGUAGES.contains(&&*language);
+            let mut block = written[at + 1..].iter().take_while(|line| fence(line).is_none());
+            let is_tree = block.any(|line| BRANCHES.iter().any(|branch| line.trim_start().starts_with(branch)));
+            is_read = is_open && LANGUAGES.contains(&&*language) && !is_tree;
             has_commands |= is_read;
             return "";
         }
@@ -144,6 +149,8 @@ mod tests {
     fn of_a_page_its_blocks_of_commands_are_read() {
         let page = "# Start\nIt's `x`:\n```bash\nvllm serve m\n```\nthen\n```json\n{}\n```\n";
         assert_eq!(super::commands_of_page(page), "\n\n\nvllm serve m\n\n\n\n\n\n");
+        let tree = "```\nrepository\n|-- config.pbtxt\n```\n```\nvllm serve m\n```\n";
+        assert_eq!(super::commands_of_page(tree), "\n\n\n\n\nvllm serve m\n\n");
         assert_eq!(super::commands_of_page("echo '```'\n"), "echo '```'\n");
     }
 

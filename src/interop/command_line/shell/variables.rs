@@ -58,7 +58,7 @@ impl Variables {
 
     /// Takes the arguments that a function is called with; returns those of the text around it.
     pub fn swap_positional(&mut self, arguments: BTreeMap<String, String>) -> BTreeMap<String, String> {
-        let is_argument = |name: &str| ["@", "*"].contains(&name) || name.parse::<usize>().is_ok_and(|at| at > 0);
+        let is_argument = |name: &str| ["@", "*", "#"].contains(&name) || name.parse::<usize>().is_ok_and(|at| at > 0);
         let (before, others) = std::mem::take(&mut self.values).into_iter().partition(|(name, _)| is_argument(name));
         self.values = others;
         self.used.extend(arguments.keys().cloned());
@@ -150,7 +150,7 @@ impl Variables {
                     continue;
                 }
                 (_, '$' | '`') => {
-                    if let Some((value, length)) = self.substituted(&chars[at..], &out) {
+                    if let Some((value, mut length)) = self.substituted(&chars[at..], &out) {
                         match (is_command, value) {
                             (false, value) => out.push_str(&value.text()),
                             // In quotes `[*]` is one word.
@@ -158,6 +158,14 @@ impl Variables {
                                 if quote.is_some() && chars[..at + length].ends_with(&['[', '*', ']', '}']) =>
                             {
                                 push_value(&mut out, &values, true);
+                            }
+                            // In quotes, too, a list without values has no words.
+                            (true, Substituted::List(values))
+                                if values.is_empty() && out.ends_with('"') && chars.get(at + length) == Some(&'"') =>
+                            {
+                                out.pop();
+                                quote = None;
+                                length += 1;
                             }
                             (true, Substituted::Value(value)) => push_value(&mut out, &value, quote.is_some()),
                             (true, Substituted::List(values)) => push_values(&mut out, &values, quote.is_some()),
@@ -389,11 +397,13 @@ impl Variables {
     }
 }
 
-/// `$1`, `$2`, … and all of them. Those that are not given are empty.
+/// `$1`, `$2`, … and all of them, and `$#`. Those that are not given are empty.
 pub(crate) fn positional(arguments: &[String]) -> BTreeMap<String, String> {
     let joined = arguments.join(" ");
     let number = |at: usize| ((at + 1).to_string(), arguments.get(at).cloned().unwrap_or_default());
-    (0..arguments.len().max(9)).map(number).chain(["@", "*"].map(|name| (name.to_owned(), joined.clone()))).collect()
+    let count = ("#".to_owned(), arguments.len().to_string());
+    let lists = ["@", "*"].map(|name| (name.to_owned(), joined.clone()));
+    (0..arguments.len().max(9)).map(number).chain(lists).chain([count]).collect()
 }
 
 /// What a substitution becomes.

@@ -54,6 +54,10 @@ impl Script {
             self.all(&branch, depth + 1);
             return Some(length + 1);
         }
+        if let Some((arm, length)) = self.arm(text, commands) {
+            self.all(&arm, depth + 1);
+            return Some(length + 1);
+        }
         let followed = followed_loop(text, commands, &mut |end| self.here_document(end));
         if let Some(FollowedLoop { names, rows, length }) = followed {
             self.note_repeated("loop", &names, rows.len());
@@ -184,6 +188,30 @@ impl Script {
         None
     }
 
+    /// The commands of the arm that a `case` runs, and where its `esac` is; none where the word is not in the text,
+    /// or a pattern is not read.
+    fn arm(&mut self, text: &str, commands: &[WrittenCommand]) -> Option<(Vec<WrittenCommand>, usize)> {
+        let head = OPENING.iter().find_map(|word| text.strip_prefix(word)?.strip_prefix(' ')).unwrap_or(text);
+        let (word, first) = head.trim_start().strip_prefix("case ")?.split_once(" in")?;
+        let word = shlex::split(word).filter(|_| !word.contains("{{"))?.concat();
+        let length = end_of_compound(commands)?;
+        let (mut open, mut arm, mut is_decided) = (0_usize, Vec::new(), false);
+        let mut is_run = !first.trim().is_empty() && matches_pattern(first, &word)?;
+        for command in &commands[1..length] {
+            if open == 0 && !command.pattern.is_empty() {
+                is_decided |= is_run;
+                is_run = !is_decided && matches_pattern(&self.variables.expand(&command.pattern), &word)?;
+            }
+            let first = command.text.split_whitespace().find(|word| !OPENING.contains(word));
+            open += usize::from(first == Some("case"));
+            open -= usize::from(first == Some("esac"));
+            if is_run {
+                arm.push(command.clone());
+            }
+        }
+        Some((arm, length))
+    }
+
     /// Words of the shell in front of a command: what is behind them is read, once.
     pub(super) fn keywords(&mut self, place: &str, words: &mut Vec<String>) {
         const HEADS: [&str; 10] = ["for", "while", "until", "if", "elif", "case", "select", "[", "[[", "test"];
@@ -306,6 +334,19 @@ impl Script {
             }
         }
     }
+}
+
+/// Whether a word is one of `a|b*|*`; none where a pattern is of a kind that is not read.
+fn matches_pattern(patterns: &str, word: &str) -> Option<bool> {
+    let mut matches = false;
+    for pattern in patterns.split('|').map(|pattern| pattern.trim().trim_matches(['"', '\''])) {
+        let (begin, end) = pattern.split_once('*').unwrap_or((pattern, ""));
+        let is_read = !pattern.contains(['?', '[', '$', '{', '\\']) && !end.contains('*');
+        let is_long = word.len() >= begin.len() + end.len();
+        let is_like = pattern.contains('*') && is_long && word.starts_with(begin) && word.ends_with(end);
+        matches |= is_read.then_some(is_like || pattern == word)?;
+    }
+    Some(matches)
 }
 
 /// The variable that a part of `((…))` sets, and to what.

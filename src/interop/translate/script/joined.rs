@@ -7,6 +7,7 @@
 //!
 //! Files that a script writes with a here-document, which a stage writes if another one reads it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
@@ -127,14 +128,31 @@ impl Script {
         outcome
     }
 
+    /// A command that is not translated.
+    pub(super) fn refused(&mut self, place: &str, command: &WrittenCommand, error: TranslationError) {
+        if error.is_pattern() {
+            self.patterns.push((place.to_owned(), error));
+        } else if self.name.is_none() {
+            self.builder.problems.extend(error.problems);
+        } else if error.unknown_programs().next().is_some() {
+            self.unknown_programs.extend(error.unknown_programs().map(str::to_owned));
+            let text = command.text.split_whitespace().take(4).collect::<Vec<_>>().join(" ");
+            self.builder.push_untranslated(format!("{place}: {text} …"), "a `shell` stage runs it");
+        } else {
+            self.problems(place, error);
+        }
+    }
+
     /// Goes on in a sourced file that can be read; whether it did.
     pub(super) fn source(&mut self, place: &str, words: &[String]) -> bool {
         let [name, file, ..] = words else { return false };
         let text = if name == "source" || name == "." { self.surroundings.script(file) } else { None };
         let Some(text) = text else { return false };
+        let before: BTreeSet<String> = self.functions.keys().cloned().collect();
         if let Err(error) = self.file(file, &text) {
             self.problems(place, error);
         }
+        self.sourced.extend(self.functions.keys().filter(|name| !before.contains(*name)).cloned());
         self.left.take_if(|left| *left == Leaving::Function);
         true
     }
@@ -153,12 +171,12 @@ impl Script {
         self.functions.insert(name.to_owned(), commands);
     }
 
-    /// Reads the commands of functions that no command called.
+    /// Reads the commands of functions that no command called, but for those of a library.
     pub(super) fn call_others(&mut self) {
         let functions: Vec<String> = self.functions.keys().cloned().collect();
         for name in functions {
             self.left = None;
-            if !self.called.contains(&name) {
+            if !self.called.contains(&name) && !self.sourced.contains(&name) {
                 self.builder.note(format!("no command calls the function `{name}`: its commands are read once"));
                 self.call(&name, None, 0);
             }

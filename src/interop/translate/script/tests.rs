@@ -119,6 +119,14 @@ fn a_script_that_another_one_starts_is_read_with_its_arguments() {
 }
 
 #[test]
+fn of_a_library_only_the_functions_that_are_called_are_read() {
+    let library = "one() { vllm bench serve --model m --max-concurrency 1; }\ntwo() { vllm bench serve --model n; }\n";
+    let translation = files(&[("run.sh", "source lib.sh\none\n"), ("lib.sh", library)]);
+    let TranslationKind::Bench(only) = &translation.kind else { panic!("{:?}", translation.kind) };
+    assert_eq!((only.value("--concurrency"), translation.notes.len()), (Some("1"), 1), "{:?}", translation.notes);
+}
+
+#[test]
 fn the_script_of_a_job_has_its_ranks_and_its_container() {
     let job = "#!/bin/bash\n#SBATCH -p gpu --nodes=1 --ntasks-per-node=8\nsrun --mpi=pmix --container-image img \
         --container-mounts /lustre:/models bash ./ranks.sh\n";
@@ -194,7 +202,9 @@ fn loops_in_one_line_and_counted_ones_are_written_out() {
 
 #[test]
 fn a_command_in_a_container_that_is_there_is_read_as_the_command() {
-    for front in ["docker exec -it bench", "podman exec -e A=1 bench", "kubectl exec -n ns deploy/v -c main --"] {
+    let compose = ["docker compose -f c.yaml exec -T bench", "docker-compose run --rm bench"];
+    let others = ["docker exec -it bench", "podman exec -e A=1 bench", "kubectl exec -n ns deploy/v -c main --"];
+    for front in compose.into_iter().chain(others) {
         let translation = files(&[("run.sh", &format!("{front} vllm bench serve --model m --num-prompts 7\n"))]);
         let TranslationKind::Bench(bench) = &translation.kind else { panic!("{front}: {:?}", translation.kind) };
         assert!(bench.args.join(" ").contains("--requests 7"), "{front}: {bench:?}");
@@ -531,6 +541,16 @@ fn what_a_shell_computes_from_known_values_is_computed() {
         ("f() { ls x || { echo no; return 1; }; C=4; }\nf\nBENCH -c $C\n", "4 1000"),
         ("c=2\nif [ $c = 1 ]; then n=3; else if [ $c = 2 ]; then n=4; fi; fi\nBENCH -c $n\n", "4 1000"),
         ("f() { shift; BENCH -c $1; }\nf 'a b' 7\n", "7 1000"),
+        ("f() { BENCH \"$@\"; }\nf -c 4\nf\n", "4 1000, - 1000"),
+        (
+            "f() { while [[ $# -gt 0 ]]; do case \"$1\" in\n--conc|--c*) c=$2; shift 2;;\n--q) ;;\n\
+            *)\n c=9; shift;;\nesac; done; BENCH -c $c; }\nf --x --conc 4\n",
+            "4 1000",
+        ),
+        ("M=b\ncase $M in a|b) BENCH -c 4;; *) BENCH -c 5;; esac\n", "4 1000"),
+        ("case $1 in\n  --a|--b | -d) X=1;;\n  *) X=2;;\nesac\nBENCH -c 4\n", "4 1000"),
+        ("C=${C:-'{\"a\":4}'}\npython3 - <<E\nx\nE\ncurl -LsSf https://a.sh | X=$C sh\nBENCH -c 4\n", "4 1000"),
+        ("A=()\nBENCH -c 4 \"${A[@]}\" \"${A[@]:1}\"\n", "4 1000"),
     ] {
         assert_eq!(loads(script), (expected.to_owned(), false), "{script}");
     }

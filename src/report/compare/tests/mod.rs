@@ -332,15 +332,21 @@ fn with_several_runs_a_gate_needs_the_difference_to_be_shown() {
 }
 
 #[test]
-fn failed_requests_of_another_tools_run_are_named() {
-    let failed = |name: &str, failed: f64| {
+fn what_another_tool_reported_against_its_run_is_named() {
+    let imported = |name: &str, result: ImportedResult| {
         let mut run = measured_run(name, "one", |_| 100.0);
-        run.result = MeasuredResult::Imported(Box::new(ImportedResult {
-            counts: ImportedCounts { ok: Some(100.0 - failed), failed: Some(failed) },
-            ..ImportedResult::default()
-        }));
+        run.result = MeasuredResult::Imported(Box::new(result));
         RunSet::single(ComparedResult::new(&run))
     };
+    let failed = |name: &str, failed: f64| {
+        let counts = ImportedCounts { ok: Some(100.0 - failed), failed: Some(failed) };
+        imported(name, ImportedResult { counts, ..ImportedResult::default() })
+    };
+    let loadgen = |verdict: &str| {
+        let requested = [("loadgen_result".to_owned(), json!(verdict))].into_iter().collect();
+        imported("c", ImportedResult { requested, ..ImportedResult::default() })
+    };
+    assert_eq!(document::doubts(&[loadgen("VALID"), loadgen("INVALID")]), ["B: LoadGen's own result is INVALID"]);
     let sets = [failed("a", 0.0), failed("b", 20.0)];
     assert_eq!(document::doubts(&sets), ["B: 20 of 100 requests failed; its latencies are those of the others"]);
     let json = json(&sets, &[]);
