@@ -66,8 +66,7 @@ pub(crate) fn translate(words: &[String], first_line: FirstLine<'_>) -> Result<T
     }
     for given in line.given.iter().filter(|given| RAMPS.iter().any(|(name, ..)| *name == given.name)) {
         if ramp(&line, given, &mut load).is_none() {
-            load.builder
-                .push_untranslated_load(given.as_written(), TABLE.row(given.name).map_or("", OptionRow::reason));
+            load.builder.push_untranslated_load(given, TABLE.row(given.name).map_or("", OptionRow::reason));
         }
     }
     CONVERSATIONS.put(&line, &mut load);
@@ -141,9 +140,8 @@ fn is_measured(line: &ParsedLine) -> Result<(), NoMeaning> {
     }
     match line.given.iter().find(|given| given.name.starts_with("--search-") || given.name.starts_with("--optuna-")) {
         Some(given) => Err(format!(
-            "cannot translate `{TOOL} {}`: it searches for a load within limits; that is `bench.search`, which \
-                finds the highest rate within `limits`, and `regatta bench --sweep` for all levels up to saturation",
-            given.as_written()
+            "cannot translate `{TOOL} {given}`: it searches for a load within limits; that is `bench.search`, which \
+                finds the highest rate within `limits`, and `regatta bench --sweep` for all levels up to saturation"
         )
         .into()),
         None => Ok(()),
@@ -154,10 +152,9 @@ fn is_measured(line: &ParsedLine) -> Result<(), NoMeaning> {
 fn trace(line: &ParsedLine, load: &mut TranslatedLoad) {
     for given in line.given.iter().filter(|given| ["--concurrency", "--request-rate"].contains(&given.name)) {
         load.builder.note(format!(
-            "{}: arrivals are those of the trace, as AIPerf sends one whose lines have a \
+            "{given}: arrivals are those of the trace, as AIPerf sends one whose lines have a \
             `timestamp`; without time stamps it sends them at that level: then write `data: {{ jsonl: FILE }}` and \
-            the level",
-            given.as_written()
+            the level"
         ));
     }
     load.trace(1.0);
@@ -235,7 +232,7 @@ fn smoothness(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption)
 fn system_prompt(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
     match given.number::<u32>() {
         Some(tokens) if tokens != Quantity::Known(0) => load.prefixes(1, &tokens),
-        _ => load.builder.push_error(format!("`{}`: a whole number of at least 1", given.as_written())),
+        _ => load.builder.push_error(format!("`{given}`: a whole number of at least 1")),
     }
     true
 }
@@ -256,13 +253,12 @@ fn range_ratio(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption
 fn duration(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
     if given.value().contains(',') {
         load.builder.push_error(format!(
-            "`{}`: one number is read; a list is a line, and a measurement, for each of its values",
-            given.as_written()
+            "`{given}`: one number is read; a list is a line, and a measurement, for each of its values"
         ));
     } else if given.number::<f64>().is_some() {
         load.put("stop.duration", format!("{}s", given.value()));
     } else {
-        load.builder.push_error(format!("`{}`: a number of seconds", given.as_written()));
+        load.builder.push_error(format!("`{given}`: a number of seconds"));
     }
     true
 }

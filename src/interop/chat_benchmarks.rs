@@ -122,7 +122,7 @@ fn evalscope_level(words: &[String]) -> Result<Translation, TranslationError> {
         let requests = line.all("--number");
         if requests.values.len() > 1 {
             let reason = "it has a different number of values than there are levels; the last one is used";
-            load.builder.push_untranslated_load(requests.as_written(), reason);
+            load.builder.push_untranslated_load(&requests, reason);
         }
         load.put("stop.requests", requests.values.last().cloned().unwrap_or_default());
         load.put("warmup", warmup(line, requests.values.last()).to_string());

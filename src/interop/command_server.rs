@@ -83,7 +83,7 @@ impl ServerProgram {
             }
             Some("port") => match given.value().parse() {
                 Ok(port) => server.port = Some(port),
-                Err(_) => builder.push_error(format!("`{}` is not a port", given.as_written())),
+                Err(_) => builder.push_error(format!("`{given}` is not a port")),
             },
             Some("key") => match self.table.key_variable {
                 Some(name) => {
@@ -104,7 +104,7 @@ impl ServerProgram {
                     "the token of --hf-token is read from the environment variable HF_TOKEN; it is not written down",
                 );
             }
-            Some("socket") => builder.push_untranslated(given.as_written(), row.reason()),
+            Some("socket") => builder.push_untranslated(given, row.reason()),
             Some("template") if given.value().contains("{%") => {
                 builder.push_untranslated("--chat-template …", "save the template as a file and give its path");
             }
@@ -112,7 +112,6 @@ impl ServerProgram {
             _ => {
                 let key = given.name.trim_start_matches('-').replace('-', "_");
                 if key == "config" {
-                    let given = given.as_written();
                     builder.note(format!("`gpus` are those of the line's own options: set it to what {given} needs"));
                 }
                 server.words.extend([given.written.clone(), format!("{{{{ inputs.{key} }}}}")]);

@@ -166,10 +166,8 @@ fn data(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bo
             );
         }
     } else if file.starts_with("synthetic:") {
-        load.builder.push_untranslated_load(
-            given.as_written(),
-            "it is for other endpoint types; without data, prompts are synthetic",
-        );
+        load.builder
+            .push_untranslated_load(given, "it is for other endpoint types; without data, prompts are synthetic");
     } else if Path::new(file).extension().is_some_and(|suffix| suffix == "jsonl") {
         load.put("data", file);
         // It begins again at their end.
@@ -181,7 +179,7 @@ fn data(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bo
         }
     } else {
         load.builder.push_untranslated_load(
-            given.as_written(),
+            given,
             "read are files in JSONL, one `{\"text\": …}` a line; a folder of files is not",
         );
     }

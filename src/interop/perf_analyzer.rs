@@ -85,9 +85,8 @@ fn is_measured(line: &ParsedLine) -> Result<(), NoMeaning> {
     }
     if let Some(given) = line.given.iter().find(|given| given.name == "--periodic-concurrency-range") {
         return Err(format!(
-            "cannot translate the line: the load of `{}` is another one after each number of requests; \
-                `bench.ramp` changes it with time, and `bench -c 10,40,70` measures levels one by one",
-            given.as_written()
+            "cannot translate the line: the load of `{given}` is another one after each number of requests; \
+                `bench.ramp` changes it with time, and `bench -c 10,40,70` measures levels one by one"
         )
         .into());
     }
@@ -133,10 +132,8 @@ fn shapes(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeaning>
             (_, Some(1)) => {}
             _ => {
                 return Err(format!(
-                    "cannot translate the line: `{}` is an input of a model that is not a language model; requests \
-                        have a prompt, `--shape input_ids:128` gives its length",
-                    given.as_written()
-                )
+                    "cannot translate the line: `{given}` is an input of a model that is not a language model; requests \
+                        have a prompt, `--shape input_ids:128` gives its length")
                 .into());
             }
         }
@@ -159,7 +156,7 @@ fn request_count_of_windows(load: &mut TranslatedLoad, line: &ParsedLine, given:
     // Without --measurement-mode its windows are of time.
     if line.has("-p") && !counts_windows(line) {
         load.builder.push_untranslated(
-            given.as_written(),
+            given,
             "windows have the length of -p; only --measurement-mode count_windows uses this count",
         );
         return true;
@@ -178,9 +175,9 @@ fn request_count_of_windows(load: &mut TranslatedLoad, line: &ParsedLine, given:
 fn window(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bool {
     if line.has("--measurement-request-count") && counts_windows(line) {
         let reason = "with --measurement-mode count_windows a window ends after its number of requests";
-        load.builder.push_untranslated(given.as_written(), reason);
+        load.builder.push_untranslated(given, reason);
     } else if line.has("--request-count") {
-        load.builder.push_untranslated(given.as_written(), "the run ends after its number of requests");
+        load.builder.push_untranslated(given, "the run ends after its number of requests");
     } else {
         load.put("stop.duration", format!("{}ms", given.value()));
         load.builder.note("Regatta sends requests for -p; `perf_analyzer` measures three windows of that length");
@@ -194,7 +191,7 @@ fn level(given: &GivenOption, key: &'static str, load: &mut TranslatedLoad) -> b
     } else if let Some(values) = range(given.value()) {
         load.sweep(key, values);
     } else {
-        load.builder.push_error(format!("`{}` is not START, START:END or START:END:STEP", given.as_written()));
+        load.builder.push_error(format!("`{given}` is not START, START:END or START:END:STEP"));
     }
     true
 }
@@ -241,7 +238,7 @@ pub(crate) fn translate_passthrough(words: &[String], load: &mut TranslatedLoad)
     }
     for given in &line.given {
         if given.name == "--request-count" && load.has("stop.requests") {
-            load.builder.push_untranslated(given.as_written(), "it is already given before `--`");
+            load.builder.push_untranslated(given, "it is already given before `--`");
         } else {
             TABLE.apply_option(&line, given, load);
         }

@@ -126,7 +126,7 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeani
 fn dataset(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeaning> {
     for given in line.given.iter().filter(|given| given.name.ends_with("-len") || given.name == "--num-prompts") {
         if given.number::<u32>().is_none() {
-            load.builder.push_error(format!("`{}` is not a whole number", given.as_written()));
+            load.builder.push_error(format!("`{given}` is not a whole number"));
         }
     }
     let number = |name: &str| line.first_number::<u32>(&[name]);
@@ -182,7 +182,7 @@ fn dataset(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeaning
 fn lengths(line: &ParsedLine, names: [&str; 3], load: &mut TranslatedLoad) {
     let share_of = line.share(names[0]);
     if let Some(given) = line.last(names[0]).filter(|given| share(given, "").is_none()) {
-        load.builder.push_error(format!("`{}`: a ratio from 0 to 1", given.as_written()));
+        load.builder.push_error(format!("`{given}`: a ratio from 0 to 1"));
     }
     for (name, key) in [(names[1], "input_tokens"), (names[2], "output_tokens")] {
         let longest = positive(line.first_number::<u32>(&[name]));

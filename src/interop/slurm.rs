@@ -242,7 +242,7 @@ fn left(line: &ParsedLine, is_step: bool, builder: &mut TranslationBuilder) {
     for given in line.given.iter().filter(|given| !is_step || !is_of_step(given.name)) {
         if is_of_job(line, given.name) {
             let reason = "the job's nodes are known when it runs: a stage runs on its first node, or as `host` says";
-            builder.push_untranslated(given.as_written(), reason);
+            builder.push_untranslated(given, reason);
         }
         TABLE.push_untranslated(given, builder);
     }
@@ -291,7 +291,7 @@ pub(crate) fn directives(text: &str, has_tasks: bool, builder: &mut TranslationB
     for given in &line.given {
         let is_left = !has_tasks || given.name != ARRAY;
         if let Some(row) = TABLE.row(given.name).filter(|row| row.sets.is_none() && is_left) {
-            builder.push_untranslated(format!("#SBATCH {}", given.as_written()), row.reason());
+            builder.push_untranslated(format!("#SBATCH {given}"), row.reason());
         }
     }
     if let Some(written) = text.lines().map(str::trim).find(|line| is_next_group(line)) {

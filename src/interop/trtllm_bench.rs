@@ -132,7 +132,7 @@ fn option(
     let kind = line.plain.join(" ");
     let reason = TABLE.row(given.name).and_then(|row| row.reason.clone());
     let reason = reason.unwrap_or_else(|| format!("trtllm-bench {kind} has it, trtllm-serve does not"));
-    builder.push_untranslated(given.as_written(), reason);
+    builder.push_untranslated(given, reason);
 }
 
 /// A file of requests, made as the line makes it. `at` is where the command stands.
@@ -232,7 +232,7 @@ fn throughput(
                 TABLE.row(given.name).into_iter().for_each(|row| row.push_untranslated(given, &mut builder));
             }
             "--log_level" | "--revision" => {
-                builder.push_untranslated(given.as_written(), "`trtllm_bench:` has no such key yet");
+                builder.push_untranslated(given, "`trtllm_bench:` has no such key yet");
             }
             _ => key_or_flag(given, &mut keys, &mut flags, &mut builder),
         }

@@ -3,6 +3,7 @@
 //! `--x v`, `--x=v`, `-x v` and `-xv`; a beginning that only one option has stands for it. `_` and `-` are the same
 //! in a name: NVIDIA's pages write both. An option that is not in the table is an error, with the nearest that is.
 
+use std::fmt;
 use std::str::FromStr;
 
 use super::load_options::share;
@@ -54,10 +55,19 @@ impl GivenOption {
     pub fn number<T: Numeric + FromStr>(&self) -> Option<Quantity<T>> {
         self.value().trim().parse().ok()
     }
+}
 
-    /// As it was written.
-    pub fn as_written(&self) -> String {
-        [std::slice::from_ref(&self.written), &self.values].concat().join(" ")
+/// As it was written.
+impl fmt::Display for GivenOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.written)?;
+        self.values.iter().try_for_each(|value| write!(f, " {value}"))
+    }
+}
+
+impl From<&GivenOption> for String {
+    fn from(given: &GivenOption) -> Self {
+        given.to_string()
     }
 }
 

@@ -311,7 +311,7 @@ impl ToolTable {
         if row.is_of_data_set() && !row.data_sets.contains(&load.data_set) {
             // The tool does not use it either.
             let reason = format!("it is for another data set than `{}`", load.data_set);
-            return load.builder.push_untranslated(given.as_written(), reason);
+            return load.builder.push_untranslated(given, reason);
         }
         let is_done = row.applies_to(line)
             && match (&row.sets, &row.computes) {
@@ -376,7 +376,7 @@ impl OptionRow {
             return;
         }
         let is_secret = given.name.ends_with("token");
-        let shown = if is_secret { format!("{} …", given.written) } else { given.as_written() };
+        let shown = if is_secret { format!("{} …", given.written) } else { given.to_string() };
         match self.affects {
             Affects::Workload => builder.push_untranslated_load(shown, self.reason()),
             _ => builder.push_untranslated(shown, self.reason()),

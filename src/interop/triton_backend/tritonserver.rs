@@ -87,7 +87,7 @@ fn own_backend_configs(line: &ParsedLine) -> Vec<String> {
     let is_own = |given: &&GivenOption| {
         given.name == "--backend-config" && !given.value().starts_with("python,shm-region-prefix-name=")
     };
-    line.given.iter().filter(is_own).map(GivenOption::as_written).collect()
+    line.given.iter().filter(is_own).map(ToString::to_string).collect()
 }
 
 /// Whether each rank of a step has a name of its own for its shared memory.
@@ -141,7 +141,7 @@ fn translate_ranks(
     }
     let (line, further) = TABLE.read_known(TABLE.program, first, &mut builder);
     let rank_options =
-        line.given.iter().filter(|given| OF_FURTHER_RANKS.contains(&given.name)).map(GivenOption::as_written);
+        line.given.iter().filter(|given| OF_FURTHER_RANKS.contains(&given.name)).map(ToString::to_string);
     for word in rank_options.chain(own_backend_configs(&line)) {
         builder.push_untranslated(word, "set for the first rank only: all ranks of a stage have the same options");
     }

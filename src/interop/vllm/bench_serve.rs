@@ -273,7 +273,7 @@ fn rising_rate(load: &TranslatedLoad, line: &ParsedLine, given: &GivenOption) ->
     let is_exponential = match given.value() {
         "linear" => false,
         "exponential" => true,
-        _ => return Err(ErrorText::new(format_args!("`{}`: linear or exponential", given.as_written()))),
+        _ => return Err(ErrorText::new(format_args!("`{given}`: linear or exponential"))),
     };
     Ok(RisingRate { from, to, requests, is_exponential })
 }

@@ -20,7 +20,7 @@ pub(super) fn put(line: &ParsedLine, range_ratio: RangeRatio, load: &mut Transla
         given.name.ends_with("-len") && (has_data_sets(given.name) || given.name == "--output-len")
     };
     for given in line.given.iter().filter(lengths).filter(|given| given.number::<i64>().is_none()) {
-        load.builder.push_error(format!("`{}` is not a whole number", given.as_written()));
+        load.builder.push_error(format!("`{given}` is not a whole number"));
     }
     name(line).clone_into(&mut load.data_set);
     let number = |names: &[&str]| line.first_number::<u32>(names);
@@ -107,7 +107,7 @@ fn random(line: &ParsedLine, range_ratio: RangeRatio, load: &mut TranslatedLoad)
     let [ratio, of_output] = ["input", "output"].map(|side| given.and_then(|given| share(given, side)));
     if let (Some(given), None) = (given, ratio.as_ref().and(of_output.as_ref())) {
         load.builder.push_untranslated_load(
-            given.as_written(),
+            given,
             "only a ratio from 0 to 1 is supported; for other lengths use `input_tokens` and `output_tokens`",
         );
     }
@@ -122,18 +122,18 @@ fn random(line: &ParsedLine, range_ratio: RangeRatio, load: &mut TranslatedLoad)
         load.length_between(key, &positive(low), &positive(high));
     }
     if let (RangeRatio::Unknown, Some(given), Some(ratio)) = (range_ratio, given, &ratio) {
-        load.builder.note(other_lengths(&given.as_written(), &input, &output, ratio));
+        load.builder.note(other_lengths(given, &input, &output, ratio));
     }
     load.prefixes(1, &number(&["--random-prefix-len", "--prefix-len"]));
 }
 
 /// What the lengths would be by the other law.
-fn other_lengths(written: &str, input: &Quantity<u32>, output: &Quantity<u32>, ratio: &Quantity<f64>) -> String {
+fn other_lengths(given: &GivenOption, input: &Quantity<u32>, output: &Quantity<u32>, ratio: &Quantity<f64>) -> String {
     let [input, output] = [input, output]
         .map(|length| RangeRatio::UpTo.bounds(length, ratio))
         .map(|(min, max)| (min.map(|min| min.max(1)), max.map(|max| max.max(1))));
     format!(
-        "{written}: programs of this name read it in two ways. Here lengths are that share below and above their \
+        "{given}: programs of this name read it in two ways. Here lengths are that share below and above their \
             mean, as in today's vLLM and TensorRT-LLM; InferenceMAX and older versions of vLLM draw them from that \
             share up to the length itself: `input_tokens: {{ uniform: {{ min: {}, max: {} }} }}` and `output_tokens: \
             {{ uniform: {{ min: {}, max: {} }} }}`",

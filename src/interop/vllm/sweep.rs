@@ -158,7 +158,7 @@ fn leave(line: &ParsedLine, is_workload: bool, builder: &mut TranslationBuilder)
             _ if row.computes.is_some() => continue,
             _ => row.reason(),
         };
-        builder.push_untranslated(given.as_written(), reason);
+        builder.push_untranslated(given, reason);
     }
 }
 
