@@ -41,7 +41,7 @@ impl PbtxtDocument {
         match message.transcode_to() {
             Ok(config) => (config, wrong),
             Err(error) => {
-                wrong.push(PbtxtError::new(&self.text, 0..0, error.to_string(), None));
+                wrong.push(PbtxtError::new(&self.text, 0..0, error.to_string(), ""));
                 (ModelConfig::default(), wrong)
             }
         }
@@ -63,7 +63,7 @@ impl PbtxtDocument {
     pub fn set(&mut self, way: &[PbtxtStep<'_>], literal: &str) -> Result<(), PbtxtError> {
         match self.find(way) {
             Some(bytes) => self.splice(bytes, literal),
-            None => Err(PbtxtError::new(&self.text, self.place(way), "no such field".to_owned(), None)),
+            None => Err(PbtxtError::new(&self.text, self.place(way), "no such field", "")),
         }
     }
 
