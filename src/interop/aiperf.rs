@@ -3,10 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::command_line::{
-    CHAT, COMPLETIONS, ConversationOptions, GivenOption, NoMeaning, OptionRow, ParsedLine, RangeRatio, SHAREGPT_FILE,
-    TranslatedLoad, Translation, TranslationBuilder, TranslationError, WHOLE_REQUESTS, api_key, length_pairs, models,
-    number, rate_of_conversations, share, tool_table,
+    CHAT, COMPLETIONS, ConversationOptions, GivenOption, OptionRow, ParsedLine, RangeRatio, SHAREGPT_FILE,
+    TranslatedLoad, TranslationBuilder, TranslationResult, WHOLE_REQUESTS, api_key, length_pairs, models, number,
+    rate_of_conversations, share, tool_table,
 };
+use base::diag::ErrorText;
 use base::spec::Quantity;
 
 const TOOL: &str = "aiperf profile";
@@ -46,7 +47,7 @@ tool_table!(
     ]
 );
 
-pub(crate) fn translate(words: &[String], first_line: FirstLine<'_>) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(words: &[String], first_line: FirstLine<'_>) -> TranslationResult {
     let mut load = TranslatedLoad::default();
     let line = TABLE.read(words, &mut load.builder);
     interface(&line, &mut load);
@@ -121,29 +122,26 @@ fn kserve(line: &ParsedLine, urls: &[String], load: &mut TranslatedLoad) {
 }
 
 /// The sentence on a line that is not measured.
-fn is_measured(line: &ParsedLine) -> Result<(), NoMeaning> {
+fn is_measured(line: &ParsedLine) -> Result<(), ErrorText> {
     if let Some(file) = line.value("--config") {
-        return Err(format!(
+        return Err(ErrorText::new(format_args!(
             "cannot translate the line: its settings are in `{file}`, which is not read; give them as options"
-        )
-        .into());
+        )));
     }
     if let Some(rate) = line.value("--user-centric-rate") {
-        return Err(user_centric(rate, line.value("--num-users")).into());
+        return Err(ErrorText::new(user_centric(rate, line.value("--num-users"))));
     }
     if let Some(name) = line.value("--public-dataset").filter(|name| *name != "sharegpt") {
-        return Err(format!(
+        return Err(ErrorText::new(format_args!(
             "cannot translate the line: the data set `{name}` is not downloaded; save its prompts as JSON lines \
                 and give them with `--input-file FILE --custom-dataset-type single_turn`"
-        )
-        .into());
+        )));
     }
     match line.given.iter().find(|given| given.name.starts_with("--search-") || given.name.starts_with("--optuna-")) {
-        Some(given) => Err(format!(
+        Some(given) => Err(ErrorText::new(format_args!(
             "cannot translate `{TOOL} {given}`: it searches for a load within limits; that is `bench.search`, which \
                 finds the highest rate within `limits`, and `regatta bench --sweep` for all levels up to saturation"
-        )
-        .into()),
+        ))),
         None => Ok(()),
     }
 }
@@ -382,7 +380,7 @@ impl InputFile {
         line: &ParsedLine,
         first_line: FirstLine<'_>,
         builder: &mut TranslationBuilder,
-    ) -> Result<Option<Self>, NoMeaning> {
+    ) -> Result<Option<Self>, ErrorText> {
         let Some(file) = line.value("--input-file") else { return Ok(None) };
         let scheduled = |kind: Self| if line.has("--fixed-schedule") { Self::Trace } else { kind };
         match line.value("--custom-dataset-type") {
@@ -412,7 +410,7 @@ impl InputFile {
         }
     }
 
-    fn seen(file: &str, first: &str) -> Result<Self, NoMeaning> {
+    fn seen(file: &str, first: &str) -> Result<Self, ErrorText> {
         let record: Value = serde_json::from_str(first.trim()).unwrap_or_default();
         let has = |name: &str| record.get(name).is_some();
         if has("turns") {
@@ -444,11 +442,10 @@ impl InputFile {
     }
 }
 
-fn not_read(file: &str, kind: &str) -> NoMeaning {
-    format!(
+fn not_read(file: &str, kind: &str) -> ErrorText {
+    ErrorText::new(format_args!(
         "cannot translate the line: `{file}` of the type {kind} is not supported; supported are single_turn, \
         random_pool, raw_payload and mooncake_trace. Save conversations as JSON lines, one for each turn, \
         `{{\"session_id\": 1, \"prompt\": \"…\"}}`, and give them with `regatta bench --data FILE.jsonl`"
-    )
-    .into()
+    ))
 }

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use crate::command_line::{
-    Env, GivenOption, OptionRow, ToolTable, Translation, TranslationBuilder, TranslationError, put_secret, tool_table,
+    Env, GivenOption, OptionRow, ToolTable, TranslationBuilder, TranslationResult, put_secret, tool_table,
 };
 use base::spec::Quantity;
 
@@ -35,7 +35,7 @@ pub(crate) struct CommandStage {
 
 impl ServerProgram {
     /// A manifest of the one stage. `start` is the program and what stands in front of its arguments.
-    pub fn translate(&self, start: &[&str], env: &Env, arguments: &[String]) -> Result<Translation, TranslationError> {
+    pub fn translate(&self, start: &[&str], env: &Env, arguments: &[String]) -> TranslationResult {
         let mut builder = TranslationBuilder::default();
         let mut server = self.command(start, arguments, &mut builder);
         let usual_port = || self.table.row("--port")?.default.as_ref()?.parse().ok();

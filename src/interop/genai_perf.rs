@@ -5,8 +5,8 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::command_line::{
-    CHAT, COMPLETIONS, ConversationOptions, GivenOption, ParsedLine, TranslatedLoad, Translation, TranslationError,
-    length_pairs, models, range, rate_of_conversations, tool_table,
+    CHAT, COMPLETIONS, ConversationOptions, GivenOption, ParsedLine, TranslatedLoad, TranslationResult, length_pairs,
+    models, range, rate_of_conversations, tool_table,
 };
 use crate::perf_analyzer;
 use base::spec::Quantity;
@@ -43,11 +43,7 @@ pub(crate) enum Subcommand {
     Analyze,
 }
 
-pub(crate) fn translate(
-    tool: &'static str,
-    command: Subcommand,
-    words: &[String],
-) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(tool: &'static str, command: Subcommand, words: &[String]) -> TranslationResult {
     let mut load = TranslatedLoad::default();
     let line = PROFILE.read_as(tool, words, &mut load.builder);
     interface(&line, &mut load);

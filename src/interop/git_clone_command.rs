@@ -1,12 +1,12 @@
 //! `git clone` → a `git` stage, or a `weights` stage for a repository of the Hugging Face hub.
 
-use crate::command_line::{Translation, TranslationBuilder, TranslationError, TranslationKind, tool_table};
+use crate::command_line::{TranslationBuilder, TranslationError, TranslationKind, TranslationResult, tool_table};
 use serde_json::{Map, json};
 
 tool_table!(TABLE, ["git-clone"], []);
 
 /// `git clone URL [FOLDER]` is a stage; a checkpoint of the Hugging Face hub is a `weights` stage.
-pub(crate) fn translate(arguments: &[String], path: &dyn Fn(&str) -> String) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(arguments: &[String], path: &dyn Fn(&str) -> String) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
     let Some(rest) = arguments.split_first().filter(|(command, _)| *command == "clone").map(|(_, rest)| rest) else {
         let text = "cannot translate `git`: a `git` stage clones a revision with its submodules, and applies \

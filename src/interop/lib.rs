@@ -46,7 +46,8 @@ mod vllm;
 
 pub use command_line::{
     GpuScale, ProblemKind, RunLine, RunSetting, ScriptBench, Sweep, SystemNeed, TranslatedBench, TranslatedScript,
-    Translation, TranslationError, TranslationKind, TranslationProblem, UnknownValue, UntranslatedOption, origin,
+    Translation, TranslationError, TranslationKind, TranslationProblem, TranslationResult, UnknownValue,
+    UntranslatedOption, origin,
 };
 pub use docker::compose_script;
 pub use formats::{

@@ -1,8 +1,8 @@
 //! `llmb-run submit`, and `single` and `bulk` of older releases.
 
 use crate::command_line::{
-    Env, GivenOption, GpuScale, ParsedLine, RunLine, RunSetting, TranslatedScript, Translation, TranslationBuilder,
-    TranslationError, TranslationKind, idle_command, tool_table,
+    Env, GivenOption, GpuScale, ParsedLine, RunLine, RunSetting, TranslatedScript, TranslationBuilder, TranslationKind,
+    TranslationResult, idle_command, tool_table,
 };
 
 const TOOL: &str = "llmb-run";
@@ -11,7 +11,7 @@ tool_table!(TABLE, ["llmb-run"], []);
 
 /// `env` are the variables before the line: those of the recipe stay before the command, those of Slurm become its
 /// settings.
-pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(env: &Env, words: &[String]) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
     let line = TABLE.read_as(TABLE.program, words, &mut builder);
     let (command, plain) = match line.plain.split_first() {

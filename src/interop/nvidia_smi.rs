@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::command_line::{Translation, TranslationBuilder, TranslationError, idle_command};
+use crate::command_line::{TranslationBuilder, TranslationResult, idle_command};
 
 /// The value of a stage's `gpu_clocks`, if the line locks clocks.
 pub(crate) fn gpu_clocks(arguments: &[String], is_root: bool) -> Option<Value> {
@@ -17,7 +17,7 @@ pub(crate) fn gpu_clocks(arguments: &[String], is_root: bool) -> Option<Value> {
 }
 
 /// Alone it changes the machine, which a stage does for its own time only.
-pub(crate) fn translate(arguments: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(arguments: &[String]) -> TranslationResult {
     const SETTINGS: [&str; 8] = [
         "-pl",
         "--power-limit",

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use crate::command_line::{
-    GivenOption, NoMeaning, ParsedLine, TranslatedLoad, Translation, TranslationBuilder, TranslationError, range,
-    tool_table,
+    GivenOption, ParsedLine, TranslatedLoad, TranslationBuilder, TranslationResult, range, tool_table,
 };
+use base::diag::ErrorText;
 use serde_json::json;
 
 const TOOL: &str = "perf_analyzer";
@@ -26,7 +26,7 @@ tool_table!(
     ]
 );
 
-pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(words: &[String]) -> TranslationResult {
     let mut load = TranslatedLoad::default();
     let line = TABLE.read(words, &mut load.builder);
     if let Err(why) = is_measured(&line).and_then(|()| shapes(&line, &mut load)).and_then(|()| prompts(&line)) {
@@ -75,27 +75,24 @@ fn defaults(line: &ParsedLine, is_openai: bool, load: &mut TranslatedLoad) {
 }
 
 /// The sentence on a line that is not measured.
-fn is_measured(line: &ParsedLine) -> Result<(), NoMeaning> {
+fn is_measured(line: &ParsedLine) -> Result<(), ErrorText> {
     if let Some(other) = line.value("--service-kind").filter(|kind| !["triton", "openai"].contains(kind)) {
-        return Err(format!(
+        return Err(ErrorText::new(format_args!(
             "cannot translate `perf_analyzer --service-kind {other}`: requests go to servers over KServe v2 or \
                 OpenAI's interfaces; there are triton and openai"
-        )
-        .into());
+        )));
     }
     if let Some(given) = line.given.iter().find(|given| given.name == "--periodic-concurrency-range") {
-        return Err(format!(
+        return Err(ErrorText::new(format_args!(
             "cannot translate the line: the load of `{given}` is another one after each number of requests; \
                 `bench.ramp` changes it with time, and `bench -c 10,40,70` measures levels one by one"
-        )
-        .into());
+        )));
     }
     if line.has("--binary-search") {
-        return Err(format!(
+        return Err(ErrorText::new(format_args!(
             "cannot translate `{TOOL} --binary-search`: it searches for the highest load within \
                 `--latency-threshold`; that is `bench.search`, which finds the highest rate within `limits`"
-        )
-        .into());
+        )));
     }
     Ok(())
 }
@@ -110,19 +107,20 @@ fn is_json(path: &str) -> bool {
 }
 
 /// Prompts are read from files, not from folders of tensors.
-fn prompts(line: &ParsedLine) -> Result<(), NoMeaning> {
+fn prompts(line: &ParsedLine) -> Result<(), ErrorText> {
     match line.value("--input-data") {
-        Some(path) if !["random", "zero"].contains(&path) && !is_json(path) && !path.contains("{{") => Err(format!(
-            "cannot translate the line: `{path}` is a folder with a file for each tensor, which is not read; a \
+        Some(path) if !["random", "zero"].contains(&path) && !is_json(path) && !path.contains("{{") => {
+            Err(ErrorText::new(format_args!(
+                "cannot translate the line: `{path}` is a folder with a file for each tensor, which is not read; a \
                     JSON file, `{{\"data\": [{{\"text_input\": [\"…\"], \"max_tokens\": [20]}}]}}`, is"
-        )
-        .into()),
+            )))
+        }
         _ => Ok(()),
     }
 }
 
 /// `NAME:1,128`. The shape of a prompt's tokens is its length; other inputs of a language model are one value each.
-fn shapes(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeaning> {
+fn shapes(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), ErrorText> {
     for given in line.given.iter().filter(|given| given.name == "--shape") {
         let (name, dims) = given.value().split_once(':').unwrap_or((given.value(), ""));
         let dims: Option<Vec<u32>> = dims.split(',').map(|dim| dim.trim().parse().ok()).collect();
@@ -131,10 +129,10 @@ fn shapes(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeaning>
             ("input_ids" | "INPUT_ID", Some(tokens)) if tokens > 0 => load.put("input_tokens", tokens.to_string()),
             (_, Some(1)) => {}
             _ => {
-                return Err(format!(
-                    "cannot translate the line: `{given}` is an input of a model that is not a language model; requests \
-                        have a prompt, `--shape input_ids:128` gives its length")
-                .into());
+                return Err(ErrorText::new(format_args!(
+                    "cannot translate the line: `{given}` is an input of a model that is not a language model; \
+                        requests have a prompt, `--shape input_ids:128` gives its length"
+                )));
             }
         }
     }

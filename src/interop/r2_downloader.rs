@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use crate::command_line::{Opt, Translation, TranslationBuilder, TranslationError, flag, one, read};
+use crate::command_line::{Opt, TranslationBuilder, TranslationError, TranslationResult, flag, one, read};
 use base::units::shell_word;
 
 /// MLCommons' program that downloads models and data sets.
 pub(crate) const PROGRAM: &str = "mlc-r2-downloader.sh";
 
 /// `mlc-r2-downloader.sh [-d FOLDER] URI`, into the stage's own folder.
-pub(crate) fn translate(arguments: &[String], path: &dyn Fn(&str) -> String) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(arguments: &[String], path: &dyn Fn(&str) -> String) -> TranslationResult {
     const OPTIONS: [Opt; 2] = [one(&["-d"]), flag(&["-s"])];
     const SCRIPT: &str =
         "https://raw.githubusercontent.com/mlcommons/r2-downloader/refs/heads/main/mlc-r2-downloader.sh";

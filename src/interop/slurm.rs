@@ -4,8 +4,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::command_line::{
-    OptionRow, ParsedLine, TranslateInner, TranslateRanks, Translation, TranslationBuilder, TranslationError,
-    TranslationKind, assignment, put_container, quantity, tool_table,
+    OptionRow, ParsedLine, TranslateInner, TranslateRanks, TranslationBuilder, TranslationKind, TranslationResult,
+    assignment, put_container, quantity, tool_table,
 };
 use base::spec::Quantity;
 
@@ -23,11 +23,7 @@ fn is_of_step(name: &str) -> bool {
 /// One task is what a stage starts itself. A step of several ranks starts a server's own line; Triton's ranks are
 /// started by a step of the server's own.
 /// `job`: the options that it has from the job's script.
-pub(crate) fn srun(
-    job: &[String],
-    words: &[String],
-    inner: TranslateRanks<'_>,
-) -> Result<Translation, TranslationError> {
+pub(crate) fn srun(job: &[String], words: &[String], inner: TranslateRanks<'_>) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
     let given_here = TABLE.read_front("srun", words, &mut TranslationBuilder::default());
     let is_inherited = RANKS.iter().all(|name| !given_here.has(name));
@@ -190,7 +186,7 @@ fn also_as_on_the_host(mounts: &str) -> String {
 }
 
 /// `sbatch X.sub`, `sbatch --wrap COMMAND`
-pub(crate) fn sbatch(name: &str, words: &[String], inner: TranslateInner<'_>) -> Result<Translation, TranslationError> {
+pub(crate) fn sbatch(name: &str, words: &[String], inner: TranslateInner<'_>) -> TranslationResult {
     let tool = "sbatch";
     let mut builder = TranslationBuilder::default();
     let line = TABLE.read_front(tool, words, &mut builder);

@@ -3,9 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::command_line::{
-    Env, Opt, Translation, TranslationBuilder, TranslationError, flag, one, read_known, tool_table,
-};
+use crate::command_line::{Env, Opt, TranslationBuilder, TranslationResult, flag, one, read_known, tool_table};
 use base::spec::Quantity;
 use base::units::shell_word;
 
@@ -100,7 +98,7 @@ pub(crate) fn convert_checkpoint(
     script: &str,
     arguments: &[String],
     path: &dyn Fn(&str) -> String,
-) -> Result<Translation, TranslationError> {
+) -> TranslationResult {
     let is_quantize = script.ends_with("quantize.py");
     let (tool, name) =
         if is_quantize { ("quantize.py", "quantize") } else { ("convert_checkpoint.py", "convert_checkpoint") };
@@ -124,11 +122,7 @@ pub(crate) fn convert_checkpoint(
 }
 
 /// `trtllm-build`: checkpoint → engine.
-pub(crate) fn trtllm_build(
-    env: &Env,
-    arguments: &[String],
-    path: &dyn Fn(&str) -> String,
-) -> Result<Translation, TranslationError> {
+pub(crate) fn trtllm_build(env: &Env, arguments: &[String], path: &dyn Fn(&str) -> String) -> TranslationResult {
     const TOOL: &str = "trtllm-build";
     const STAGE: &str = "trtllm_build";
     let mut builder = TranslationBuilder::default();
@@ -159,11 +153,7 @@ pub(crate) static OUTPUT: &[Opt] = &[one(&["--output"]), flag(&["--stdout"])];
 
 /// `prepare_dataset.py`: a file of requests → a stage that writes it. `path` is the script's; `written_to` is the file
 /// that its output is redirected to.
-pub(crate) fn prepare_dataset(
-    path: &str,
-    words: &[String],
-    written_to: Option<&str>,
-) -> Result<Translation, TranslationError> {
+pub(crate) fn prepare_dataset(path: &str, words: &[String], written_to: Option<&str>) -> TranslationResult {
     const TOOL: &str = "prepare_dataset.py";
     const NAME: &str = "prepare_dataset";
     const FILE: &str = "dataset.jsonl";

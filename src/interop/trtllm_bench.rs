@@ -3,8 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::command_line::{
-    Env, GivenOption, ParsedLine, Translation, TranslationBuilder, TranslationError, read_known, tool_table,
-    yaml_options,
+    Env, GivenOption, ParsedLine, TranslationBuilder, TranslationResult, read_known, tool_table, yaml_options,
 };
 use crate::tensorrt_llm::OUTPUT;
 use crate::trtllm_serve::{self, ServeStage};
@@ -16,11 +15,7 @@ tool_table!(TABLE, ["trtllm-bench"], []);
 
 /// `trtllm-bench … throughput` is a stage; `latency` is the same engine behind trtllm-serve with one user.
 /// `content` is that of a file.
-pub(crate) fn translate(
-    env: &Env,
-    words: &[String],
-    content: &dyn Fn(&str) -> Option<String>,
-) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(env: &Env, words: &[String], content: &dyn Fn(&str) -> Option<String>) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
     if let Some(at) = words.iter().position(|word| word == "prepare-dataset") {
         return prepare_dataset(words, at, builder);
@@ -136,11 +131,7 @@ fn option(
 }
 
 /// A file of requests, made as the line makes it. `at` is where the command stands.
-fn prepare_dataset(
-    words: &[String],
-    at: usize,
-    mut builder: TranslationBuilder,
-) -> Result<Translation, TranslationError> {
+fn prepare_dataset(words: &[String], at: usize, mut builder: TranslationBuilder) -> TranslationResult {
     const FILE: &str = "dataset.jsonl";
     const NAME: &str = "prepare_dataset";
     let (before, own) = words.split_at(at + 1);
@@ -157,11 +148,7 @@ fn prepare_dataset(
 }
 
 /// The build unchanged, into the stage's own folder.
-fn build(
-    words: &[String],
-    line: &ParsedLine,
-    mut builder: TranslationBuilder,
-) -> Result<Translation, TranslationError> {
+fn build(words: &[String], line: &ParsedLine, mut builder: TranslationBuilder) -> TranslationResult {
     let mut command: Vec<String> = vec![BENCH.to_owned()];
     let mut at = 0;
     while let Some(word) = words.get(at) {
@@ -195,7 +182,7 @@ fn throughput(
     model: &str,
     content: &dyn Fn(&str) -> Option<String>,
     mut builder: TranslationBuilder,
-) -> Result<Translation, TranslationError> {
+) -> TranslationResult {
     if let (Some(_), Some(backend @ ("pytorch" | "_autodeploy"))) =
         (line.value("--engine_dir"), line.value("--backend"))
     {

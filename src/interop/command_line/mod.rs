@@ -42,8 +42,8 @@ pub(crate) use tool_table::{Compute, OptionRow, ToolTable, tool_table};
 pub use translated_bench::{Sweep, TranslatedBench};
 pub use translation::{
     GpuScale, ProblemKind, RunLine, RunSetting, ScriptBench, SystemNeed, TranslatedScript, Translation,
-    TranslationError, TranslationKind, TranslationProblem, UntranslatedOption, origin,
+    TranslationError, TranslationKind, TranslationProblem, TranslationResult, UntranslatedOption, origin,
 };
 pub(crate) use translation::{
-    NoMeaning, TranslateContained, TranslateInner, TranslateRanks, TranslationBuilder, number, quantity,
+    TranslateContained, TranslateInner, TranslateRanks, TranslationBuilder, number, quantity,
 };

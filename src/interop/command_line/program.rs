@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::options::{Opt, Takes, read};
 use super::tool_table::{LauncherOptions, launchers};
-use super::translation::{ProblemKind, Translation, TranslationBuilder, TranslationError};
+use super::translation::{ProblemKind, TranslationBuilder, TranslationError, TranslationResult};
 use base::diag::did_you_mean;
 use base::units::is_identifier;
 
@@ -199,14 +199,14 @@ pub(crate) fn prefix_reason(name: &str) -> &'static str {
 }
 
 /// The sentence on a program or a command, which has a row of its own or that of all `others`: `docker *`.
-pub(crate) fn idle(name: &str, others: &str) -> Option<Result<Translation, TranslationError>> {
+pub(crate) fn idle(name: &str, others: &str) -> Option<TranslationResult> {
     let row = |name: &str| TABLE.program.iter().find(|program| program.names.iter().any(|other| other == name));
     let program = row(name).or_else(|| row(others))?;
     Some(TranslationBuilder::nothing(&program.r#for, format!("cannot translate `{name}`: {}", program.instead)))
 }
 
 /// The sentence on a command that must have one; a program without it is not known.
-pub(crate) fn idle_command(name: &str, others: &str) -> Result<Translation, TranslationError> {
+pub(crate) fn idle_command(name: &str, others: &str) -> TranslationResult {
     idle(name, others).unwrap_or_else(|| {
         let hint = did_you_mean(name, tools()).unwrap_or_default();
         Err(TranslationError::new(ProblemKind::UnknownProgram { name: name.to_owned(), hint }))

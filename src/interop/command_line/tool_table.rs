@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use super::load::TranslatedLoad;
 use super::options::{GivenOption, Opt, ParsedLine, Takes, read, read_known};
 use super::program::Env;
-use super::translation::{Translation, TranslationBuilder, TranslationError};
+use super::translation::{TranslationBuilder, TranslationResult};
 use base::spec::Quantity;
 
 /// A function that rows name with `computes`. False: the option has no place on this line, and the row's `reason`
@@ -221,7 +221,7 @@ impl ToolTable {
     }
 
     /// A line of a program that its file says all of.
-    pub fn translate(&'static self, env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+    pub fn translate(&'static self, env: &Env, words: &[String]) -> TranslationResult {
         self.measurement(words, |_, load| {
             if let Some(variable) = self.address_variable {
                 let path = load.usual_path();
@@ -243,7 +243,7 @@ impl ToolTable {
         &'static self,
         words: &[String],
         together: impl FnOnce(&ParsedLine, &mut TranslatedLoad),
-    ) -> Result<Translation, TranslationError> {
+    ) -> TranslationResult {
         let mut load = TranslatedLoad::default();
         let line = self.read(words, &mut load.builder);
         self.always.iter().for_each(|(key, value)| load.put(key, *value));

@@ -40,6 +40,9 @@ impl Translation {
     }
 }
 
+/// What a line or a file means here, or everything that is wrong with it.
+pub type TranslationResult = Result<Translation, TranslationError>;
+
 /// An argument that has no place here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UntranslatedOption {
@@ -190,38 +193,14 @@ impl RunSetting {
     }
 }
 
-/// The sentence on a line that cannot be translated: why, and what to do instead.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct NoMeaning(String);
-
-impl From<String> for NoMeaning {
-    fn from(sentence: String) -> Self {
-        Self(sentence)
-    }
-}
-
-impl From<&str> for NoMeaning {
-    fn from(sentence: &str) -> Self {
-        Self(sentence.to_owned())
-    }
-}
-
-impl From<NoMeaning> for String {
-    fn from(NoMeaning(sentence): NoMeaning) -> Self {
-        sentence
-    }
-}
-
 /// The same behind words that start several ranks of the command: `srun -N 2 …`.
-pub(crate) type TranslateRanks<'a> = &'a dyn Fn(&[String], &[String]) -> Result<Translation, TranslationError>;
+pub(crate) type TranslateRanks<'a> = &'a dyn Fn(&[String], &[String]) -> TranslationResult;
 
 /// What a command in another command means: `docker run IMAGE COMMAND`.
-pub(crate) type TranslateInner<'a> = &'a dyn Fn(&[String]) -> Result<Translation, TranslationError>;
+pub(crate) type TranslateInner<'a> = &'a dyn Fn(&[String]) -> TranslationResult;
 
 /// What a command in a container means, whose mounts are `(HOST, INSIDE)`.
-pub(crate) type TranslateContained<'a> =
-    &'a dyn Fn(&[(String, String)], &[String]) -> Result<Translation, TranslationError>;
+pub(crate) type TranslateContained<'a> = &'a dyn Fn(&[(String, String)], &[String]) -> TranslationResult;
 
 /// Collects while arguments are read.
 #[derive(Clone, Debug, Default)]
@@ -296,7 +275,7 @@ impl TranslationBuilder {
     }
 
     /// A line without a meaning here: the sentence on it.
-    pub fn nothing(tool: &'static str, why: impl Into<String>) -> Result<Translation, TranslationError> {
+    pub fn nothing(tool: &'static str, why: impl Into<String>) -> TranslationResult {
         Self::default().finish(tool, TranslationKind::Nothing(why.into()))
     }
 
@@ -306,7 +285,7 @@ impl TranslationBuilder {
         tool: &'static str,
         name: &str,
         stages: [(&str, Value); N],
-    ) -> Result<Translation, TranslationError> {
+    ) -> TranslationResult {
         let stages: Map<String, Value> = stages.into_iter().map(|(name, stage)| (name.to_owned(), stage)).collect();
         let keys =
             [("regatta", json!(1)), ("name", json!(name)), ("about", json!(origin(tool))), ("stages", json!(stages))];
@@ -315,7 +294,7 @@ impl TranslationBuilder {
     }
 
     /// The translation, or everything that keeps it from being one.
-    pub fn finish(self, tool: &'static str, means: TranslationKind) -> Result<Translation, TranslationError> {
+    pub fn finish(self, tool: &'static str, means: TranslationKind) -> TranslationResult {
         let Self { notes, untranslated, problems, unknown, produced, read_files } = self;
         if !problems.is_empty() {
             return Err(TranslationError { problems });

@@ -8,14 +8,13 @@ use serde_json::{Map, Value};
 use self::data::{GuideLlmData, numeric, pairs};
 use self::load::{GuideLlmRun, WarmUp};
 use crate::command_line::{
-    GivenOption, NoMeaning, OptionRow, ParsedLine, Translation, TranslationBuilder, TranslationError, idle_command,
-    quantity, tool_table,
+    GivenOption, OptionRow, ParsedLine, TranslationBuilder, TranslationResult, idle_command, quantity, tool_table,
 };
-use base::diag::{did_you_mean, nearest};
+use base::diag::{ErrorText, did_you_mean, nearest};
 use base::spec::Quantity;
 use base::units::unquoted;
 
-pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(words: &[String]) -> TranslationResult {
     let (command, rest) = words.split_first().map_or(("", words), |(command, rest)| (command.as_str(), rest));
     match (command, rest.first().map(String::as_str)) {
         ("run", _) => translate_run(rest),
@@ -41,7 +40,7 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
 tool_table!(BENCHMARK, ["guidellm-benchmark"], []);
 
 /// `guidellm benchmark`, the command line of before 0.8: an option for each setting.
-fn translate_benchmark(words: &[String]) -> Result<Translation, TranslationError> {
+fn translate_benchmark(words: &[String]) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
     let line = BENCHMARK.read(words, &mut builder);
     let mut run = GuideLlmRun::default();
@@ -56,14 +55,15 @@ fn translate_benchmark(words: &[String]) -> Result<Translation, TranslationError
 
 /// The data of a line's scenario, or the sentence on one that GuideLLM 0.8 does not come with
 /// (guidellm/benchmark/scenarios). Their profile is the usual one, and options of the line override them.
-fn scenario(name: Option<&str>, line: &ParsedLine, run: &mut GuideLlmRun) -> Result<(), NoMeaning> {
+fn scenario(name: Option<&str>, line: &ParsedLine, run: &mut GuideLlmRun) -> Result<(), ErrorText> {
     let Some(name) = name else { return Ok(()) };
     let scenarios: Map<String, Value> =
         toml::from_str(include_str!("scenarios.toml")).expect("a table of this program");
     let data = scenarios.get(name).and_then(Value::as_object).ok_or_else(|| {
-        let sentence =
-            format!("cannot translate the line: its settings are in the scenario `{name}`, which is not read");
-        sentence + "; give them as options"
+        ErrorText::new(format_args!(
+            "cannot translate the line: its settings are in the scenario `{name}`, which is not read; give them as \
+            options"
+        ))
     })?;
     run.data = if line.has("--data") { Vec::new() } else { vec![GuideLlmData::Synthetic(data.clone())] };
     Ok(())
@@ -178,7 +178,7 @@ fn levels(given: &GivenOption, builder: &mut TranslationBuilder) -> Vec<Quantity
 tool_table!(RUN, ["guidellm-run"], []);
 
 /// `guidellm run`, the command line since 0.8: `--profile kind=constant,rate=10`.
-fn translate_run(words: &[String]) -> Result<Translation, TranslationError> {
+fn translate_run(words: &[String]) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
     let line = RUN.read(words, &mut builder);
     let mut run = GuideLlmRun::default();

@@ -7,7 +7,7 @@ use super::harness_table::{
     system_name,
 };
 use crate::command_line::{
-    ProblemKind, RunLine, RunSetting, SystemNeed, Translation, TranslationBuilder, TranslationError, TranslationKind,
+    ProblemKind, RunLine, RunSetting, SystemNeed, TranslationBuilder, TranslationKind, TranslationResult,
 };
 use base::diag::{did_you_mean, nearest};
 use base::spec::MIN_DURATION_MS;
@@ -37,7 +37,7 @@ pub(crate) fn begin(first: &str, rest: &[String]) -> bool {
 }
 
 /// RUN_ARGS without `make`.
-pub(crate) fn translate_run_args(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate_run_args(words: &[String]) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
     let mut args = HarnessFields::default();
     for word in words {
@@ -297,7 +297,7 @@ pub(super) fn placeholder(value: &str) -> Option<String> {
 const DEFAULT_BENCHMARK: &str = "llama2-70b";
 
 /// `make`'s arguments.
-pub(crate) fn make(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn make(words: &[String]) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
     let mut args = HarnessFields::default();
     let mut elsewhere = Vec::new();

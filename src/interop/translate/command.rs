@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::script::{called_script, read_commands};
 use crate::command_line::{
     ConfiguredLine, Env, LAUNCHER, ProblemKind, Program, Translation, TranslationBuilder, TranslationError,
-    TranslationKind, UntranslatedOption, base, idle, idle_command, on_the_host, prefix_reason, program,
+    TranslationKind, TranslationResult, UntranslatedOption, base, idle, idle_command, on_the_host, prefix_reason,
+    program,
 };
 use crate::nvidia_harness::run_args;
 use crate::tensorrt_llm::{convert_checkpoint, prepare_dataset, trtllm_build};
@@ -121,7 +122,7 @@ fn small_file(path: &Path) -> Option<String> {
 }
 
 /// What a command line of another tool means here; on error everything that is wrong with it.
-pub fn read_line(words: &[String]) -> Result<Translation, TranslationError> {
+pub fn read_line(words: &[String]) -> TranslationResult {
     let mut translation = match words {
         // One argument is a line that was quoted.
         [line] => read_commands(line, &Surroundings::default())?,
@@ -134,7 +135,7 @@ pub fn read_line(words: &[String]) -> Result<Translation, TranslationError> {
 }
 
 /// What a command means here; on error everything that is wrong with it.
-pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result<Translation, TranslationError> {
+pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> TranslationResult {
     /// The limit of commands nested in commands; documentation pages stay far below it.
     const DEEPEST: usize = 8;
     if surroundings.depth > DEEPEST {
@@ -228,7 +229,7 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
 const REFERENCE: [&str; 5] = ["--user-conf", "--user_conf", "--mlperf-conf", "--mlperf_conf", "--total-sample-count"];
 
 /// Programs whose variables change nothing here, except for a key.
-fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Translation, TranslationError> {
+fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> TranslationResult {
     if path.starts_with("--") && !run_args::begin(path, arguments) {
         return Err(TranslationError::new(format!(
             "`{path}` begins a line and is not a command: the line before it lacks a `\\` at its end"

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::command_line::{Opt, Translation, TranslationBuilder, TranslationError, TranslationKind, flag, read};
+use crate::command_line::{Opt, TranslationBuilder, TranslationKind, TranslationResult, flag, read};
 use base::diag::did_you_mean;
 use triton::repository::{PARAMETERS, Parameter, pairs};
 
@@ -27,7 +27,7 @@ pub(crate) struct FilledFile {
     pub values: Vec<(String, String)>,
 }
 
-pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(words: &[String]) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
     let Some(filled) = filled(words, &mut builder) else {
         return builder.finish(TOOL, TranslationKind::Commands(Vec::new()));

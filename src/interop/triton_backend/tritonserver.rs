@@ -6,9 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::command_line::{
-    Env, GivenOption, ParsedLine, Translation, TranslationBuilder, TranslationError, program, tool_table,
-};
+use crate::command_line::{Env, GivenOption, ParsedLine, TranslationBuilder, TranslationResult, program, tool_table};
 use base::spec::Quantity;
 
 const TOOL: &str = "tritonserver";
@@ -17,12 +15,7 @@ const TOOL: &str = "tritonserver";
 tool_table!(TABLE, ["tritonserver"], []);
 
 /// `path` is the program as it was written, `around` what stands in front of it.
-pub(crate) fn translate(
-    path: &str,
-    env: &Env,
-    around: &[Vec<String>],
-    words: &[String],
-) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(path: &str, env: &Env, around: &[Vec<String>], words: &[String]) -> TranslationResult {
     // MPI separates ranks with a colon, and lines often have one after the last.
     let parts: Vec<&[String]> = words.split(|word| word == ":").filter(|part| !part.is_empty()).collect();
     if let [first, others @ ..] = parts.as_slice()
@@ -111,7 +104,7 @@ fn translate_ranks(
     around: &[Vec<String>],
     first: &[String],
     others: &[&[String]],
-) -> Result<Translation, TranslationError> {
+) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
     let mut world = ranks(around);
     let mut models: Vec<String> = Vec::new();
@@ -174,7 +167,7 @@ fn translate_ranks(
 
 tool_table!(LAUNCH_SCRIPT, ["launch-triton-server"], []);
 
-pub(crate) fn translate_launch_script(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate_launch_script(env: &Env, words: &[String]) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
     let stage = launch_script_stage(env, words, &mut builder);
     builder.finish_manifest(LAUNCH_SCRIPT.program, "triton", [("triton", stage)])

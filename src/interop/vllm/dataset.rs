@@ -2,9 +2,8 @@
 
 use serde_json::json;
 
-use crate::command_line::{
-    GivenOption, NoMeaning, OptionRow, ParsedLine, RangeRatio, SHAREGPT_FILE, TranslatedLoad, share,
-};
+use crate::command_line::{GivenOption, OptionRow, ParsedLine, RangeRatio, SHAREGPT_FILE, TranslatedLoad, share};
+use base::diag::ErrorText;
 use base::spec::Quantity;
 
 /// The name of a line's data set.
@@ -13,7 +12,7 @@ pub(super) fn name(line: &ParsedLine) -> &str {
 }
 
 /// Prompts and answers of a line. An error is the sentence on a data set that is not read.
-pub(super) fn put(line: &ParsedLine, range_ratio: RangeRatio, load: &mut TranslatedLoad) -> Result<(), NoMeaning> {
+pub(super) fn put(line: &ParsedLine, range_ratio: RangeRatio, load: &mut TranslatedLoad) -> Result<(), ErrorText> {
     let has_data_sets =
         |name: &str| line.table.and_then(|table| table.row(name)).is_some_and(OptionRow::is_of_data_set);
     let lengths = |given: &&GivenOption| {
@@ -75,19 +74,17 @@ pub(super) fn put(line: &ParsedLine, range_ratio: RangeRatio, load: &mut Transla
         "timed_trace" => trace(line, file, load),
         set @ ("hf" | "spec_bench" | "speed_bench" | "burstgpt" | "txt-slices" | "trtllm_custom") => {
             let name = file.map_or_else(|| set.to_owned(), |file| format!("{set} {file}"));
-            return Err(format!(
+            return Err(ErrorText::new(format_args!(
                 "cannot translate the line: Regatta neither reads nor downloads the data set `{name}`; save its \
                     prompts as JSON lines, `{{\"prompt\": …}}`, and give them with --dataset-name custom \
                     --dataset-path FILE"
-            )
-            .into());
+            )));
         }
         other => {
-            return Err(format!(
+            return Err(ErrorText::new(format_args!(
                 "cannot translate the line: the data set `{other}` is not one of text to generate from, and images, \
                     sound and ranking are not measured"
-            )
-            .into());
+            )));
         }
     }
     Ok(())

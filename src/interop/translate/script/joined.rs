@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::control_flow::Leaving;
 use super::{Script, read_commands};
 use crate::command_line::{
-    Env, RunLine, RunSetting, Translation, TranslationError, TranslationKind, UnknownValue, UntranslatedOption,
+    Env, RunLine, RunSetting, TranslationError, TranslationKind, TranslationResult, UnknownValue, UntranslatedOption,
     WrittenCommand, as_written, base, is_in_container, mounts, positional, read_outputs, replace_path, split, tools,
 };
 use crate::translate::command::{Surroundings, translate};
@@ -189,7 +189,7 @@ pub(in crate::translate) fn called_script(
     env: &Env,
     words: &[String],
     surroundings: &Surroundings,
-) -> Option<Result<Translation, TranslationError>> {
+) -> Option<TranslationResult> {
     let is_shell = ["bash", "sh", "zsh"].contains(&base(path));
     let words = if is_shell { words } else { &[&[path.to_owned()], words].concat() };
     // `bash -lc "…"` is a text of its own.
