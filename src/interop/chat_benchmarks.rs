@@ -49,7 +49,7 @@ fn one_after_the_other(
         let mut translation = measure(&others.iter().cloned().chain(level).collect::<Vec<_>>())?;
         builder.absorb(table.program, &mut translation);
         if let TranslationKind::Bench(bench) = translation.kind {
-            script.benches.push(ScriptBench { server: None, run: None, bench, place: table.program.to_owned() });
+            script.benches.push(ScriptBench { bench, place: table.program.to_owned(), ..<_>::default() });
         }
     }
     builder.finish(table.program, TranslationKind::Script(script))

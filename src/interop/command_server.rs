@@ -8,9 +8,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use crate::command_line::{
-    Env, GivenOption, OptionRow, ToolTable, TranslationBuilder, TranslationResult, put_secret, tool_table,
-};
+use crate::command_line::{Env, GivenOption, OptionRow, ToolTable, TranslationBuilder, TranslationResult, tool_table};
 use base::spec::Quantity;
 
 /// A program that serves a model.
@@ -205,16 +203,13 @@ impl CommandStage {
         if let Some(port) = self.port {
             server.insert("port".to_owned(), json!(port));
         }
-        let mut stage = Map::from_iter([("gpus".to_owned(), json!(self.gpus))]);
-        if !self.inputs.is_empty() {
-            stage.insert("inputs".to_owned(), Value::Object(self.inputs));
+        let mut env = env.clone();
+        for name in self.secrets {
+            if !env.has(&name) {
+                env.0.push((name, String::new()));
+            }
         }
-        env.put_into(&mut stage);
-        for name in &self.secrets {
-            put_secret(&mut stage, name);
-        }
-        stage.insert("serve".to_owned(), json!({ action: server }));
-        Value::Object(stage)
+        Value::Object(env.stage(Some(self.gpus), self.inputs, "serve", json!({ action: server })))
     }
 }
 

@@ -237,7 +237,7 @@ fn one_batch_server(env: &Env, words: &[String]) -> TranslationResult {
         for input in &numbers(&line, "--input-len", &mut builder) {
             for output in &numbers(&line, "--output-len", &mut builder) {
                 let bench = bench(base.unwrap_or("http://127.0.0.1:30000"), [batch, input, output], &line);
-                script.benches.push(ScriptBench { server: name.clone(), run: None, bench, place: String::new() });
+                script.benches.push(ScriptBench { server: name.clone(), bench, ..<_>::default() });
             }
         }
     }

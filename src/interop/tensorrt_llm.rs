@@ -41,7 +41,7 @@ impl ProgramLine<'_> {
     fn stage(
         &self,
         name: &str,
-        gpus: &Quantity<u64>,
+        gpus: Option<Quantity<u64>>,
         env: &Env,
         path: &dyn Fn(&str) -> String,
         builder: &mut TranslationBuilder,
@@ -78,16 +78,7 @@ impl ProgramLine<'_> {
             Some(folder) => builder.produces(&folder, format!("{{{{ stages.{name}.out }}}}")),
             None => words.extend([self.writes.to_owned(), ".".to_owned()]),
         }
-        let mut stage = Map::new();
-        if *gpus != Quantity::Known(0) {
-            stage.insert("gpus".to_owned(), json!(gpus));
-        }
-        if !inputs.is_empty() {
-            stage.insert("inputs".to_owned(), Value::Object(inputs));
-        }
-        env.put_into(&mut stage);
-        stage.insert("shell".to_owned(), json!(words));
-        Value::Object(stage)
+        Value::Object(env.stage(gpus, inputs, "shell", json!(words)))
     }
 }
 
@@ -110,8 +101,8 @@ pub(crate) fn convert_checkpoint(
         writes: "--output_dir",
     };
     // Quantization runs the model; a conversion only reads and writes it.
-    let gpus = if is_quantize { line.product(&["--tp_size", "--pp_size"]) } else { 0.into() };
-    let stage = line.stage(name, &gpus, env, path, &mut builder);
+    let gpus = is_quantize.then(|| line.product(&["--tp_size", "--pp_size"]));
+    let stage = line.stage(name, gpus, env, path, &mut builder);
     if !script.starts_with(['/', '{']) {
         builder.note(format!(
             "`{script}` is where the stage runs only with its whole path, or with its image as `container`"
@@ -138,7 +129,7 @@ pub(crate) fn trtllm_build(env: &Env, arguments: &[String], path: &dyn Fn(&str) 
     };
     // Each worker builds one rank after the other on a GPU of its own.
     let gpus = line.product(&["--workers"]);
-    let stage = line.stage(STAGE, &gpus, env, path, &mut builder);
+    let stage = line.stage(STAGE, Some(gpus), env, path, &mut builder);
     builder.note(
         "an `engine` stage makes checkpoint and engine in one, and knows their flags: `regatta explain stages.engine`",
     );
@@ -173,11 +164,8 @@ pub(crate) fn prepare_dataset(path: &str, words: &[String], written_to: Option<&
     command.extend(others);
     let command: Vec<String> =
         command.iter().map(|word| if word.contains("{{") { format!("'{word}'") } else { shell_word(word) }).collect();
-    let mut stage = Map::new();
-    if !inputs.is_empty() {
-        stage.insert("inputs".to_owned(), Value::Object(inputs));
-    }
-    stage.insert("shell".to_owned(), json!(["sh", "-c", format!("{} > {FILE}", command.join(" "))]));
+    let command = json!(["sh", "-c", format!("{} > {FILE}", command.join(" "))]);
+    let mut stage = Env::default().stage(None, inputs, "shell", command);
     stage.insert("outputs".to_owned(), json!([FILE]));
     if let Some(file) = places.value("--output").or(written_to) {
         builder.produces(file, format!("{{{{ stages.{NAME}.out }}}}/{FILE}"));

@@ -228,13 +228,8 @@ fn throughput(
     if !flags.is_empty() {
         keys.insert("flags".to_owned(), Value::Object(flags));
     }
-    let mut stage = Map::from_iter([("gpus".to_owned(), json!(line.product(&["--tp", "--pp"])))]);
     env.report_visible_gpus(&mut builder);
-    env.put_into(&mut stage);
-    if !inputs.is_empty() {
-        stage.insert("inputs".to_owned(), Value::Object(inputs));
-    }
-    stage.insert("trtllm_bench".to_owned(), Value::Object(keys));
+    let stage = env.stage(Some(line.product(&["--tp", "--pp"])), inputs, "trtllm_bench", Value::Object(keys));
     builder.note("the numbers are trtllm-bench's own; behind a server it is `serve: trtllm_serve` and a `bench`");
     builder.finish_manifest(BENCH, BENCH, [("throughput", Value::Object(stage))])
 }

@@ -111,12 +111,6 @@ impl ServeStage {
         if !self.args.is_empty() {
             self.keys.insert("args".to_owned(), json!(self.args));
         }
-        let mut stage = Map::from_iter([("gpus".to_owned(), json!(gpus))]);
-        if !self.inputs.is_empty() {
-            stage.insert("inputs".to_owned(), Value::Object(self.inputs));
-        }
-        env.put_into(&mut stage);
-        stage.insert("serve".to_owned(), json!({"trtllm_serve": self.keys}));
-        Value::Object(stage)
+        Value::Object(env.stage(Some(gpus), self.inputs, "serve", json!({"trtllm_serve": self.keys})))
     }
 }

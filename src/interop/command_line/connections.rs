@@ -80,17 +80,22 @@ pub(crate) fn read_outputs<'a>(stages: impl Iterator<Item = &'a mut Value>, prod
 
 /// A path, and every path below it, in each text of the value.
 pub(crate) fn replace_path(value: &mut Value, path: &str, with: &str) {
-    match value {
-        Value::String(text) => {
-            let plain = text.trim_start_matches("./").trim_end_matches('/');
-            if plain == path {
-                with.clone_into(text);
-            } else if let Some(rest) = plain.strip_prefix(path).filter(|rest| rest.starts_with('/')) {
-                *text = format!("{with}{rest}");
-            }
+    each_text(value, &mut |text| {
+        let plain = text.trim_start_matches("./").trim_end_matches('/');
+        if plain == path {
+            with.clone_into(text);
+        } else if let Some(rest) = plain.strip_prefix(path).filter(|rest| rest.starts_with('/')) {
+            *text = format!("{with}{rest}");
         }
-        Value::Array(all) => all.iter_mut().for_each(|one| replace_path(one, path, with)),
-        Value::Object(all) => all.values_mut().for_each(|one| replace_path(one, path, with)),
+    });
+}
+
+/// Every text of a value, that of its lists and objects, too.
+pub(crate) fn each_text(value: &mut Value, change: &mut dyn FnMut(&mut String)) {
+    match value {
+        Value::String(text) => change(text),
+        Value::Array(all) => all.iter_mut().for_each(|one| each_text(one, change)),
+        Value::Object(all) => all.values_mut().for_each(|one| each_text(one, change)),
         _ => {}
     }
 }

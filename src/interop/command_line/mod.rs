@@ -21,7 +21,7 @@ mod translated_bench;
 mod translation;
 
 pub(crate) use config_file::{ConfiguredLine, yaml_options};
-pub(crate) use connections::{StartedServer, TargetMatch, match_target, read_outputs, replace_path};
+pub(crate) use connections::{StartedServer, TargetMatch, each_text, match_target, read_outputs, replace_path};
 pub(crate) use conversations::{ConversationOptions, length_pairs, rate_of_conversations};
 pub(crate) use load::{TranslatedLoad, range};
 pub(crate) use load_options::{

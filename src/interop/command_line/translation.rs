@@ -93,14 +93,17 @@ impl TranslationKind {
         }
     }
 
-    /// The stages of what becomes a manifest.
-    pub(crate) fn stages_mut(&mut self) -> impl Iterator<Item = &mut Map<String, Value>> {
-        let stages = match self {
+    /// The stages of what becomes a manifest, by their names.
+    pub(crate) fn named_stages(&mut self) -> Option<&mut Map<String, Value>> {
+        match self {
             Self::Manifest(manifest) => manifest.get_mut("stages").and_then(Value::as_object_mut),
             Self::Script(script) => Some(&mut script.stages),
             _ => None,
-        };
-        stages.into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut)
+        }
+    }
+
+    pub(crate) fn stages_mut(&mut self) -> impl Iterator<Item = &mut Map<String, Value>> {
+        self.named_stages().into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut)
     }
 }
 
@@ -116,7 +119,7 @@ pub struct TranslatedScript {
 }
 
 /// One measurement of a script.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScriptBench {
     /// The stage of the server that the script started last before it.
     pub server: Option<String>,

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::command_line::{Translation, TranslationKind};
+use crate::command_line::{Translation, TranslationKind, each_text};
 
 /// A name that none of the stages has, and none of these.
 pub(super) fn unique(name: &str, beside: &[String], stages: &Map<String, Value>) -> String {
@@ -13,18 +13,18 @@ pub(super) fn unique(name: &str, beside: &[String], stages: &Map<String, Value>)
 
 /// Gives stages of a translation whose names are among these already others; what refers to them follows.
 pub(super) fn with_unique_names(translation: &mut Translation, stages: &Map<String, Value>) {
-    let Some(own) = named_stages(&mut translation.kind) else { return };
+    let Some(own) = translation.kind.named_stages() else { return };
     let names: Vec<String> = own.keys().cloned().collect();
     for name in &names {
         let to = unique(name, &names, stages);
         if to == *name {
             continue;
         }
-        if let Some(own) = named_stages(&mut translation.kind) {
+        if let Some(own) = translation.kind.named_stages() {
             *own = std::mem::take(own)
                 .into_iter()
                 .map(|(key, mut stage)| {
-                    rename_stage(&mut stage, name, &to);
+                    each_text(&mut stage, &mut |text| *text = with_stage_renamed(text, name, &to));
                     (if key == *name { to.clone() } else { key }, stage)
                 })
                 .collect();
@@ -36,14 +36,6 @@ pub(super) fn with_unique_names(translation: &mut Translation, stages: &Map<Stri
             let servers = script.benches.iter_mut().filter_map(|bench| bench.server.as_mut());
             servers.filter(|server| *server == name).for_each(|server| server.clone_from(&to));
         }
-    }
-}
-
-fn named_stages(kind: &mut TranslationKind) -> Option<&mut Map<String, Value>> {
-    match kind {
-        TranslationKind::Manifest(manifest) => manifest.get_mut("stages").and_then(Value::as_object_mut),
-        TranslationKind::Script(script) => Some(&mut script.stages),
-        _ => None,
     }
 }
 
@@ -62,13 +54,4 @@ fn with_stage_renamed(text: &str, name: &str, to: &str) -> String {
         out.push_str(part);
     }
     out
-}
-
-fn rename_stage(value: &mut Value, name: &str, to: &str) {
-    match value {
-        Value::String(text) => *text = with_stage_renamed(text, name, to),
-        Value::Array(items) => items.iter_mut().for_each(|item| rename_stage(item, name, to)),
-        Value::Object(items) => items.values_mut().for_each(|item| rename_stage(item, name, to)),
-        _ => {}
-    }
 }

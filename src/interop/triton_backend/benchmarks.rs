@@ -101,7 +101,7 @@ pub(crate) fn benchmark_core_model(words: &[String]) -> TranslationResult {
     let benches = models.iter().map(|model| {
         let mut load = load.clone();
         load.put("model", *model);
-        ScriptBench { server: None, run: None, bench: load.bench(), place: String::new() }
+        ScriptBench { bench: load.bench(), ..<_>::default() }
     });
     let benches = benches.collect();
     builder.finish(TOOL, TranslationKind::Script(TranslatedScript { benches, ..TranslatedScript::default() }))

@@ -54,12 +54,8 @@ pub(crate) fn translate(path: &str, env: &Env, around: &[Vec<String>], words: &[
     server.insert("repository".to_owned(), json!(repository));
     server.insert("words".to_owned(), json!(started));
     TABLE.put_keys(&line, &mut server, &mut builder);
-    let mut stage = Map::new();
-    if let Some(gpus) = env.gpus(&mut builder) {
-        stage.insert("gpus".to_owned(), json!(gpus));
-    }
-    env.put_into(&mut stage);
-    stage.insert("serve".to_owned(), json!({"triton": server}));
+    let gpus = env.gpus(&mut builder).map(Quantity::Known);
+    let stage = env.stage(gpus, Map::new(), "serve", json!({"triton": server}));
     builder.finish_manifest(TOOL, "triton", [("triton", Value::Object(stage))])
 }
 
@@ -231,13 +227,8 @@ pub(crate) fn launch_script_stage(env: &Env, words: &[String], builder: &mut Tra
     } else {
         world
     };
-    let mut stage = Map::new();
     let gpus = env.gpus(builder).map_or(gpus, Quantity::Known);
     // An orchestrator's models set how many it takes.
-    if !is_multi || line.has("--disable-spawn-processes") || env.has("CUDA_VISIBLE_DEVICES") {
-        stage.insert("gpus".to_owned(), json!(gpus));
-    }
-    env.put_into(&mut stage);
-    stage.insert("serve".to_owned(), json!({"triton": server}));
-    Value::Object(stage)
+    let is_leased = !is_multi || line.has("--disable-spawn-processes") || env.has("CUDA_VISIBLE_DEVICES");
+    Value::Object(env.stage(Some(gpus).filter(|_| is_leased), Map::new(), "serve", json!({"triton": server})))
 }

@@ -342,12 +342,7 @@ fn finish(
     let server = SERVE.command(&["vllm", "serve"], &engine, &mut builder);
     let script = TranslatedScript {
         stages: Map::from_iter([("server".to_owned(), server.stage(env))]),
-        benches: vec![ScriptBench {
-            server: Some("server".to_owned()),
-            run: None,
-            bench: load.bench(),
-            place: String::new(),
-        }],
+        benches: vec![ScriptBench { server: Some("server".to_owned()), bench: load.bench(), ..<_>::default() }],
         ..TranslatedScript::default()
     };
     builder.finish(tool, TranslationKind::Script(script))

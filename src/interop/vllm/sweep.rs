@@ -102,7 +102,7 @@ pub(super) fn translate(words: &[String], inner: TranslateInner<'_>) -> Translat
             } else {
                 bench.repeat(line.value("--num-runs").and_then(|runs| runs.parse().ok()).unwrap_or(RUNS));
             }
-            script.benches.push(ScriptBench { server: server.clone(), run: None, bench, place: String::new() });
+            script.benches.push(ScriptBench { server: server.clone(), bench, ..<_>::default() });
         }
     }
     if script.benches.is_empty() && builder.problems.is_empty() {
