@@ -46,7 +46,7 @@ impl ServerProgram {
     pub fn command(&self, start: &[&str], arguments: &[String], builder: &mut TranslationBuilder) -> CommandStage {
         let (line, others) = self.table.read_rows(|row| row.computes.is_some(), arguments, builder);
         // They stay in the line, too.
-        let (passed, _) = self.table.read_known(self.table.program, &others, &mut TranslationBuilder::default());
+        let (passed, _) = self.table.read_known(&others, &mut TranslationBuilder::default());
         let is_rank =
             |name: &&str| self.table.row(name).is_some_and(|row| row.multiplies_gpus && row.applies_to(&passed));
         let ranks: Vec<&str> = self.table.options.iter().map(|option| option.names[0]).filter(is_rank).collect();

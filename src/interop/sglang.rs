@@ -36,7 +36,7 @@ tool_table!(SERVER, ["sglang-launch-server"], []);
 
 /// `start` is the program and what stands in front of its arguments.
 pub(super) fn serve(start: &[&str], env: &Env, words: &[String]) -> TranslationResult {
-    let (kind, _) = SERVER.read_known(SERVER.program, words, &mut TranslationBuilder::default());
+    let (kind, _) = SERVER.read_known(words, &mut TranslationBuilder::default());
     let is_part = kind.value("--nnodes").is_some_and(|count| count != "1")
         || kind.value("--disaggregation-mode").is_some_and(|mode| mode != "null");
     if is_part {
@@ -217,7 +217,7 @@ tool_table!(ONE_BATCH_SERVER, ["sglang-bench-one-batch-server"], []);
 
 fn one_batch_server(env: &Env, words: &[String]) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
-    let (line, others) = ONE_BATCH_SERVER.read_known(ONE_BATCH_SERVER.program, words, &mut builder);
+    let (line, others) = ONE_BATCH_SERVER.read_known(words, &mut builder);
     let mut script = TranslatedScript::default();
     let base = line.value("--base-url");
     if base.is_none() {

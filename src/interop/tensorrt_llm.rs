@@ -150,7 +150,7 @@ pub(crate) fn prepare_dataset(path: &str, words: &[String], written_to: Option<&
     const FILE: &str = "dataset.jsonl";
     let mut builder = TranslationBuilder::default();
     let (places, others) = read_known(TOOL, OUTPUT, words, &mut builder);
-    let (line, _) = PREPARE_DATASET.read_known(PREPARE_DATASET.program, words, &mut builder);
+    let (line, _) = PREPARE_DATASET.read_known(words, &mut builder);
     let mut inputs = Map::new();
     let script = if path.starts_with(['/', '{']) {
         path.to_owned()

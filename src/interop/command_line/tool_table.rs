@@ -178,33 +178,20 @@ impl ToolTable {
     /// Reads a tool's file, and those that it shares with other programs. A file that cannot be read has no options;
     /// a test reads all.
     pub fn new(files: &[&'static str], functions: &'static [(&'static str, Compute)]) -> Self {
-        let mut table = Self {
-            program: "",
-            action: String::new(),
-            key_variable: None,
-            address_variable: None,
-            always: Vec::new(),
-            options: Vec::new(),
-            rows: Vec::new(),
+        let files = files.iter().map(|text| &*Box::leak(Box::new(toml::from_str(text).unwrap_or_default())));
+        let files: Vec<&'static ToolFile> = files.collect();
+        let rows = files.iter().flat_map(|file| &file.rows);
+        let (options, rows) = rows.flat_map(|row| row.names.iter().map(move |written| (option(written), row))).unzip();
+        Self {
+            program: &files[0].program,
+            action: files[0].action.clone(),
+            key_variable: files[0].key_variable.as_deref(),
+            address_variable: files[0].address_variable.as_deref(),
+            always: files.iter().flat_map(|file| &file.always).map(|(key, value)| (&**key, &**value)).collect(),
+            options,
+            rows,
             functions,
-        };
-        for text in files {
-            let file: &'static ToolFile = Box::leak(Box::new(toml::from_str(text).unwrap_or_default()));
-            if table.program.is_empty() {
-                table.program = &file.program;
-                table.action.clone_from(&file.action);
-                table.key_variable = file.key_variable.as_deref();
-                table.address_variable = file.address_variable.as_deref();
-            }
-            table.always.extend(file.always.iter().map(|(key, value)| (key.as_str(), value.as_str())));
-            for row in &file.rows {
-                for written in &row.names {
-                    table.options.push(option(written));
-                    table.rows.push(row);
-                }
-            }
         }
-        table
     }
 
     /// The row of an option, by its first name.
@@ -273,13 +260,8 @@ impl ToolTable {
     }
 
     /// Takes the program's own options out of a line. All other arguments are returned as they are.
-    pub fn read_known(
-        &'static self,
-        program: &str,
-        words: &[String],
-        builder: &mut TranslationBuilder,
-    ) -> (ParsedLine, Vec<String>) {
-        let (line, others) = read_known(program, &self.options, words, builder);
+    pub fn read_known(&'static self, words: &[String], builder: &mut TranslationBuilder) -> (ParsedLine, Vec<String>) {
+        let (line, others) = read_known(self.program, &self.options, words, builder);
         (ParsedLine { table: Some(self), ..line }, others)
     }
 

@@ -25,7 +25,7 @@ pub(crate) fn translate(path: &str, env: &Env, around: &[Vec<String>], words: &[
     }
     let words = parts.first().copied().unwrap_or_default();
     let mut builder = TranslationBuilder::default();
-    let (line, _) = TABLE.read_known(TABLE.program, words, &mut builder);
+    let (line, _) = TABLE.read_known(words, &mut builder);
     let mut server = Map::new();
     let repository = match line.value("--model-repository") {
         Some(folder) => folder.to_owned(),
@@ -118,7 +118,7 @@ fn translate_ranks(
             );
         }
         world = world.combine("+", ranks(&rank.around), u64::saturating_add);
-        let (line, unread) = TABLE.read_known(TABLE.program, rank.arguments, &mut builder);
+        let (line, unread) = TABLE.read_known(rank.arguments, &mut builder);
         for word in unread.into_iter().chain(own_backend_configs(&line)) {
             builder.push_untranslated(word, "set for a later rank only: all ranks of a stage have the same options");
         }
@@ -128,7 +128,7 @@ fn translate_ranks(
             }
         }
     }
-    let (line, further) = TABLE.read_known(TABLE.program, first, &mut builder);
+    let (line, further) = TABLE.read_known(first, &mut builder);
     let rank_options =
         line.given.iter().filter(|given| OF_FURTHER_RANKS.contains(&given.name)).map(ToString::to_string);
     for word in rank_options.chain(own_backend_configs(&line)) {

@@ -281,7 +281,7 @@ const IN_PROCESS: &str = "vLLM runs the engine in the process of the benchmark; 
 pub(super) fn throughput(env: &Env, words: &[String]) -> TranslationResult {
     const TOOL: &str = "vllm bench throughput";
     let mut load = TranslatedLoad::default();
-    let (line, engine) = IN_PROCESS_BENCHMARK.read_known(IN_PROCESS_BENCHMARK.program, words, &mut load.builder);
+    let (line, engine) = IN_PROCESS_BENCHMARK.read_known(words, &mut load.builder);
     if let Some(other @ ("hf" | "mii")) = line.value("--backend") {
         return TranslationBuilder::nothing(
             TOOL,
@@ -300,7 +300,7 @@ pub(super) fn throughput(env: &Env, words: &[String]) -> TranslationResult {
 pub(super) fn latency(env: &Env, words: &[String]) -> TranslationResult {
     const TOOL: &str = "vllm bench latency";
     let mut load = TranslatedLoad::default();
-    let (line, engine) = IN_PROCESS_BENCHMARK.read_known(TOOL, words, &mut load.builder);
+    let (line, engine) = IN_PROCESS_BENCHMARK.read_known(words, &mut load.builder);
     dataset::name(&line).clone_into(&mut load.data_set);
     let number = |name: &str| line.first_number::<u64>(&[name]);
     let batch = number("--batch-size").map(|batch| batch.max(1));
