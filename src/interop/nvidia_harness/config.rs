@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::config_file::ConfigFile;
-use super::harness_table::{benchmark, machine};
+use super::harness_table::{benchmark, machine, scenario};
 use super::stage_entry::{WeightFormat, entry};
 use crate::command_line::{TranslationBuilder, TranslationKind, TranslationResult};
 
@@ -140,14 +140,7 @@ impl Place {
             } else if machine(step).is_some() {
                 place.system = Some(step.to_owned());
             } else {
-                let scenario = match step {
-                    "Offline" => Some("offline"),
-                    "Server" => Some("server"),
-                    "Interactive" => Some("interactive"),
-                    "SingleStream" => Some("single_stream"),
-                    _ => None,
-                };
-                place.scenario = scenario.or(place.scenario);
+                place.scenario = scenario(step).or(place.scenario);
             }
         }
         place

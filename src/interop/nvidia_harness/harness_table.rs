@@ -114,6 +114,17 @@ pub(super) fn defaults() -> impl Iterator<Item = (&'static str, String)> {
     TABLE.defaults.iter().map(|(name, value)| (name.as_str(), value.clone()))
 }
 
+/// Regatta's name of a scenario of the harness.
+pub(super) fn scenario(name: &str) -> Option<&'static str> {
+    match name {
+        "Offline" => Some("offline"),
+        "Server" => Some("server"),
+        "Interactive" => Some("interactive"),
+        "SingleStream" => Some("single_stream"),
+        _ => None,
+    }
+}
+
 /// A hint for a name that no benchmark has.
 pub(super) fn benchmark_hint(name: &str) -> String {
     let names = TABLE.benchmark.iter().flat_map(|benchmark| &benchmark.names).map(String::as_str);
