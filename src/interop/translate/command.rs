@@ -337,16 +337,14 @@ pub(super) fn keep(around: &[Vec<String>], translation: &mut Translation) {
     let mut has_kept = false;
     let stages = translation.kind.stages_mut().filter(|_| !beginning.is_empty());
     for stage in stages {
-        if let Some(Value::Array(words)) = stage.get_mut("serve").and_then(|serve| serve.pointer_mut("/command/words"))
-        {
-            words.splice(..0, beginning.iter().cloned().map(Value::String));
-            has_kept = true;
+        if let Some(Value::Object(keys)) = stage.get_mut("serve").and_then(|serve| serve.get_mut("vllm")) {
+            keys.entry("program").or_insert_with(|| json!(VLLM));
         }
-        if let Some(Value::Object(keys)) = stage.get_mut("serve").and_then(|serve| serve.get_mut("vllm"))
-            && let Value::Array(words) = keys.entry("program").or_insert_with(|| json!(VLLM))
-        {
-            words.splice(..0, beginning.iter().cloned().map(Value::String));
-            has_kept = true;
+        for (action, path) in [("serve", "/command/words"), ("serve", "/vllm/program"), ("trtllm_bench", "/launcher")] {
+            if let Some(Value::Array(words)) = stage.get_mut(action).and_then(|keys| keys.pointer_mut(path)) {
+                words.splice(..0, beginning.iter().cloned().map(Value::String));
+                has_kept = true;
+            }
         }
         // Its ranks have launchers of their own.
         if let Some(Value::Object(keys)) = stage.get_mut("serve").and_then(|serve| serve.get_mut("triton")) {
@@ -358,15 +356,8 @@ pub(super) fn keep(around: &[Vec<String>], translation: &mut Translation) {
             match keys.get_mut("words") {
                 Some(Value::Array(words)) => drop(words.splice(..0, prefix)),
                 _ if prefix.is_empty() => {}
-                _ => {
-                    keys.insert("prefix".to_owned(), Value::Array(prefix));
-                }
+                _ => drop(keys.insert("prefix".to_owned(), Value::Array(prefix))),
             }
-        }
-        if let Some(Value::Array(launcher)) = stage.get_mut("trtllm_bench").and_then(|bench| bench.get_mut("launcher"))
-        {
-            *launcher = beginning.iter().cloned().map(Value::String).collect();
-            has_kept = true;
         }
     }
     let mut builder = TranslationBuilder::default();
