@@ -11,7 +11,7 @@ use harness::Metric;
 /// A server's count of tokens, as [`Tool::counted`] names it.
 pub(super) const SERVER: &str = "the server";
 
-/// The numbers of a run in a file of another tool.
+/// A run in a file of another tool: its numbers, its requests one by one, or both.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ImportedNumbers {
     pub tool: Tool,
@@ -33,18 +33,11 @@ pub(super) struct ImportedNumbers {
     pub extra_rates: Vec<(&'static str, Option<f64>)>,
     /// In ms.
     pub stats: Vec<(MetricConcept, Metric)>,
-}
-
-/// The requests of a run, one by one.
-#[derive(Clone, Debug)]
-pub(super) struct ImportedRequests {
-    pub tool: Tool,
-    pub format: &'static str,
-    pub version: Option<String>,
-    pub requested: Map<String, Value>,
-    /// The source of output token counts, where it is not this tool's usual one.
-    pub counted: Option<&'static str>,
     pub request_traces: Vec<RequestTrace>,
+    /// The source of token counts of the requests, where that is not this tool's usual one.
+    pub requests_counted: Option<&'static str>,
+    /// The file has the requests only.
+    pub is_records: bool,
 }
 
 /// Places of one value: the first that has it counts.
@@ -231,6 +224,7 @@ impl FileFormat {
             counted: is_counted_by_server.then_some(SERVER),
             extra_rates: self.rates.iter().map(|(name, place)| (name.as_str(), run_values.number_at(place))).collect(),
             stats: self.latency.iter().flat_map(|latency| latency.read(&run_values)).collect(),
+            ..ImportedNumbers::default()
         }
     }
 
