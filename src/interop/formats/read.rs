@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::file_format::{FileFormat, ImportedNumbers, SERVER, known_formats};
+use super::file_format::{FileFormat, ImportedNumbers, OtherFile, SERVER, known_formats};
 use super::import_identity::ImportIdentity;
-use super::other_files::OtherFile;
 use super::printed::{self, LOADGEN_LOG_FILES, LoadGenLog};
 use super::records;
 use crate::metrics::{
