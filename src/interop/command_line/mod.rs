@@ -6,7 +6,6 @@
 //! error. No tool is named here:
 //! `translate` has the table of them.
 
-mod config_file;
 mod connections;
 mod conversations;
 mod load;
@@ -20,7 +19,6 @@ mod tool_table;
 mod translated_bench;
 mod translation;
 
-pub(crate) use config_file::{ConfiguredLine, yaml_options};
 pub(crate) use connections::{StartedServer, TargetMatch, each_text, match_target, read_outputs, replace_path};
 pub(crate) use conversations::{ConversationOptions, length_pairs, rate_of_conversations};
 pub(crate) use load::{TranslatedLoad, range};
@@ -28,7 +26,7 @@ pub(crate) use load_options::{
     CHAT, COMPLETIONS, RangeRatio, SHAREGPT_FILE, WHOLE_REQUESTS, adapters, api_key, host_and_port, models, share,
     token_ids,
 };
-pub(crate) use options::{GivenOption, Opt, ParsedLine, flag, one, read, read_known};
+pub(crate) use options::{ConfiguredLine, GivenOption, Opt, ParsedLine, flag, one, read, read_known, yaml_options};
 pub(crate) use program::{
     Env, LAUNCHER, Program, assignment, base, idle, idle_command, is_secret, prefix_reason, program, tools,
 };
