@@ -18,9 +18,8 @@ use crate::tensorrt_llm::{convert_checkpoint, prepare_dataset, trtllm_build};
 use crate::tools::whole_table;
 use crate::triton_backend::{benchmarks, fill_template, tritonserver};
 use crate::{
-    aiperf, chat_benchmarks, command_server, curl, docker, docker::on_host, genai_perf, git_clone_command, guidellm,
-    inference_perf, llmb_run, nvidia_smi, perf_analyzer, r2_downloader, sglang, slurm, triton_cli, trtllm_bench,
-    trtllm_serve, vllm,
+    aiperf, chat_benchmarks, command_server, curl, docker, docker::on_host, downloads, genai_perf, guidellm,
+    inference_perf, llmb_run, nvidia_smi, perf_analyzer, sglang, slurm, triton_cli, trtllm_bench, trtllm_serve, vllm,
 };
 use base::files::{open_text, read_text_up_to};
 
@@ -195,11 +194,11 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Transl
         ("docker" | "podman" | "nerdctl", _) => docker::translate(name, arguments, &contained)?,
         ("srun", _) => slurm::srun(&surroundings.job, arguments, &ranks)?,
         ("sbatch" | "salloc", _) => slurm::sbatch(name, arguments, &inner)?,
-        ("bash" | "sh", Some(script)) if script.contains(r2_downloader::PROGRAM) => {
-            r2_downloader::translate(&arguments[1..], &|path| surroundings.path(path))?
+        ("bash" | "sh", Some(script)) if script.contains(downloads::R2_DOWNLOADER) => {
+            downloads::r2_download(&arguments[1..], &|path| surroundings.path(path))?
         }
-        (r2_downloader::PROGRAM, _) => r2_downloader::translate(arguments, &|path| surroundings.path(path))?,
-        ("git", _) => git_clone_command::translate(arguments, &|path| surroundings.path(path))?,
+        (downloads::R2_DOWNLOADER, _) => downloads::r2_download(arguments, &|path| surroundings.path(path))?,
+        ("git", _) => downloads::git_clone(arguments, &|path| surroundings.path(path))?,
         ("llmb-run", _) => llmb_run::translate(env, arguments)?,
         ("inference-perf", _) => {
             without_env(env, inference_perf::translate(arguments, &|file| surroundings.content(file))?)
