@@ -14,7 +14,6 @@ use serde_json::{Map, Value, json};
 
 use super::command::{NOT_RUN, Surroundings, translate};
 use super::loops::{Wait, array, array_tasks, function, waiting_loop};
-use super::stage_names::{unique, with_unique_names};
 use super::unknown_values::{with_every_value, with_variables_named};
 use crate::command_line::{
     ProblemKind, ScriptBench, StartedServer, TargetMatch, TranslatedScript, Translation, TranslationBuilder,
@@ -28,7 +27,7 @@ use crate::triton_backend::fill_template::{self, FilledFile};
 
 use control_flow::{Leaving, OpenHead};
 pub(super) use joined::called_script;
-use joined::{WrittenFile, echoed, plain};
+use joined::{WrittenFile, echoed, plain, unique, with_unique_names};
 
 const TOOL: &str = "a script";
 /// The number of a task in a job's array.
