@@ -14,12 +14,14 @@ mod options;
 mod program;
 pub(super) mod python;
 mod shell;
-mod stage_container;
 mod tool_table;
 mod translated_bench;
 mod translation;
 
-pub(crate) use connections::{StartedServer, TargetMatch, each_text, match_target, read_outputs, replace_path};
+pub(crate) use connections::{
+    StartedServer, TargetMatch, each_text, is_in_container, match_target, mounts, on_the_host, put_container,
+    put_secret, read_outputs, replace_path,
+};
 pub(crate) use conversations::{ConversationOptions, length_pairs, rate_of_conversations};
 pub(crate) use load::{TranslatedLoad, range};
 pub(crate) use load_options::{
@@ -35,7 +37,6 @@ pub(crate) use shell::{
     ELEMENT_BLANK, Variables, WrittenCommand, as_typed, as_written, commands_of_page, positional, sequence, split,
     unmentioned, without_prompts,
 };
-pub(crate) use stage_container::{is_in_container, mounts, on_the_host, put_container, put_secret};
 pub(crate) use tool_table::{Compute, OptionRow, ToolTable, tool_table};
 pub use translated_bench::{Sweep, TranslatedBench};
 pub use translation::{
