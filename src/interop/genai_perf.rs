@@ -136,9 +136,8 @@ fn batch(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool
 
 fn prefixes(load: &mut TranslatedLoad, line: &ParsedLine, _: &GivenOption) -> bool {
     let count = line.first_number::<u32>(&["--num-prefix-prompts"]);
-    let tokens = line.first_number::<u32>(&["--prefix-prompt-length"]);
     if count != Quantity::Known(0) {
-        load.set("prefixes", json!({"count": count, "tokens": tokens}));
+        load.prefixes(count, &line.first_number(&["--prefix-prompt-length"]));
     }
     true
 }
@@ -263,13 +262,5 @@ fn defaults(line: &ParsedLine, load: &mut TranslatedLoad) {
     }
     if !line.has("--streaming") {
         load.streaming(false);
-    }
-    if let Some(name) = load.get("tokenizer").map(str::to_owned)
-        && !Path::new(&name).exists()
-    {
-        load.builder.note(format!(
-            "--tokenizer {name} is used if it is a folder or a tokenizer.json on this machine; nothing is \
-            downloaded"
-        ));
     }
 }

@@ -118,6 +118,10 @@ fn own_line_of_triton(stage: &mut Map<String, Value>, step: &[String], tasks: &Q
     true
 }
 
+/// Options of a step.
+const STEP_OPTIONS: &str = "--container-image --container-mounts --container-name --container-workdir --container-env \
+    --ntasks-per-node --export";
+
 /// Ranks of Triton are one step of the job, in their container by pyxis. Whether the stage is Triton's.
 fn triton_step(
     stage: &mut Map<String, Value>,
@@ -138,21 +142,11 @@ fn triton_step(
         server.insert("mode".to_owned(), json!("leader"));
         server.insert("world_size".to_owned(), json!(tasks));
     }
-    let options = [
-        "--container-image",
-        "--container-mounts",
-        "--container-name",
-        "--container-workdir",
-        "--container-env",
-        "--ntasks-per-node",
-        "--export",
-    ];
+    let options = STEP_OPTIONS.split(' ').filter_map(|name| Some((name, line.value(name)?)));
     let args: Vec<String> = options
-        .iter()
-        .filter_map(|name| {
-            let value = line.value(name)?;
-            let value = if *name == "--container-mounts" { also_as_on_the_host(value) } else { value.to_owned() };
-            Some(format!("{name}={value}"))
+        .map(|(name, value)| match name {
+            "--container-mounts" => format!("{name}={}", also_as_on_the_host(value)),
+            _ => format!("{name}={value}"),
         })
         .collect();
     let mut step = Map::new();

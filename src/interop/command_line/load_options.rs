@@ -1,5 +1,6 @@
 //! Options that several load tools have in the same form: what each sets of a measurement here.
 
+use std::fmt::Display;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -184,11 +185,13 @@ impl TranslatedLoad {
     }
 
     /// A tokenizer, which is a file here.
-    pub fn tokenizer(&mut self, given: &GivenOption) {
-        self.put("tokenizer", given.value());
-        self.builder.note(format!(
-            "{given} is used if it is a folder or a tokenizer.json on this machine; nothing is downloaded"
-        ));
+    pub fn tokenizer(&mut self, name: &str, written: impl Display) {
+        self.put("tokenizer", name);
+        if !Path::new(name).exists() {
+            self.builder.note(format!(
+                "{written} is used if it is a folder or a tokenizer.json on this machine; nothing is downloaded"
+            ));
+        }
     }
 
     /// Where prompts are made up as texts, and the line has no tokenizer, the tool takes the one of the model.

@@ -403,7 +403,7 @@ impl OptionRow {
             (ValueKind::Slo, _) => load.goodput(given),
             (ValueKind::Address, _) => load.address(value, load.usual_path(), load.usual_path()),
             (ValueKind::Wait, _) => load.ready_timeout(given),
-            (ValueKind::Tokenizer, _) => load.tokenizer(given),
+            (ValueKind::Tokenizer, _) => load.tokenizer(value, given),
             (ValueKind::Text | ValueKind::Number, None) if given.values.is_empty() => load.flag(key),
             (ValueKind::Text | ValueKind::Number, None) => load.put(key, value),
         }

@@ -1,7 +1,5 @@
 //! The translation of a line or a file of another tool.
 
-use std::fmt;
-
 use serde_json::{Map, Value, json};
 
 use super::shell::{self, UnknownValue};
@@ -327,7 +325,8 @@ pub(crate) fn number(value: f64) -> Value {
 }
 
 /// Everything that keeps a text from being translated, at least one; its `Display` has a line for each.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct TranslationError {
     pub problems: Vec<TranslationProblem>,
 }
@@ -356,17 +355,9 @@ impl TranslationError {
     }
 }
 
-impl fmt::Display for TranslationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: Vec<String> = self.problems.iter().map(ToString::to_string).collect();
-        f.write_str(&lines.join("\n"))
-    }
-}
-
-impl std::error::Error for TranslationError {}
-
 /// One problem of a pasted text, and its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{kind}", place.as_ref().map_or_else(String::new, |place| format!("{place}: ")))]
 pub struct TranslationProblem {
     /// `run.sh:12`, or the beginning of a command; `None`: the text is one command.
     pub place: Option<String>,
@@ -377,15 +368,6 @@ impl TranslationProblem {
     fn within(mut self, place: &str) -> Self {
         self.place = Some(self.place.map_or_else(|| place.to_owned(), |inner| format!("{place}: {inner}")));
         self
-    }
-}
-
-impl fmt::Display for TranslationProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.place {
-            Some(place) => write!(f, "{place}: {}", self.kind),
-            None => write!(f, "{}", self.kind),
-        }
     }
 }
 

@@ -155,11 +155,7 @@ impl GuideLlmRun {
             load.header("the backend's header", header);
         }
         if let Some(name) = &self.tokenizer {
-            load.put("tokenizer", name);
-            load.builder.note(format!(
-                "the tokenizer {name} is used if it is a folder or a tokenizer.json on this machine; nothing is \
-                downloaded"
-            ));
+            load.tokenizer(name, format_args!("the tokenizer {name}"));
         }
         load.streaming(!self.without_streaming);
         Ok(())

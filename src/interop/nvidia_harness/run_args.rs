@@ -3,8 +3,7 @@
 //! `make TARGET… NAME=VALUE…` of NVIDIA's MLPerf code: each target becomes the stage that does the same.
 
 use super::harness_table::{
-    HarnessField, HarnessValue, MakeTarget, TuningField, TuningFieldError, benchmark, benchmark_hint, defaults,
-    system_name,
+    HarnessField, HarnessValue, MakeTarget, TuningField, benchmark, benchmark_hint, defaults, system_name,
 };
 use crate::command_line::{
     ProblemKind, RunLine, RunSetting, SystemNeed, TranslationBuilder, TranslationKind, TranslationResult,
@@ -128,7 +127,7 @@ impl HarnessFields {
             }
             _ => match super::harness_table::read(name, value, &word) {
                 Some(Ok(fields)) => self.tuning.extend(fields),
-                Some(Err(TuningFieldError(problem))) => builder.push_error(format!("`{word}`: {problem}")),
+                Some(Err(problem)) => builder.push_error(format!("`{word}`: {problem}")),
                 None => self.row(name, value, word, builder),
             },
         }

@@ -158,15 +158,11 @@ pub(super) fn count_answers(line: &ParsedLine, load: &mut TranslatedLoad) {
 
 /// In an order drawn with the seed, and from the top again when the file ends.
 fn records(line: &ParsedLine, load: &mut TranslatedLoad, is_all: bool) {
-    let mut data = serde_json::Map::new();
     if !line.has("--disable-shuffle") {
-        data.insert("order".to_owned(), json!("shuffled"));
+        load.set("data.order", json!("shuffled"));
     }
     if !line.has("--no-oversample") && !is_all {
-        data.insert("repeat".to_owned(), json!(true));
-    }
-    if !data.is_empty() {
-        load.set("data", json!(data));
+        load.set("data.repeat", json!(true));
     }
 }
 
@@ -178,14 +174,12 @@ const TRACE_BLOCK_TOKENS: u32 = 16;
 fn trace(line: &ParsedLine, file: Option<&str>, load: &mut TranslatedLoad) {
     load.data("mooncake", file.unwrap_or("conversation_trace.jsonl"));
     load.flag("extra.ignore_eos");
-    let mut data = serde_json::Map::new();
     // This many from the top, each once.
     if let Some(count) = load.remove("stop.requests").and_then(|count| count.parse::<Quantity<u64>>().ok()) {
-        data.insert("first".to_owned(), json!(count));
+        load.set("data.first", json!(count));
     }
     let block_tokens = line.number::<u32>("--timed-trace-chunk-hash-size");
-    data.insert("block_tokens".to_owned(), json!(block_tokens.unwrap_or(Quantity::Known(TRACE_BLOCK_TOKENS))));
-    load.set("data", json!(data));
+    load.set("data.block_tokens", json!(block_tokens.unwrap_or(Quantity::Known(TRACE_BLOCK_TOKENS))));
     if !line.has("--no-self-timed") {
         let unit = line.value("--timed-trace-sec-multiplier").and_then(|text| text.parse::<f64>().ok());
         load.trace(1e-3 / unit.filter(|unit| *unit > 0.0).unwrap_or(1.0));

@@ -105,24 +105,18 @@ impl PbtxtDocument {
                         [one] if !last.is_list => one.bytes.clone(),
                         _ => here[0].at.clone(),
                     };
-                    fields = match named.last() {
-                        Some(PbtxtValue { shape: PbtxtShape::Message(inner), .. }) => inner,
-                        _ => &[],
-                    };
+                    fields = named.last().map_or(&[], |value| value.fields());
                 }
                 PbtxtStep::Nth(index) => {
                     let Some(value) = named.get(*index) else { return (bytes, false) };
                     bytes = value.bytes.clone();
-                    fields = if let PbtxtShape::Message(inner) = &value.shape { inner } else { &[] };
+                    fields = value.fields();
                 }
                 PbtxtStep::Key(key) => {
-                    let entry = named.iter().rev().find_map(|value| match &value.shape {
-                        PbtxtShape::Message(inner) if key_of(inner).as_deref() == Some(key) => Some((value, inner)),
-                        _ => None,
-                    });
-                    let Some((value, inner)) = entry else { return (bytes, false) };
+                    let entry = named.iter().rfind(|value| key_of(value.fields()).as_deref() == Some(key));
+                    let Some(value) = entry else { return (bytes, false) };
                     bytes = value.bytes.clone();
-                    fields = inner;
+                    fields = value.fields();
                 }
             }
         }

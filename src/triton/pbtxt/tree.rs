@@ -22,6 +22,13 @@ pub(super) struct PbtxtValue {
     pub shape: PbtxtShape,
 }
 
+impl PbtxtValue {
+    /// Those of a message; other values have none.
+    pub(super) fn fields(&self) -> &[PbtxtField] {
+        if let PbtxtShape::Message(fields) = &self.shape { fields } else { &[] }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) enum PbtxtShape {
     /// A number, a boolean or an enum name of the schema, with its sign.
