@@ -3,10 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::command_line::{
-    CHAT, COMPLETIONS, ConversationOptions, GivenOption, NoMeaning, OptionRow, ParsedLine, RangeRatio, SHAREGPT_FILE,
-    TranslatedLoad, Translation, TranslationBuilder, TranslationError, WHOLE_REQUESTS, api_key, length_pairs, models,
-    number, rate_of_conversations, share, tool_table,
+    CHAT, COMPLETIONS, ConversationOptions, GivenOption, OptionRow, ParsedLine, RangeRatio, SHAREGPT_FILE,
+    TranslatedLoad, TranslationBuilder, TranslationResult, WHOLE_REQUESTS, api_key, length_pairs, models, number,
+    rate_of_conversations, share, tool_table,
 };
+use base::diag::ErrorText;
 use base::spec::Quantity;
 
 const TOOL: &str = "aiperf profile";
@@ -46,7 +47,7 @@ tool_table!(
     ]
 );
 
-pub(crate) fn translate(words: &[String], first_line: FirstLine<'_>) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(words: &[String], first_line: FirstLine<'_>) -> TranslationResult {
     let mut load = TranslatedLoad::default();
     let line = TABLE.read(words, &mut load.builder);
     interface(&line, &mut load);
@@ -66,8 +67,7 @@ pub(crate) fn translate(words: &[String], first_line: FirstLine<'_>) -> Result<T
     }
     for given in line.given.iter().filter(|given| RAMPS.iter().any(|(name, ..)| *name == given.name)) {
         if ramp(&line, given, &mut load).is_none() {
-            load.builder
-                .push_untranslated_load(given.as_written(), TABLE.row(given.name).map_or("", OptionRow::reason));
+            load.builder.push_untranslated_load(given, TABLE.row(given.name).map_or("", OptionRow::reason));
         }
     }
     CONVERSATIONS.put(&line, &mut load);
@@ -122,30 +122,26 @@ fn kserve(line: &ParsedLine, urls: &[String], load: &mut TranslatedLoad) {
 }
 
 /// The sentence on a line that is not measured.
-fn is_measured(line: &ParsedLine) -> Result<(), NoMeaning> {
+fn is_measured(line: &ParsedLine) -> Result<(), ErrorText> {
     if let Some(file) = line.value("--config") {
-        return Err(format!(
+        return Err(ErrorText::new(format_args!(
             "cannot translate the line: its settings are in `{file}`, which is not read; give them as options"
-        )
-        .into());
+        )));
     }
     if let Some(rate) = line.value("--user-centric-rate") {
-        return Err(user_centric(rate, line.value("--num-users")).into());
+        return Err(ErrorText::new(user_centric(rate, line.value("--num-users"))));
     }
     if let Some(name) = line.value("--public-dataset").filter(|name| *name != "sharegpt") {
-        return Err(format!(
+        return Err(ErrorText::new(format_args!(
             "cannot translate the line: the data set `{name}` is not downloaded; save its prompts as JSON lines \
                 and give them with `--input-file FILE --custom-dataset-type single_turn`"
-        )
-        .into());
+        )));
     }
     match line.given.iter().find(|given| given.name.starts_with("--search-") || given.name.starts_with("--optuna-")) {
-        Some(given) => Err(format!(
-            "cannot translate `{TOOL} {}`: it searches for a load within limits; that is `bench.search`, which \
-                finds the highest rate within `limits`, and `regatta bench --sweep` for all levels up to saturation",
-            given.as_written()
-        )
-        .into()),
+        Some(given) => Err(ErrorText::new(format_args!(
+            "cannot translate `{TOOL} {given}`: it searches for a load within limits; that is `bench.search`, which \
+                finds the highest rate within `limits`, and `regatta bench --sweep` for all levels up to saturation"
+        ))),
         None => Ok(()),
     }
 }
@@ -154,10 +150,9 @@ fn is_measured(line: &ParsedLine) -> Result<(), NoMeaning> {
 fn trace(line: &ParsedLine, load: &mut TranslatedLoad) {
     for given in line.given.iter().filter(|given| ["--concurrency", "--request-rate"].contains(&given.name)) {
         load.builder.note(format!(
-            "{}: arrivals are those of the trace, as AIPerf sends one whose lines have a \
+            "{given}: arrivals are those of the trace, as AIPerf sends one whose lines have a \
             `timestamp`; without time stamps it sends them at that level: then write `data: {{ jsonl: FILE }}` and \
-            the level",
-            given.as_written()
+            the level"
         ));
     }
     load.trace(1.0);
@@ -235,7 +230,7 @@ fn smoothness(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption)
 fn system_prompt(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
     match given.number::<u32>() {
         Some(tokens) if tokens != Quantity::Known(0) => load.prefixes(1, &tokens),
-        _ => load.builder.push_error(format!("`{}`: a whole number of at least 1", given.as_written())),
+        _ => load.builder.push_error(format!("`{given}`: a whole number of at least 1")),
     }
     true
 }
@@ -256,13 +251,12 @@ fn range_ratio(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption
 fn duration(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
     if given.value().contains(',') {
         load.builder.push_error(format!(
-            "`{}`: one number is read; a list is a line, and a measurement, for each of its values",
-            given.as_written()
+            "`{given}`: one number is read; a list is a line, and a measurement, for each of its values"
         ));
     } else if given.number::<f64>().is_some() {
         load.put("stop.duration", format!("{}s", given.value()));
     } else {
-        load.builder.push_error(format!("`{}`: a number of seconds", given.as_written()));
+        load.builder.push_error(format!("`{given}`: a number of seconds"));
     }
     true
 }
@@ -386,7 +380,7 @@ impl InputFile {
         line: &ParsedLine,
         first_line: FirstLine<'_>,
         builder: &mut TranslationBuilder,
-    ) -> Result<Option<Self>, NoMeaning> {
+    ) -> Result<Option<Self>, ErrorText> {
         let Some(file) = line.value("--input-file") else { return Ok(None) };
         let scheduled = |kind: Self| if line.has("--fixed-schedule") { Self::Trace } else { kind };
         match line.value("--custom-dataset-type") {
@@ -416,7 +410,7 @@ impl InputFile {
         }
     }
 
-    fn seen(file: &str, first: &str) -> Result<Self, NoMeaning> {
+    fn seen(file: &str, first: &str) -> Result<Self, ErrorText> {
         let record: Value = serde_json::from_str(first.trim()).unwrap_or_default();
         let has = |name: &str| record.get(name).is_some();
         if has("turns") {
@@ -448,11 +442,10 @@ impl InputFile {
     }
 }
 
-fn not_read(file: &str, kind: &str) -> NoMeaning {
-    format!(
+fn not_read(file: &str, kind: &str) -> ErrorText {
+    ErrorText::new(format_args!(
         "cannot translate the line: `{file}` of the type {kind} is not supported; supported are single_turn, \
         random_pool, raw_payload and mooncake_trace. Save conversations as JSON lines, one for each turn, \
         `{{\"session_id\": 1, \"prompt\": \"…\"}}`, and give them with `regatta bench --data FILE.jsonl`"
-    )
-    .into()
+    ))
 }

@@ -4,8 +4,8 @@
 use serde_json::json;
 
 use crate::command_line::{
-    CHAT, COMPLETIONS, GivenOption, ParsedLine, ScriptBench, ToolTable, TranslatedLoad, TranslatedScript, Translation,
-    TranslationBuilder, TranslationError, TranslationKind, WHOLE_REQUESTS, api_key, token_ids, tool_table,
+    CHAT, COMPLETIONS, GivenOption, ParsedLine, ScriptBench, ToolTable, TranslatedLoad, TranslatedScript,
+    TranslationBuilder, TranslationKind, TranslationResult, WHOLE_REQUESTS, api_key, token_ids, tool_table,
 };
 use base::spec::Quantity;
 
@@ -30,8 +30,8 @@ fn one_after_the_other(
     table: &'static ToolTable,
     words: &[String],
     names: &[&'static str],
-    measure: impl Fn(&[String]) -> Result<Translation, TranslationError>,
-) -> Result<Translation, TranslationError> {
+    measure: impl Fn(&[String]) -> TranslationResult,
+) -> TranslationResult {
     let mut reading = TranslationBuilder::default();
     let line = table.read(words, &mut reading);
     let lists: Vec<GivenOption> = names.iter().map(|name| line.all(name)).collect();
@@ -49,14 +49,14 @@ fn one_after_the_other(
         let mut translation = measure(&others.iter().cloned().chain(level).collect::<Vec<_>>())?;
         builder.absorb(table.program, &mut translation);
         if let TranslationKind::Bench(bench) = translation.kind {
-            script.benches.push(ScriptBench { server: None, run: None, bench, place: table.program.to_owned() });
+            script.benches.push(ScriptBench { bench, place: table.program.to_owned(), ..<_>::default() });
         }
     }
     builder.finish(table.program, TranslationKind::Script(script))
 }
 
 /// `genai-bench benchmark`.
-pub(crate) fn genai_bench(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn genai_bench(words: &[String]) -> TranslationResult {
     /// Of its texts, where the line names none.
     const USUAL: [&str; 5] = ["N(480,240)/(300,150)", "D(100,100)", "D(100,1000)", "D(2000,200)", "D(7800,200)"];
     let name = "--traffic-scenario";
@@ -100,13 +100,13 @@ fn scenario(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> b
 }
 
 /// `evalscope perf`.
-pub(crate) fn evalscope(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn evalscope(words: &[String]) -> TranslationResult {
     let level =
         if EVALSCOPE.read(words, &mut TranslationBuilder::default()).has("--rate") { "--rate" } else { "--parallel" };
     one_after_the_other(&EVALSCOPE, words, &[level, "--number"], evalscope_level)
 }
 
-fn evalscope_level(words: &[String]) -> Result<Translation, TranslationError> {
+fn evalscope_level(words: &[String]) -> TranslationResult {
     EVALSCOPE.measurement(words, |line, load| {
         let url = line.setting("--url");
         let is_chat = url.ends_with("/chat/completions") || !url.ends_with("/completions");
@@ -122,7 +122,7 @@ fn evalscope_level(words: &[String]) -> Result<Translation, TranslationError> {
         let requests = line.all("--number");
         if requests.values.len() > 1 {
             let reason = "it has a different number of values than there are levels; the last one is used";
-            load.builder.push_untranslated_load(requests.as_written(), reason);
+            load.builder.push_untranslated_load(&requests, reason);
         }
         load.put("stop.requests", requests.values.last().cloned().unwrap_or_default());
         load.put("warmup", warmup(line, requests.values.last()).to_string());
@@ -186,7 +186,7 @@ fn answer(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> 
 }
 
 /// `llama-benchy`.
-pub(crate) fn llama_benchy(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn llama_benchy(words: &[String]) -> TranslationResult {
     LLAMA_BENCHY.measurement(words, |line, load| {
         load.overlapping_address(&[line.setting("--base-url")], CHAT.1.trim_start_matches("/v1"), CHAT.1);
         load.put("model", line.value("--served-model-name").unwrap_or(line.setting("--model")));

@@ -8,9 +8,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use crate::command_line::{
-    Env, GivenOption, OptionRow, ToolTable, Translation, TranslationBuilder, TranslationError, put_secret, tool_table,
-};
+use crate::command_line::{Env, GivenOption, OptionRow, ToolTable, TranslationBuilder, TranslationResult, tool_table};
 use base::spec::Quantity;
 
 /// A program that serves a model.
@@ -35,7 +33,7 @@ pub(crate) struct CommandStage {
 
 impl ServerProgram {
     /// A manifest of the one stage. `start` is the program and what stands in front of its arguments.
-    pub fn translate(&self, start: &[&str], env: &Env, arguments: &[String]) -> Result<Translation, TranslationError> {
+    pub fn translate(&self, start: &[&str], env: &Env, arguments: &[String]) -> TranslationResult {
         let mut builder = TranslationBuilder::default();
         let mut server = self.command(start, arguments, &mut builder);
         let usual_port = || self.table.row("--port")?.default.as_ref()?.parse().ok();
@@ -48,7 +46,7 @@ impl ServerProgram {
     pub fn command(&self, start: &[&str], arguments: &[String], builder: &mut TranslationBuilder) -> CommandStage {
         let (line, others) = self.table.read_rows(|row| row.computes.is_some(), arguments, builder);
         // They stay in the line, too.
-        let (passed, _) = self.table.read_known(self.table.program, &others, &mut TranslationBuilder::default());
+        let (passed, _) = self.table.read_known(&others, &mut TranslationBuilder::default());
         let is_rank =
             |name: &&str| self.table.row(name).is_some_and(|row| row.multiplies_gpus && row.applies_to(&passed));
         let ranks: Vec<&str> = self.table.options.iter().map(|option| option.names[0]).filter(is_rank).collect();
@@ -83,7 +81,7 @@ impl ServerProgram {
             }
             Some("port") => match given.value().parse() {
                 Ok(port) => server.port = Some(port),
-                Err(_) => builder.push_error(format!("`{}` is not a port", given.as_written())),
+                Err(_) => builder.push_error(format!("`{given}` is not a port")),
             },
             Some("key") => match self.table.key_variable {
                 Some(name) => {
@@ -104,7 +102,7 @@ impl ServerProgram {
                     "the token of --hf-token is read from the environment variable HF_TOKEN; it is not written down",
                 );
             }
-            Some("socket") => builder.push_untranslated(given.as_written(), row.reason()),
+            Some("socket") => builder.push_untranslated(given, row.reason()),
             Some("template") if given.value().contains("{%") => {
                 builder.push_untranslated("--chat-template …", "save the template as a file and give its path");
             }
@@ -112,7 +110,6 @@ impl ServerProgram {
             _ => {
                 let key = given.name.trim_start_matches('-').replace('-', "_");
                 if key == "config" {
-                    let given = given.as_written();
                     builder.note(format!("`gpus` are those of the line's own options: set it to what {given} needs"));
                 }
                 server.words.extend([given.written.clone(), format!("{{{{ inputs.{key} }}}}")]);
@@ -206,16 +203,13 @@ impl CommandStage {
         if let Some(port) = self.port {
             server.insert("port".to_owned(), json!(port));
         }
-        let mut stage = Map::from_iter([("gpus".to_owned(), json!(self.gpus))]);
-        if !self.inputs.is_empty() {
-            stage.insert("inputs".to_owned(), Value::Object(self.inputs));
+        let mut env = env.clone();
+        for name in self.secrets {
+            if !env.has(&name) {
+                env.0.push((name, String::new()));
+            }
         }
-        env.put_into(&mut stage);
-        for name in &self.secrets {
-            put_secret(&mut stage, name);
-        }
-        stage.insert("serve".to_owned(), json!({ action: server }));
-        Value::Object(stage)
+        Value::Object(env.stage(Some(self.gpus), self.inputs, "serve", json!({ action: server })))
     }
 }
 

@@ -1,9 +1,10 @@
 //! `curl` of a server's own interfaces: one request, its metrics, its readiness.
 
 use crate::command_line::{
-    CHAT, COMPLETIONS, NoMeaning, ParsedLine, TranslatedLoad, Translation, TranslationBuilder, TranslationError,
-    TranslationKind, tool_table,
+    CHAT, COMPLETIONS, ParsedLine, TranslatedLoad, TranslationBuilder, TranslationError, TranslationKind,
+    TranslationResult, tool_table,
 };
+use base::diag::ErrorText;
 use base::units::unquoted;
 use serde_json::{Map, Value};
 
@@ -13,7 +14,7 @@ tool_table!(TABLE, ["curl"], []);
 const PATTERN: &str = "cannot translate the line: it is a pattern of the page, no request; give its fields, as \
     `{\"text_input\": \"What is machine learning?\", \"max_tokens\": 20}`";
 
-pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(words: &[String]) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
     let line = TABLE.read_as(TABLE.program, &separate_flags(words), &mut builder);
     let Some(written) = line.plain.first().map(String::as_str).or_else(|| line.value("--url")) else {
@@ -93,7 +94,7 @@ fn of_model(act: &str, server: &str, model: &str, builder: &mut TranslationBuild
 fn with_body(
     line: &ParsedLine,
     builder: &mut TranslationBuilder,
-    then: impl FnOnce(Map<String, Value>, &mut TranslationBuilder) -> Result<TranslationKind, NoMeaning>,
+    then: impl FnOnce(Map<String, Value>, &mut TranslationBuilder) -> Result<TranslationKind, ErrorText>,
 ) -> Result<TranslationKind, TranslationError> {
     let data = line.value("--data").ok_or_else(|| TranslationError::new("a request has its fields after `-d`"))?.trim();
     let fields = match serde_json::from_str::<Value>(data) {
@@ -130,11 +131,12 @@ fn generate(
     mut fields: Map<String, Value>,
     line: &ParsedLine,
     builder: &mut TranslationBuilder,
-) -> Result<TranslationKind, NoMeaning> {
+) -> Result<TranslationKind, ErrorText> {
     if fields.get("stop") == Some(&Value::Bool(true)) {
-        return Err("cannot translate the line: it cancels the request of that id; Ctrl-C or `--deadline` of \
-            `regatta triton infer` cancels its own"
-            .into());
+        return Err(ErrorText::new(
+            "cannot translate the line: it cancels the request of that id; Ctrl-C or `--deadline` of `regatta triton \
+             infer` cancels its own",
+        ));
     }
     unsent_headers(line, builder);
     // Triton reads the fields of `parameters` like those at the top level.

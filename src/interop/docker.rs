@@ -8,8 +8,8 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use crate::command_line::{
-    OptionRow, ParsedLine, TranslateContained, Translation, TranslationBuilder, TranslationError, TranslationKind,
-    base, idle_command, is_secret, mounts, put_container, put_secret, tool_table,
+    OptionRow, ParsedLine, TranslateContained, TranslationBuilder, TranslationKind, TranslationResult, base,
+    idle_command, is_secret, mounts, put_container, put_secret, tool_table,
 };
 use base::spec::Quantity;
 use base::units::{is_identifier, shell_word, unquoted};
@@ -36,11 +36,7 @@ fn entry_point(image: &str) -> Option<&'static [&'static str]> {
 }
 
 /// `inner` translates the command in the container, whose files lie where its mounts say.
-pub(crate) fn translate(
-    engine: &str,
-    words: &[String],
-    inner: TranslateContained<'_>,
-) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(engine: &str, words: &[String], inner: TranslateContained<'_>) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
     let nothing = |text: String| TranslationBuilder::nothing("docker", text);
     let (command, rest) = words.split_first().map_or(("", words), |(command, rest)| (command.as_str(), rest));

@@ -5,8 +5,8 @@ use std::path::Path;
 use serde_json::json;
 
 use crate::command_line::{
-    CHAT, COMPLETIONS, ConversationOptions, GivenOption, ParsedLine, TranslatedLoad, Translation, TranslationError,
-    length_pairs, models, range, rate_of_conversations, tool_table,
+    CHAT, COMPLETIONS, ConversationOptions, GivenOption, ParsedLine, TranslatedLoad, TranslationResult, length_pairs,
+    models, range, rate_of_conversations, tool_table,
 };
 use crate::perf_analyzer;
 use base::spec::Quantity;
@@ -43,11 +43,7 @@ pub(crate) enum Subcommand {
     Analyze,
 }
 
-pub(crate) fn translate(
-    tool: &'static str,
-    command: Subcommand,
-    words: &[String],
-) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(tool: &'static str, command: Subcommand, words: &[String]) -> TranslationResult {
     let mut load = TranslatedLoad::default();
     let line = PROFILE.read_as(tool, words, &mut load.builder);
     interface(&line, &mut load);
@@ -140,9 +136,8 @@ fn batch(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool
 
 fn prefixes(load: &mut TranslatedLoad, line: &ParsedLine, _: &GivenOption) -> bool {
     let count = line.first_number::<u32>(&["--num-prefix-prompts"]);
-    let tokens = line.first_number::<u32>(&["--prefix-prompt-length"]);
     if count != Quantity::Known(0) {
-        load.set("prefixes", json!({"count": count, "tokens": tokens}));
+        load.prefixes(count, &line.first_number(&["--prefix-prompt-length"]));
     }
     true
 }
@@ -166,10 +161,8 @@ fn data(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bo
             );
         }
     } else if file.starts_with("synthetic:") {
-        load.builder.push_untranslated_load(
-            given.as_written(),
-            "it is for other endpoint types; without data, prompts are synthetic",
-        );
+        load.builder
+            .push_untranslated_load(given, "it is for other endpoint types; without data, prompts are synthetic");
     } else if Path::new(file).extension().is_some_and(|suffix| suffix == "jsonl") {
         load.put("data", file);
         // It begins again at their end.
@@ -181,7 +174,7 @@ fn data(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bo
         }
     } else {
         load.builder.push_untranslated_load(
-            given.as_written(),
+            given,
             "read are files in JSONL, one `{\"text\": …}` a line; a folder of files is not",
         );
     }
@@ -269,13 +262,5 @@ fn defaults(line: &ParsedLine, load: &mut TranslatedLoad) {
     }
     if !line.has("--streaming") {
         load.streaming(false);
-    }
-    if let Some(name) = load.get("tokenizer").map(str::to_owned)
-        && !Path::new(&name).exists()
-    {
-        load.builder.note(format!(
-            "--tokenizer {name} is used if it is a folder or a tokenizer.json on this machine; nothing is \
-            downloaded"
-        ));
     }
 }

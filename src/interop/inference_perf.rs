@@ -4,8 +4,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::command_line::{
-    CHAT, COMPLETIONS, GivenOption, ParsedLine, TranslatedLoad, Translation, TranslationBuilder, TranslationError,
-    api_key, tool_table,
+    CHAT, COMPLETIONS, GivenOption, ParsedLine, TranslatedLoad, TranslationBuilder, TranslationResult, api_key,
+    tool_table,
 };
 use base::units::unquoted;
 
@@ -22,10 +22,7 @@ tool_table!(
 );
 
 /// `content` reads a file.
-pub(crate) fn translate(
-    words: &[String],
-    content: &dyn Fn(&str) -> Option<String>,
-) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(words: &[String], content: &dyn Fn(&str) -> Option<String>) -> TranslationResult {
     let mut settings = Vec::new();
     if let Some(file) = TABLE.read(words, &mut TranslationBuilder::default()).value("--config_file") {
         let Some(config) = content(file).and_then(|text| base::files::parse_yaml(&text).ok()) else {
@@ -154,7 +151,7 @@ fn traffic_split(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{TranslatedBench, TranslationKind};
+    use crate::{TranslatedBench, Translation, TranslationKind};
 
     /// The configuration of the guide, with a distribution of lengths.
     const CONFIG: &str = "

@@ -11,8 +11,8 @@
 //!
 //! ```text
 //!  command_line  metrics ← command_server ← trtllm_serve  perf_analyzer ← aiperf  chat_benchmarks
-//!  curl  docker  genai_perf  git_clone_command  guidellm  inference_perf  llmb_run  nvidia_harness
-//!  nvidia_smi  r2_downloader  sglang  slurm  tensorrt_llm  triton_backend  trtllm_bench  vllm ← triton_cli ← formats
+//!  curl  docker  downloads  genai_perf  guidellm  inference_perf  llmb_run  nvidia_harness
+//!  nvidia_smi  sglang  slurm  tensorrt_llm  triton_backend  trtllm_bench  vllm ← triton_cli ← formats
 //!  translate
 //! ```
 
@@ -22,9 +22,9 @@ mod command_line;
 mod command_server;
 mod curl;
 mod docker;
+mod downloads;
 mod formats;
 mod genai_perf;
-mod git_clone_command;
 mod guidellm;
 mod inference_perf;
 mod llmb_run;
@@ -32,7 +32,6 @@ mod metrics;
 mod nvidia_harness;
 mod nvidia_smi;
 mod perf_analyzer;
-mod r2_downloader;
 mod sglang;
 mod slurm;
 mod tensorrt_llm;
@@ -46,7 +45,8 @@ mod vllm;
 
 pub use command_line::{
     GpuScale, ProblemKind, RunLine, RunSetting, ScriptBench, Sweep, SystemNeed, TranslatedBench, TranslatedScript,
-    Translation, TranslationError, TranslationKind, TranslationProblem, UnknownValue, UntranslatedOption, origin,
+    Translation, TranslationError, TranslationKind, TranslationProblem, TranslationResult, UnknownValue,
+    UntranslatedOption, origin,
 };
 pub use docker::compose_script;
 pub use formats::{

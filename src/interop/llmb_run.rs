@@ -1,8 +1,8 @@
 //! `llmb-run submit`, and `single` and `bulk` of older releases.
 
 use crate::command_line::{
-    Env, GpuScale, ParsedLine, RunLine, RunSetting, TranslatedScript, Translation, TranslationBuilder,
-    TranslationError, TranslationKind, idle_command, tool_table,
+    Env, GivenOption, GpuScale, ParsedLine, RunLine, RunSetting, TranslatedScript, TranslationBuilder, TranslationKind,
+    TranslationResult, idle_command, tool_table,
 };
 
 const TOOL: &str = "llmb-run";
@@ -11,7 +11,7 @@ tool_table!(TABLE, ["llmb-run"], []);
 
 /// `env` are the variables before the line: those of the recipe stay before the command, those of Slurm become its
 /// settings.
-pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(env: &Env, words: &[String]) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
     let line = TABLE.read_as(TABLE.program, words, &mut builder);
     let (command, plain) = match line.plain.split_first() {
@@ -27,7 +27,7 @@ pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
         .or_else(|| (command == "bulk").then(|| plain.first().cloned()).flatten());
     if let Some(file) = file {
         for given in line.given.iter().filter(|given| !["--file", "--dry-run"].contains(&given.name)) {
-            builder.push_untranslated(given.as_written(), "the file lists what is run");
+            builder.push_untranslated(given, "the file lists what is run");
         }
         for (name, value) in &env.0 {
             match name.as_str() {
@@ -61,8 +61,8 @@ pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
         let value = given.value();
         match given.name {
             "--workload" | "--model-size" | "--file" => {}
-            "--dtype" => run.settings.push(RunSetting::new("dtype", value, given.as_written())),
-            "--scale" => scale(value, &given.as_written(), env, &mut run, &mut builder),
+            "--dtype" => run.settings.push(RunSetting::new("dtype", value, given)),
+            "--scale" => scale(given, env, &mut run, &mut builder),
             "--nodelist" | "--exclude" | "--reservation" => {
                 run.slurm.push((given.name.trim_start_matches('-'), value.to_owned()));
             }
@@ -151,9 +151,9 @@ fn scales(value: &str) -> impl Iterator<Item = u32> {
 }
 
 /// `--scale N`: N GPUs of the kind that the cluster has are a system here; of several the first.
-fn scale(value: &str, written: &str, env: &Env, run: &mut RunLine, builder: &mut TranslationBuilder) {
-    let Some(gpus) = scales(value).next() else {
-        return builder.push_error(format!("`{written}`: a scale is a number of GPUs"));
+fn scale(given: &GivenOption, env: &Env, run: &mut RunLine, builder: &mut TranslationBuilder) {
+    let Some(gpus) = scales(given.value()).next() else {
+        return builder.push_error(format!("`{given}`: a scale is a number of GPUs"));
     };
     run.scale = Some(GpuScale { gpus, gpu_type: gpu_type(env), argument: format!("--scale {gpus}") });
 }

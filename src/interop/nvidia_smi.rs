@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::command_line::{Translation, TranslationBuilder, TranslationError, idle_command};
+use crate::command_line::{TranslationBuilder, TranslationResult, idle_command};
 
 /// The value of a stage's `gpu_clocks`, if the line locks clocks.
 pub(crate) fn gpu_clocks(arguments: &[String], is_root: bool) -> Option<Value> {
@@ -17,19 +17,12 @@ pub(crate) fn gpu_clocks(arguments: &[String], is_root: bool) -> Option<Value> {
 }
 
 /// Alone it changes the machine, which a stage does for its own time only.
-pub(crate) fn translate(arguments: &[String]) -> Result<Translation, TranslationError> {
-    const SETTINGS: [&str; 8] = [
-        "-pl",
-        "--power-limit",
-        "-ac",
-        "--applications-clocks",
-        "-lmc",
-        "--lock-memory-clocks",
-        "-mig",
-        "--multi-instance-gpu",
-    ];
+pub(crate) fn translate(arguments: &[String]) -> TranslationResult {
+    const SETTINGS: &str =
+        "-pl --power-limit -ac --applications-clocks -lmc --lock-memory-clocks -mig --multi-instance-gpu";
     let Some(clocks) = gpu_clocks(arguments, false) else {
-        let setting = arguments.iter().find(|word| SETTINGS.contains(&word.split('=').next().unwrap_or_default()));
+        let is_setting = |word: &&String| SETTINGS.split(' ').any(|name| word.split('=').next() == Some(name));
+        let setting = arguments.iter().find(is_setting);
         return setting.map_or_else(
             || idle_command("nvidia-smi", "nvidia-smi *"),
             |setting| {

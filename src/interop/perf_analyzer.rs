@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use crate::command_line::{
-    GivenOption, NoMeaning, ParsedLine, TranslatedLoad, Translation, TranslationBuilder, TranslationError, range,
-    tool_table,
+    GivenOption, ParsedLine, TranslatedLoad, TranslationBuilder, TranslationResult, range, tool_table,
 };
+use base::diag::ErrorText;
 use serde_json::json;
 
 const TOOL: &str = "perf_analyzer";
@@ -26,7 +26,7 @@ tool_table!(
     ]
 );
 
-pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(words: &[String]) -> TranslationResult {
     let mut load = TranslatedLoad::default();
     let line = TABLE.read(words, &mut load.builder);
     if let Err(why) = is_measured(&line).and_then(|()| shapes(&line, &mut load)).and_then(|()| prompts(&line)) {
@@ -75,28 +75,24 @@ fn defaults(line: &ParsedLine, is_openai: bool, load: &mut TranslatedLoad) {
 }
 
 /// The sentence on a line that is not measured.
-fn is_measured(line: &ParsedLine) -> Result<(), NoMeaning> {
+fn is_measured(line: &ParsedLine) -> Result<(), ErrorText> {
     if let Some(other) = line.value("--service-kind").filter(|kind| !["triton", "openai"].contains(kind)) {
-        return Err(format!(
+        return Err(ErrorText::new(format_args!(
             "cannot translate `perf_analyzer --service-kind {other}`: requests go to servers over KServe v2 or \
                 OpenAI's interfaces; there are triton and openai"
-        )
-        .into());
+        )));
     }
     if let Some(given) = line.given.iter().find(|given| given.name == "--periodic-concurrency-range") {
-        return Err(format!(
-            "cannot translate the line: the load of `{}` is another one after each number of requests; \
-                `bench.ramp` changes it with time, and `bench -c 10,40,70` measures levels one by one",
-            given.as_written()
-        )
-        .into());
+        return Err(ErrorText::new(format_args!(
+            "cannot translate the line: the load of `{given}` is another one after each number of requests; \
+                `bench.ramp` changes it with time, and `bench -c 10,40,70` measures levels one by one"
+        )));
     }
     if line.has("--binary-search") {
-        return Err(format!(
+        return Err(ErrorText::new(format_args!(
             "cannot translate `{TOOL} --binary-search`: it searches for the highest load within \
                 `--latency-threshold`; that is `bench.search`, which finds the highest rate within `limits`"
-        )
-        .into());
+        )));
     }
     Ok(())
 }
@@ -111,19 +107,20 @@ fn is_json(path: &str) -> bool {
 }
 
 /// Prompts are read from files, not from folders of tensors.
-fn prompts(line: &ParsedLine) -> Result<(), NoMeaning> {
+fn prompts(line: &ParsedLine) -> Result<(), ErrorText> {
     match line.value("--input-data") {
-        Some(path) if !["random", "zero"].contains(&path) && !is_json(path) && !path.contains("{{") => Err(format!(
-            "cannot translate the line: `{path}` is a folder with a file for each tensor, which is not read; a \
+        Some(path) if !["random", "zero"].contains(&path) && !is_json(path) && !path.contains("{{") => {
+            Err(ErrorText::new(format_args!(
+                "cannot translate the line: `{path}` is a folder with a file for each tensor, which is not read; a \
                     JSON file, `{{\"data\": [{{\"text_input\": [\"…\"], \"max_tokens\": [20]}}]}}`, is"
-        )
-        .into()),
+            )))
+        }
         _ => Ok(()),
     }
 }
 
 /// `NAME:1,128`. The shape of a prompt's tokens is its length; other inputs of a language model are one value each.
-fn shapes(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeaning> {
+fn shapes(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), ErrorText> {
     for given in line.given.iter().filter(|given| given.name == "--shape") {
         let (name, dims) = given.value().split_once(':').unwrap_or((given.value(), ""));
         let dims: Option<Vec<u32>> = dims.split(',').map(|dim| dim.trim().parse().ok()).collect();
@@ -132,12 +129,10 @@ fn shapes(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeaning>
             ("input_ids" | "INPUT_ID", Some(tokens)) if tokens > 0 => load.put("input_tokens", tokens.to_string()),
             (_, Some(1)) => {}
             _ => {
-                return Err(format!(
-                    "cannot translate the line: `{}` is an input of a model that is not a language model; requests \
-                        have a prompt, `--shape input_ids:128` gives its length",
-                    given.as_written()
-                )
-                .into());
+                return Err(ErrorText::new(format_args!(
+                    "cannot translate the line: `{given}` is an input of a model that is not a language model; \
+                        requests have a prompt, `--shape input_ids:128` gives its length"
+                )));
             }
         }
     }
@@ -159,7 +154,7 @@ fn request_count_of_windows(load: &mut TranslatedLoad, line: &ParsedLine, given:
     // Without --measurement-mode its windows are of time.
     if line.has("-p") && !counts_windows(line) {
         load.builder.push_untranslated(
-            given.as_written(),
+            given,
             "windows have the length of -p; only --measurement-mode count_windows uses this count",
         );
         return true;
@@ -178,9 +173,9 @@ fn request_count_of_windows(load: &mut TranslatedLoad, line: &ParsedLine, given:
 fn window(load: &mut TranslatedLoad, line: &ParsedLine, given: &GivenOption) -> bool {
     if line.has("--measurement-request-count") && counts_windows(line) {
         let reason = "with --measurement-mode count_windows a window ends after its number of requests";
-        load.builder.push_untranslated(given.as_written(), reason);
+        load.builder.push_untranslated(given, reason);
     } else if line.has("--request-count") {
-        load.builder.push_untranslated(given.as_written(), "the run ends after its number of requests");
+        load.builder.push_untranslated(given, "the run ends after its number of requests");
     } else {
         load.put("stop.duration", format!("{}ms", given.value()));
         load.builder.note("Regatta sends requests for -p; `perf_analyzer` measures three windows of that length");
@@ -194,7 +189,7 @@ fn level(given: &GivenOption, key: &'static str, load: &mut TranslatedLoad) -> b
     } else if let Some(values) = range(given.value()) {
         load.sweep(key, values);
     } else {
-        load.builder.push_error(format!("`{}` is not START, START:END or START:END:STEP", given.as_written()));
+        load.builder.push_error(format!("`{given}` is not START, START:END or START:END:STEP"));
     }
     true
 }
@@ -241,7 +236,7 @@ pub(crate) fn translate_passthrough(words: &[String], load: &mut TranslatedLoad)
     }
     for given in &line.given {
         if given.name == "--request-count" && load.has("stop.requests") {
-            load.builder.push_untranslated(given.as_written(), "it is already given before `--`");
+            load.builder.push_untranslated(given, "it is already given before `--`");
         } else {
             TABLE.apply_option(&line, given, load);
         }

@@ -5,15 +5,16 @@
 use serde_json::{Value, json};
 
 use crate::command_line::{
-    CHAT, COMPLETIONS, Env, NoMeaning, ParsedLine, RangeRatio, SHAREGPT_FILE, ScriptBench, TranslatedBench,
-    TranslatedLoad, TranslatedScript, Translation, TranslationBuilder, TranslationError, TranslationKind, adapters,
-    host_and_port, idle_command, share, token_ids, tool_table,
+    CHAT, COMPLETIONS, Env, ParsedLine, RangeRatio, SHAREGPT_FILE, ScriptBench, TranslatedBench, TranslatedLoad,
+    TranslatedScript, TranslationBuilder, TranslationKind, TranslationResult, adapters, host_and_port, idle_command,
+    share, token_ids, tool_table,
 };
 use crate::command_server::ServerProgram;
+use base::diag::ErrorText;
 use base::spec::Quantity;
 
 /// `sglang serve …`
-pub(crate) fn sglang(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn sglang(env: &Env, words: &[String]) -> TranslationResult {
     let (command, rest) = words.split_first().map_or(("", words), |(command, rest)| (command.as_str(), rest));
     match command {
         "serve" => serve(&["sglang", "serve"], env, rest),
@@ -22,7 +23,7 @@ pub(crate) fn sglang(env: &Env, words: &[String]) -> Result<Translation, Transla
 }
 
 /// `python3 -m sglang.MODULE …`
-pub(crate) fn module(module: &str, env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn module(module: &str, env: &Env, words: &[String]) -> TranslationResult {
     match module {
         "sglang.launch_server" => serve(&["python3", "-m", module], env, words),
         "sglang.bench_serving" | "sglang.benchmark.serving" => bench_serving(env, words),
@@ -34,8 +35,8 @@ pub(crate) fn module(module: &str, env: &Env, words: &[String]) -> Result<Transl
 tool_table!(SERVER, ["sglang-launch-server"], []);
 
 /// `start` is the program and what stands in front of its arguments.
-pub(super) fn serve(start: &[&str], env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
-    let (kind, _) = SERVER.read_known(SERVER.program, words, &mut TranslationBuilder::default());
+pub(super) fn serve(start: &[&str], env: &Env, words: &[String]) -> TranslationResult {
+    let (kind, _) = SERVER.read_known(words, &mut TranslationBuilder::default());
     let is_part = kind.value("--nnodes").is_some_and(|count| count != "1")
         || kind.value("--disaggregation-mode").is_some_and(|mode| mode != "null");
     if is_part {
@@ -50,7 +51,7 @@ pub(super) fn serve(start: &[&str], env: &Env, words: &[String]) -> Result<Trans
 
 tool_table!(SERVING, ["sglang-bench-serving"], [("token_ids", token_ids), ("adapters", adapters)]);
 
-fn bench_serving(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+fn bench_serving(env: &Env, words: &[String]) -> TranslationResult {
     let mut load = TranslatedLoad::default();
     let line = SERVING.read(words, &mut load.builder);
     if let Err(why) = interface(&line, &mut load) {
@@ -80,7 +81,7 @@ fn bench_serving(env: &Env, words: &[String]) -> Result<Translation, Translation
 }
 
 /// The server and its protocol; the sentence on one that is not measured.
-fn interface(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeaning> {
+fn interface(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), ErrorText> {
     let backend = line.value("--backend").unwrap_or("sglang");
     // The port, the protocol, its usual path, and the path there.
     let (port, protocol, usual, path) = match backend {
@@ -93,11 +94,10 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeani
         "truss" => ("8080", COMPLETIONS.0, COMPLETIONS.1, "/v1/models/model:predict"),
         "trt" => ("8000", "generate", "/v2/models/ensemble/generate_stream", "/v2/models/ensemble/generate_stream"),
         other => {
-            return Err(format!(
+            return Err(ErrorText::new(format_args!(
                 "cannot translate the line: requests of --backend {other} are not measured; supported are OpenAI's \
                 completions and chat, and Triton's `trt`"
-            )
-            .into());
+            )));
         }
     };
     if matches!(backend, "sglang" | "sglang-native") {
@@ -123,10 +123,10 @@ fn interface(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeani
 }
 
 /// Prompts and answers. An error is the sentence on a data set that is not read.
-fn dataset(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeaning> {
+fn dataset(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), ErrorText> {
     for given in line.given.iter().filter(|given| given.name.ends_with("-len") || given.name == "--num-prompts") {
         if given.number::<u32>().is_none() {
-            load.builder.push_error(format!("`{}` is not a whole number", given.as_written()));
+            load.builder.push_error(format!("`{given}` is not a whole number"));
         }
     }
     let number = |name: &str| line.first_number::<u32>(&[name]);
@@ -162,17 +162,16 @@ fn dataset(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeaning
         }
         name if name.starts_with("mooncake") => trace(line, file, load),
         "image" | "mmmu" => {
-            return Err("cannot translate the line: images are not sent; the same lengths of text are measured with \
-                --dataset-name random"
-                .to_owned()
-                .into());
+            return Err(ErrorText::new(
+                "cannot translate the line: images are not sent; the same lengths of text are measured with \
+                 --dataset-name random",
+            ));
         }
         other => {
-            return Err(format!(
+            return Err(ErrorText::new(format_args!(
                 "cannot translate the line: the data set `{other}` is not supported; supported are ShareGPT's file, a \
                 Mooncake trace, and synthetic prompts"
-            )
-            .into());
+            )));
         }
     }
     Ok(())
@@ -182,7 +181,7 @@ fn dataset(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeaning
 fn lengths(line: &ParsedLine, names: [&str; 3], load: &mut TranslatedLoad) {
     let share_of = line.share(names[0]);
     if let Some(given) = line.last(names[0]).filter(|given| share(given, "").is_none()) {
-        load.builder.push_error(format!("`{}`: a ratio from 0 to 1", given.as_written()));
+        load.builder.push_error(format!("`{given}`: a ratio from 0 to 1"));
     }
     for (name, key) in [(names[1], "input_tokens"), (names[2], "output_tokens")] {
         let longest = positive(line.first_number::<u32>(&[name]));
@@ -216,9 +215,9 @@ fn trace(line: &ParsedLine, file: Option<&str>, load: &mut TranslatedLoad) {
 
 tool_table!(ONE_BATCH_SERVER, ["sglang-bench-one-batch-server"], []);
 
-fn one_batch_server(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+fn one_batch_server(env: &Env, words: &[String]) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
-    let (line, others) = ONE_BATCH_SERVER.read_known(ONE_BATCH_SERVER.program, words, &mut builder);
+    let (line, others) = ONE_BATCH_SERVER.read_known(words, &mut builder);
     let mut script = TranslatedScript::default();
     let base = line.value("--base-url");
     if base.is_none() {
@@ -238,7 +237,7 @@ fn one_batch_server(env: &Env, words: &[String]) -> Result<Translation, Translat
         for input in &numbers(&line, "--input-len", &mut builder) {
             for output in &numbers(&line, "--output-len", &mut builder) {
                 let bench = bench(base.unwrap_or("http://127.0.0.1:30000"), [batch, input, output], &line);
-                script.benches.push(ScriptBench { server: name.clone(), run: None, bench, place: String::new() });
+                script.benches.push(ScriptBench { server: name.clone(), bench, ..<_>::default() });
             }
         }
     }

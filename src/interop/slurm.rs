@@ -4,8 +4,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::command_line::{
-    OptionRow, ParsedLine, TranslateInner, TranslateRanks, Translation, TranslationBuilder, TranslationError,
-    TranslationKind, assignment, put_container, quantity, tool_table,
+    OptionRow, ParsedLine, TranslateInner, TranslateRanks, TranslationBuilder, TranslationKind, TranslationResult,
+    assignment, put_container, quantity, tool_table,
 };
 use base::spec::Quantity;
 
@@ -23,11 +23,7 @@ fn is_of_step(name: &str) -> bool {
 /// One task is what a stage starts itself. A step of several ranks starts a server's own line; Triton's ranks are
 /// started by a step of the server's own.
 /// `job`: the options that it has from the job's script.
-pub(crate) fn srun(
-    job: &[String],
-    words: &[String],
-    inner: TranslateRanks<'_>,
-) -> Result<Translation, TranslationError> {
+pub(crate) fn srun(job: &[String], words: &[String], inner: TranslateRanks<'_>) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
     let given_here = TABLE.read_front("srun", words, &mut TranslationBuilder::default());
     let is_inherited = RANKS.iter().all(|name| !given_here.has(name));
@@ -122,6 +118,10 @@ fn own_line_of_triton(stage: &mut Map<String, Value>, step: &[String], tasks: &Q
     true
 }
 
+/// Options of a step.
+const STEP_OPTIONS: &str = "--container-image --container-mounts --container-name --container-workdir --container-env \
+    --ntasks-per-node --export";
+
 /// Ranks of Triton are one step of the job, in their container by pyxis. Whether the stage is Triton's.
 fn triton_step(
     stage: &mut Map<String, Value>,
@@ -142,21 +142,11 @@ fn triton_step(
         server.insert("mode".to_owned(), json!("leader"));
         server.insert("world_size".to_owned(), json!(tasks));
     }
-    let options = [
-        "--container-image",
-        "--container-mounts",
-        "--container-name",
-        "--container-workdir",
-        "--container-env",
-        "--ntasks-per-node",
-        "--export",
-    ];
+    let options = STEP_OPTIONS.split(' ').filter_map(|name| Some((name, line.value(name)?)));
     let args: Vec<String> = options
-        .iter()
-        .filter_map(|name| {
-            let value = line.value(name)?;
-            let value = if *name == "--container-mounts" { also_as_on_the_host(value) } else { value.to_owned() };
-            Some(format!("{name}={value}"))
+        .map(|(name, value)| match name {
+            "--container-mounts" => format!("{name}={}", also_as_on_the_host(value)),
+            _ => format!("{name}={value}"),
         })
         .collect();
     let mut step = Map::new();
@@ -190,7 +180,7 @@ fn also_as_on_the_host(mounts: &str) -> String {
 }
 
 /// `sbatch X.sub`, `sbatch --wrap COMMAND`
-pub(crate) fn sbatch(name: &str, words: &[String], inner: TranslateInner<'_>) -> Result<Translation, TranslationError> {
+pub(crate) fn sbatch(name: &str, words: &[String], inner: TranslateInner<'_>) -> TranslationResult {
     let tool = "sbatch";
     let mut builder = TranslationBuilder::default();
     let line = TABLE.read_front(tool, words, &mut builder);
@@ -242,7 +232,7 @@ fn left(line: &ParsedLine, is_step: bool, builder: &mut TranslationBuilder) {
     for given in line.given.iter().filter(|given| !is_step || !is_of_step(given.name)) {
         if is_of_job(line, given.name) {
             let reason = "the job's nodes are known when it runs: a stage runs on its first node, or as `host` says";
-            builder.push_untranslated(given.as_written(), reason);
+            builder.push_untranslated(given, reason);
         }
         TABLE.push_untranslated(given, builder);
     }
@@ -291,7 +281,7 @@ pub(crate) fn directives(text: &str, has_tasks: bool, builder: &mut TranslationB
     for given in &line.given {
         let is_left = !has_tasks || given.name != ARRAY;
         if let Some(row) = TABLE.row(given.name).filter(|row| row.sets.is_none() && is_left) {
-            builder.push_untranslated(format!("#SBATCH {}", given.as_written()), row.reason());
+            builder.push_untranslated(format!("#SBATCH {given}"), row.reason());
         }
     }
     if let Some(written) = text.lines().map(str::trim).find(|line| is_next_group(line)) {

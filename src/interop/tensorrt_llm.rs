@@ -3,9 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::command_line::{
-    Env, Opt, Translation, TranslationBuilder, TranslationError, flag, one, read_known, tool_table,
-};
+use crate::command_line::{Env, Opt, TranslationBuilder, TranslationResult, flag, one, read_known, tool_table};
 use base::spec::Quantity;
 use base::units::shell_word;
 
@@ -43,7 +41,7 @@ impl ProgramLine<'_> {
     fn stage(
         &self,
         name: &str,
-        gpus: &Quantity<u64>,
+        gpus: Option<Quantity<u64>>,
         env: &Env,
         path: &dyn Fn(&str) -> String,
         builder: &mut TranslationBuilder,
@@ -80,16 +78,7 @@ impl ProgramLine<'_> {
             Some(folder) => builder.produces(&folder, format!("{{{{ stages.{name}.out }}}}")),
             None => words.extend([self.writes.to_owned(), ".".to_owned()]),
         }
-        let mut stage = Map::new();
-        if *gpus != Quantity::Known(0) {
-            stage.insert("gpus".to_owned(), json!(gpus));
-        }
-        if !inputs.is_empty() {
-            stage.insert("inputs".to_owned(), Value::Object(inputs));
-        }
-        env.put_into(&mut stage);
-        stage.insert("shell".to_owned(), json!(words));
-        Value::Object(stage)
+        Value::Object(env.stage(gpus, inputs, "shell", json!(words)))
     }
 }
 
@@ -100,7 +89,7 @@ pub(crate) fn convert_checkpoint(
     script: &str,
     arguments: &[String],
     path: &dyn Fn(&str) -> String,
-) -> Result<Translation, TranslationError> {
+) -> TranslationResult {
     let is_quantize = script.ends_with("quantize.py");
     let (tool, name) =
         if is_quantize { ("quantize.py", "quantize") } else { ("convert_checkpoint.py", "convert_checkpoint") };
@@ -112,8 +101,8 @@ pub(crate) fn convert_checkpoint(
         writes: "--output_dir",
     };
     // Quantization runs the model; a conversion only reads and writes it.
-    let gpus = if is_quantize { line.product(&["--tp_size", "--pp_size"]) } else { 0.into() };
-    let stage = line.stage(name, &gpus, env, path, &mut builder);
+    let gpus = is_quantize.then(|| line.product(&["--tp_size", "--pp_size"]));
+    let stage = line.stage(name, gpus, env, path, &mut builder);
     if !script.starts_with(['/', '{']) {
         builder.note(format!(
             "`{script}` is where the stage runs only with its whole path, or with its image as `container`"
@@ -124,11 +113,7 @@ pub(crate) fn convert_checkpoint(
 }
 
 /// `trtllm-build`: checkpoint → engine.
-pub(crate) fn trtllm_build(
-    env: &Env,
-    arguments: &[String],
-    path: &dyn Fn(&str) -> String,
-) -> Result<Translation, TranslationError> {
+pub(crate) fn trtllm_build(env: &Env, arguments: &[String], path: &dyn Fn(&str) -> String) -> TranslationResult {
     const TOOL: &str = "trtllm-build";
     const STAGE: &str = "trtllm_build";
     let mut builder = TranslationBuilder::default();
@@ -144,7 +129,7 @@ pub(crate) fn trtllm_build(
     };
     // Each worker builds one rank after the other on a GPU of its own.
     let gpus = line.product(&["--workers"]);
-    let stage = line.stage(STAGE, &gpus, env, path, &mut builder);
+    let stage = line.stage(STAGE, Some(gpus), env, path, &mut builder);
     builder.note(
         "an `engine` stage makes checkpoint and engine in one, and knows their flags: `regatta explain stages.engine`",
     );
@@ -159,17 +144,13 @@ pub(crate) static OUTPUT: &[Opt] = &[one(&["--output"]), flag(&["--stdout"])];
 
 /// `prepare_dataset.py`: a file of requests → a stage that writes it. `path` is the script's; `written_to` is the file
 /// that its output is redirected to.
-pub(crate) fn prepare_dataset(
-    path: &str,
-    words: &[String],
-    written_to: Option<&str>,
-) -> Result<Translation, TranslationError> {
+pub(crate) fn prepare_dataset(path: &str, words: &[String], written_to: Option<&str>) -> TranslationResult {
     const TOOL: &str = "prepare_dataset.py";
     const NAME: &str = "prepare_dataset";
     const FILE: &str = "dataset.jsonl";
     let mut builder = TranslationBuilder::default();
     let (places, others) = read_known(TOOL, OUTPUT, words, &mut builder);
-    let (line, _) = PREPARE_DATASET.read_known(PREPARE_DATASET.program, words, &mut builder);
+    let (line, _) = PREPARE_DATASET.read_known(words, &mut builder);
     let mut inputs = Map::new();
     let script = if path.starts_with(['/', '{']) {
         path.to_owned()
@@ -183,11 +164,8 @@ pub(crate) fn prepare_dataset(
     command.extend(others);
     let command: Vec<String> =
         command.iter().map(|word| if word.contains("{{") { format!("'{word}'") } else { shell_word(word) }).collect();
-    let mut stage = Map::new();
-    if !inputs.is_empty() {
-        stage.insert("inputs".to_owned(), Value::Object(inputs));
-    }
-    stage.insert("shell".to_owned(), json!(["sh", "-c", format!("{} > {FILE}", command.join(" "))]));
+    let command = json!(["sh", "-c", format!("{} > {FILE}", command.join(" "))]);
+    let mut stage = Env::default().stage(None, inputs, "shell", command);
     stage.insert("outputs".to_owned(), json!([FILE]));
     if let Some(file) = places.value("--output").or(written_to) {
         builder.produces(file, format!("{{{{ stages.{NAME}.out }}}}/{FILE}"));

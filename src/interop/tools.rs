@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use crate::command_line::{ToolTable, tool_table};
 use crate::{
-    aiperf, chat_benchmarks, command_server, curl, docker, genai_perf, git_clone_command, guidellm, inference_perf,
-    llmb_run, perf_analyzer, sglang, slurm, tensorrt_llm, triton_backend, triton_cli, trtllm_bench, trtllm_serve, vllm,
+    aiperf, chat_benchmarks, command_server, curl, docker, downloads, genai_perf, guidellm, inference_perf, llmb_run,
+    perf_analyzer, sglang, slurm, tensorrt_llm, triton_backend, triton_cli, trtllm_bench, trtllm_serve, vllm,
 };
 
 /// The name that a line calls a program by, and the table of its options, or one for each of its commands.
@@ -37,7 +37,7 @@ static TOOLS: &[Tool] = &[
     ("docker", &[&docker::TABLE]),
     ("srun", &[&slurm::TABLE]),
     ("curl", &[&curl::TABLE]),
-    ("git", &[&git_clone_command::TABLE]),
+    ("git", &[&downloads::TABLE]),
     ("genai-bench", &[&chat_benchmarks::GENAI_BENCH]),
     ("evalscope", &[&chat_benchmarks::EVALSCOPE]),
     ("llama-benchy", &[&chat_benchmarks::LLAMA_BENCHY]),

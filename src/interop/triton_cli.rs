@@ -1,13 +1,14 @@
 //! `triton import`, `triton start`, `triton profile` … of triton_cli.
 
 use crate::command_line::{
-    RunLine, RunSetting, Translation, TranslationBuilder, TranslationError, TranslationKind, host_and_port, tool_table,
+    RunLine, RunSetting, TranslationBuilder, TranslationError, TranslationKind, TranslationResult, host_and_port,
+    tool_table,
 };
 use crate::genai_perf;
 
 tool_table!(TABLE, ["triton-cli"], []);
 
-pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(words: &[String]) -> TranslationResult {
     let Some((command, rest)) = words.split_first() else {
         return Err(TranslationError::new("`triton` alone does nothing"));
     };

@@ -3,8 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::command_line::{
-    Env, GivenOption, ParsedLine, Translation, TranslationBuilder, TranslationError, read_known, tool_table,
-    yaml_options,
+    Env, GivenOption, ParsedLine, TranslationBuilder, TranslationResult, read_known, tool_table, yaml_options,
 };
 use crate::tensorrt_llm::OUTPUT;
 use crate::trtllm_serve::{self, ServeStage};
@@ -16,11 +15,7 @@ tool_table!(TABLE, ["trtllm-bench"], []);
 
 /// `trtllm-bench … throughput` is a stage; `latency` is the same engine behind trtllm-serve with one user.
 /// `content` is that of a file.
-pub(crate) fn translate(
-    env: &Env,
-    words: &[String],
-    content: &dyn Fn(&str) -> Option<String>,
-) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(env: &Env, words: &[String], content: &dyn Fn(&str) -> Option<String>) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
     if let Some(at) = words.iter().position(|word| word == "prepare-dataset") {
         return prepare_dataset(words, at, builder);
@@ -132,15 +127,11 @@ fn option(
     let kind = line.plain.join(" ");
     let reason = TABLE.row(given.name).and_then(|row| row.reason.clone());
     let reason = reason.unwrap_or_else(|| format!("trtllm-bench {kind} has it, trtllm-serve does not"));
-    builder.push_untranslated(given.as_written(), reason);
+    builder.push_untranslated(given, reason);
 }
 
 /// A file of requests, made as the line makes it. `at` is where the command stands.
-fn prepare_dataset(
-    words: &[String],
-    at: usize,
-    mut builder: TranslationBuilder,
-) -> Result<Translation, TranslationError> {
+fn prepare_dataset(words: &[String], at: usize, mut builder: TranslationBuilder) -> TranslationResult {
     const FILE: &str = "dataset.jsonl";
     const NAME: &str = "prepare_dataset";
     let (before, own) = words.split_at(at + 1);
@@ -157,11 +148,7 @@ fn prepare_dataset(
 }
 
 /// The build unchanged, into the stage's own folder.
-fn build(
-    words: &[String],
-    line: &ParsedLine,
-    mut builder: TranslationBuilder,
-) -> Result<Translation, TranslationError> {
+fn build(words: &[String], line: &ParsedLine, mut builder: TranslationBuilder) -> TranslationResult {
     let mut command: Vec<String> = vec![BENCH.to_owned()];
     let mut at = 0;
     while let Some(word) = words.get(at) {
@@ -195,7 +182,7 @@ fn throughput(
     model: &str,
     content: &dyn Fn(&str) -> Option<String>,
     mut builder: TranslationBuilder,
-) -> Result<Translation, TranslationError> {
+) -> TranslationResult {
     if let (Some(_), Some(backend @ ("pytorch" | "_autodeploy"))) =
         (line.value("--engine_dir"), line.value("--backend"))
     {
@@ -232,7 +219,7 @@ fn throughput(
                 TABLE.row(given.name).into_iter().for_each(|row| row.push_untranslated(given, &mut builder));
             }
             "--log_level" | "--revision" => {
-                builder.push_untranslated(given.as_written(), "`trtllm_bench:` has no such key yet");
+                builder.push_untranslated(given, "`trtllm_bench:` has no such key yet");
             }
             _ => key_or_flag(given, &mut keys, &mut flags, &mut builder),
         }
@@ -241,13 +228,8 @@ fn throughput(
     if !flags.is_empty() {
         keys.insert("flags".to_owned(), Value::Object(flags));
     }
-    let mut stage = Map::from_iter([("gpus".to_owned(), json!(line.product(&["--tp", "--pp"])))]);
     env.report_visible_gpus(&mut builder);
-    env.put_into(&mut stage);
-    if !inputs.is_empty() {
-        stage.insert("inputs".to_owned(), Value::Object(inputs));
-    }
-    stage.insert("trtllm_bench".to_owned(), Value::Object(keys));
+    let stage = env.stage(Some(line.product(&["--tp", "--pp"])), inputs, "trtllm_bench", Value::Object(keys));
     builder.note("the numbers are trtllm-bench's own; behind a server it is `serve: trtllm_serve` and a `bench`");
     builder.finish_manifest(BENCH, BENCH, [("throughput", Value::Object(stage))])
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::command_line::{Env, Translation, TranslationBuilder, TranslationError, quantity, tool_table};
+use crate::command_line::{Env, TranslationBuilder, TranslationError, TranslationResult, quantity, tool_table};
 use crate::command_server::ServerProgram;
 use base::spec::Quantity;
 
@@ -29,7 +29,7 @@ fn refuse_subcommand(words: &[String]) -> Result<(), TranslationError> {
 }
 
 /// `trtllm-serve MODEL …`: its own line, with its readiness and its end looked after.
-pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(env: &Env, words: &[String]) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
     let words = if words.first().is_some_and(|word| word == "serve") { &words[1..] } else { words };
     refuse_subcommand(words)?;
@@ -62,7 +62,7 @@ pub(crate) fn translate(env: &Env, words: &[String]) -> Result<Translation, Tran
 
 /// The line unchanged, for one that something else starts (ranks on several nodes, a profiler): a `serve: { command:
 /// … }` stage.
-pub(crate) fn as_written(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn as_written(env: &Env, words: &[String]) -> TranslationResult {
     refuse_subcommand(words)?;
     ServerProgram { table: &TABLE, is_typed: false }.translate(&[SERVE], env, words)
 }
@@ -111,12 +111,6 @@ impl ServeStage {
         if !self.args.is_empty() {
             self.keys.insert("args".to_owned(), json!(self.args));
         }
-        let mut stage = Map::from_iter([("gpus".to_owned(), json!(gpus))]);
-        if !self.inputs.is_empty() {
-            stage.insert("inputs".to_owned(), Value::Object(self.inputs));
-        }
-        env.put_into(&mut stage);
-        stage.insert("serve".to_owned(), json!({"trtllm_serve": self.keys}));
-        Value::Object(stage)
+        Value::Object(env.stage(Some(gpus), self.inputs, "serve", json!({"trtllm_serve": self.keys})))
     }
 }

@@ -158,7 +158,7 @@ mod tests {
     const MAY_NAME_GIT: [&str; 5] = [
         "app/doctor/needs.rs",
         "app/doctor/programs.rs",
-        "interop/git_clone_command.rs",
+        "interop/downloads.rs",
         "interop/translate/command.rs",
         "stages/git_command.rs",
     ];

@@ -154,10 +154,9 @@ fn semicolons(text: &str) -> String {
 
 /// Lengths with weights, of prompts and of answers.
 pub(crate) fn length_pairs(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> bool {
-    let written = given.as_written();
     let is_usable = |pair: &LengthPair| pair.input >= 1.0 && pair.output >= 1.0 && pair.weight >= 0.0;
     let Some(pairs) = pairs(given.value()).filter(|pairs| !pairs.is_empty() && pairs.iter().all(is_usable)) else {
-        load.builder.push_error(format!("`{written}`: pairs such as `256,128:60;512,256:40`"));
+        load.builder.push_error(format!("`{given}`: pairs such as `256,128:60;512,256:40`"));
         return true;
     };
     let lengths = [
@@ -168,11 +167,11 @@ pub(crate) fn length_pairs(load: &mut TranslatedLoad, _: &ParsedLine, given: &Gi
     if lengths.iter().all(|(_, tokens)| is_varied(tokens)) {
         let reason = "the tool draws both lengths together, in pairs; Regatta draws each independently, with the same \
             weights";
-        load.builder.push_untranslated_load(&written, reason);
+        load.builder.push_untranslated_load(given, reason);
     }
     if pairs.iter().any(|pair| pair.has_deviation) {
         load.builder.push_untranslated_load(
-            &written,
+            given,
             "of each pair its means are used, without their deviations: `input_tokens: { normal: … }` has one",
         );
     }

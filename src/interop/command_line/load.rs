@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::translated_bench::{Sweep, TranslatedBench};
-use super::translation::{Translation, TranslationBuilder, TranslationError, TranslationKind, number};
+use super::translation::{TranslationBuilder, TranslationKind, TranslationResult, number};
 use base::spec::{Formula, NumberKind, Quantity};
 use base::units::unquoted;
 
@@ -210,7 +210,7 @@ impl TranslatedLoad {
     }
 
     /// The translation of a line that is one measurement.
-    pub fn finish(mut self, tool: &'static str) -> Result<Translation, TranslationError> {
+    pub fn finish(mut self, tool: &'static str) -> TranslationResult {
         std::mem::take(&mut self.builder).finish(tool, self.means())
     }
 

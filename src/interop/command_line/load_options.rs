@@ -1,5 +1,6 @@
 //! Options that several load tools have in the same form: what each sets of a measurement here.
 
+use std::fmt::Display;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -43,11 +44,11 @@ impl TranslatedLoad {
             [level] => self.put(key, *level),
             levels => match levels.iter().map(|level| level.parse().ok().map(number)).collect::<Option<Vec<_>>>() {
                 Some(_) if self.is_swept() => self.builder.push_untranslated_load(
-                    given.as_written(),
+                    given,
                     "one key of a sweep is read, the first; `foreach` of a stage takes several",
                 ),
                 Some(values) => self.sweep(key, values),
-                None => self.builder.push_error(format!("`{}`: numbers with commas between them", given.as_written())),
+                None => self.builder.push_error(format!("`{given}`: numbers with commas between them")),
             },
         }
         true
@@ -57,7 +58,7 @@ impl TranslatedLoad {
     pub fn whole(&mut self, key: &str, given: &GivenOption) {
         match given.number::<u32>() {
             Some(number) if number != Quantity::Known(0) => self.set(key, json!(number)),
-            _ => self.builder.push_error(format!("`{}`: a whole number of at least 1", given.as_written())),
+            _ => self.builder.push_error(format!("`{given}`: a whole number of at least 1")),
         }
     }
 
@@ -184,12 +185,13 @@ impl TranslatedLoad {
     }
 
     /// A tokenizer, which is a file here.
-    pub fn tokenizer(&mut self, given: &GivenOption) {
-        self.put("tokenizer", given.value());
-        self.builder.note(format!(
-            "{} is used if it is a folder or a tokenizer.json on this machine; nothing is downloaded",
-            given.as_written()
-        ));
+    pub fn tokenizer(&mut self, name: &str, written: impl Display) {
+        self.put("tokenizer", name);
+        if !Path::new(name).exists() {
+            self.builder.note(format!(
+                "{written} is used if it is a folder or a tokenizer.json on this machine; nothing is downloaded"
+            ));
+        }
     }
 
     /// Where prompts are made up as texts, and the line has no tokenizer, the tool takes the one of the model.
@@ -255,7 +257,7 @@ impl TranslatedLoad {
                 let cv = shape.combine("**", -0.5, f64::powf);
                 self.set("arrivals", json!({"gamma": {"cv": cv}}));
             }
-            _ => self.builder.push_error(format!("`{}`: a number above 0", given.as_written())),
+            _ => self.builder.push_error(format!("`{given}`: a number above 0")),
         }
     }
 
@@ -265,10 +267,10 @@ impl TranslatedLoad {
         match value.parse::<f64>() {
             Ok(seconds) if seconds > 0.0 && seconds.is_finite() => self.put("ready_timeout", format!("{value}s")),
             Ok(0.0) => {
-                self.builder.push_untranslated(given.as_written(), "without `ready_timeout` a server has to be ready");
+                self.builder.push_untranslated(given, "without `ready_timeout` a server has to be ready");
             }
             _ if value.starts_with("{{") => self.set("ready_timeout", json!(format!("{value}s"))),
-            _ => self.builder.push_error(format!("`{}`: a number of seconds", given.as_written())),
+            _ => self.builder.push_error(format!("`{given}`: a number of seconds")),
         }
     }
 
@@ -357,7 +359,7 @@ pub(crate) fn models(load: &mut TranslatedLoad, line: &ParsedLine, given: &Given
     load.put("model", given.value());
     if given.values.len() > 1 && load.get("protocol") == Some("kserve") {
         let reason = "over KServe one measurement drives one model, the first; add a `bench` for each";
-        load.builder.push_untranslated_load(given.as_written(), reason);
+        load.builder.push_untranslated_load(given, reason);
     } else if given.values.len() > 1 {
         adapters(load, line, given);
         load.builder.note("Regatta draws the model of each request at random, with equal weights");

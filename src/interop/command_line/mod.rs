@@ -6,7 +6,6 @@
 //! error. No tool is named here:
 //! `translate` has the table of them.
 
-mod config_file;
 mod connections;
 mod conversations;
 mod load;
@@ -15,20 +14,21 @@ mod options;
 mod program;
 pub(super) mod python;
 mod shell;
-mod stage_container;
 mod tool_table;
 mod translated_bench;
 mod translation;
 
-pub(crate) use config_file::{ConfiguredLine, yaml_options};
-pub(crate) use connections::{StartedServer, TargetMatch, match_target, read_outputs, replace_path};
+pub(crate) use connections::{
+    StartedServer, TargetMatch, each_text, is_in_container, match_target, mounts, on_the_host, put_container,
+    put_secret, read_outputs, replace_path,
+};
 pub(crate) use conversations::{ConversationOptions, length_pairs, rate_of_conversations};
 pub(crate) use load::{TranslatedLoad, range};
 pub(crate) use load_options::{
     CHAT, COMPLETIONS, RangeRatio, SHAREGPT_FILE, WHOLE_REQUESTS, adapters, api_key, host_and_port, models, share,
     token_ids,
 };
-pub(crate) use options::{GivenOption, Opt, ParsedLine, flag, one, read, read_known};
+pub(crate) use options::{ConfiguredLine, GivenOption, Opt, ParsedLine, flag, one, read, read_known, yaml_options};
 pub(crate) use program::{
     Env, LAUNCHER, Program, assignment, base, idle, idle_command, is_secret, prefix_reason, program, tools,
 };
@@ -37,13 +37,12 @@ pub(crate) use shell::{
     ELEMENT_BLANK, Variables, WrittenCommand, as_typed, as_written, commands_of_page, positional, sequence, split,
     unmentioned, without_prompts,
 };
-pub(crate) use stage_container::{is_in_container, mounts, on_the_host, put_container, put_secret};
 pub(crate) use tool_table::{Compute, OptionRow, ToolTable, tool_table};
 pub use translated_bench::{Sweep, TranslatedBench};
 pub use translation::{
     GpuScale, ProblemKind, RunLine, RunSetting, ScriptBench, SystemNeed, TranslatedScript, Translation,
-    TranslationError, TranslationKind, TranslationProblem, UntranslatedOption, origin,
+    TranslationError, TranslationKind, TranslationProblem, TranslationResult, UntranslatedOption, origin,
 };
 pub(crate) use translation::{
-    NoMeaning, TranslateContained, TranslateInner, TranslateRanks, TranslationBuilder, number, quantity,
+    TranslateContained, TranslateInner, TranslateRanks, TranslationBuilder, number, quantity,
 };

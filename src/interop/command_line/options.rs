@@ -3,13 +3,17 @@
 //! `--x v`, `--x=v`, `-x v` and `-xv`; a beginning that only one option has stands for it. `_` and `-` are the same
 //! in a name: NVIDIA's pages write both. An option that is not in the table is an error, with the nearest that is.
 
+use std::fmt;
 use std::str::FromStr;
+
+use serde_json::{Map, Value};
 
 use super::load_options::share;
 use super::tool_table::ToolTable;
 use super::translation::TranslationBuilder;
 use base::diag::did_you_mean;
 use base::spec::{Numeric, Quantity};
+use base::units::unquoted;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Takes {
@@ -54,10 +58,19 @@ impl GivenOption {
     pub fn number<T: Numeric + FromStr>(&self) -> Option<Quantity<T>> {
         self.value().trim().parse().ok()
     }
+}
 
-    /// As it was written.
-    pub fn as_written(&self) -> String {
-        [std::slice::from_ref(&self.written), &self.values].concat().join(" ")
+/// As it was written.
+impl fmt::Display for GivenOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.written)?;
+        self.values.iter().try_for_each(|value| write!(f, " {value}"))
+    }
+}
+
+impl From<&GivenOption> for String {
+    fn from(given: &GivenOption) -> Self {
+        given.to_string()
     }
 }
 
@@ -277,6 +290,53 @@ fn find<'a>(table: &'a [Opt], word: &str) -> Option<(&'a Opt, String, Option<Str
     let (short, rest) = word.split_at(end);
     let option = table.iter().find(|option| option.takes != Takes::Nothing && option.names.contains(&short))?;
     Some((option, short.to_owned(), Some(rest.trim_start_matches('=').to_owned())))
+}
+
+/// The options of a YAML file. `None`: it cannot be read, or a shell would still expand something in it.
+pub(crate) fn yaml_options(content: &str) -> Option<Map<String, Value>> {
+    let is_expanded = content.contains(['$', '`']) || content.contains("{{");
+    base::files::parse_yaml(content).ok().filter(|_| !is_expanded)
+}
+
+/// A line with the options of its YAML file in it, and notes on them.
+pub(crate) struct ConfiguredLine {
+    pub arguments: Vec<String>,
+    pub notes: Vec<String>,
+    pub file: String,
+}
+
+impl ConfiguredLine {
+    /// A line with `--config FILE`, as vLLM and SGLang read it: what the line itself has counts more. None where the
+    /// file cannot be read, or a shell would still change it.
+    pub fn read(arguments: &[String], content: &dyn Fn(&str) -> Option<String>) -> Option<Self> {
+        let at = arguments.iter().position(|word| word.split('=').next() == Some("--config"))?;
+        let (file, end) = match arguments[at].split_once('=') {
+            Some((_, file)) => (file, at + 1),
+            None => (arguments.get(at + 1)?.as_str(), at + 2),
+        };
+        let mut notes = vec![format!("the options were copied from {file}; later changes to that file have no effect")];
+        let mut options = Vec::new();
+        for (name, value) in yaml_options(&content(file)?)? {
+            let values = match value {
+                Value::Null => continue,
+                Value::Bool(true) => Vec::new(),
+                Value::Bool(false) => {
+                    notes.push(format!(
+                        "`{name}: false` in {file} has no effect: the server ignores a switch that is off"
+                    ));
+                    continue;
+                }
+                Value::Array(items) => items.iter().map(unquoted).collect(),
+                value => vec![unquoted(&value)],
+            };
+            options.push(format!("--{name}"));
+            options.extend(values);
+        }
+        // The model may come first, without an option.
+        let first = arguments.iter().position(|word| word.starts_with('-'))?;
+        let arguments = [&arguments[..first], &options, &arguments[first..at], &arguments[end..]].concat();
+        Some(Self { arguments, notes, file: file.to_owned() })
+    }
 }
 
 #[cfg(test)]

@@ -9,8 +9,9 @@ use serde_json::{Map, Value, json};
 
 use super::options::{Opt, Takes, read};
 use super::tool_table::{LauncherOptions, launchers};
-use super::translation::{ProblemKind, Translation, TranslationBuilder, TranslationError};
+use super::translation::{ProblemKind, TranslationBuilder, TranslationError, TranslationResult};
 use base::diag::did_you_mean;
+use base::spec::Quantity;
 use base::units::is_identifier;
 
 /// Variables that were set in front of the command.
@@ -50,8 +51,22 @@ impl Env {
         }
     }
 
-    /// All others, as a stage has them: secrets only by name.
-    pub fn put_into(&self, stage: &mut Map<String, Value>) {
+    /// A stage with these variables, and with secrets only by name: the GPUs that it leases, what it reads, and its
+    /// action with the keys of that.
+    pub fn stage(
+        &self,
+        gpus: Option<Quantity<u64>>,
+        inputs: Map<String, Value>,
+        action: &str,
+        keys: Value,
+    ) -> Map<String, Value> {
+        let mut stage = Map::new();
+        if let Some(gpus) = gpus {
+            stage.insert("gpus".to_owned(), json!(gpus));
+        }
+        if !inputs.is_empty() {
+            stage.insert("inputs".to_owned(), Value::Object(inputs));
+        }
         let others = self.0.iter().filter(|(name, _)| name != "CUDA_VISIBLE_DEVICES");
         let (secrets, plain): (Vec<_>, Vec<_>) = others.partition(|(name, _)| is_secret(name));
         if !plain.is_empty() {
@@ -62,6 +77,8 @@ impl Env {
             let names: Vec<&String> = secrets.into_iter().map(|(name, _)| name).collect();
             stage.insert("secrets".to_owned(), json!(names));
         }
+        stage.insert(action.to_owned(), keys);
+        stage
     }
 }
 
@@ -214,14 +231,14 @@ pub(crate) fn prefix_reason(name: &str) -> &'static str {
 }
 
 /// The sentence on a program or a command, which has a row of its own or that of all `others`: `docker *`.
-pub(crate) fn idle(name: &str, others: &str) -> Option<Result<Translation, TranslationError>> {
+pub(crate) fn idle(name: &str, others: &str) -> Option<TranslationResult> {
     let row = |name: &str| TABLE.program.iter().find(|program| program.names.iter().any(|other| other == name));
     let program = row(name).or_else(|| row(others))?;
     Some(TranslationBuilder::nothing(&program.r#for, format!("cannot translate `{name}`: {}", program.instead)))
 }
 
 /// The sentence on a command that must have one; a program without it is not known.
-pub(crate) fn idle_command(name: &str, others: &str) -> Result<Translation, TranslationError> {
+pub(crate) fn idle_command(name: &str, others: &str) -> TranslationResult {
     idle(name, others).unwrap_or_else(|| {
         let hint = did_you_mean(name, tools()).unwrap_or_default();
         Err(TranslationError::new(ProblemKind::UnknownProgram { name: name.to_owned(), hint }))

@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use super::load::TranslatedLoad;
 use super::options::{GivenOption, Opt, ParsedLine, Takes, read, read_known};
 use super::program::Env;
-use super::translation::{Translation, TranslationBuilder, TranslationError};
+use super::translation::{TranslationBuilder, TranslationResult};
 use base::spec::Quantity;
 
 /// A function that rows name with `computes`. False: the option has no place on this line, and the row's `reason`
@@ -178,33 +178,20 @@ impl ToolTable {
     /// Reads a tool's file, and those that it shares with other programs. A file that cannot be read has no options;
     /// a test reads all.
     pub fn new(files: &[&'static str], functions: &'static [(&'static str, Compute)]) -> Self {
-        let mut table = Self {
-            program: "",
-            action: String::new(),
-            key_variable: None,
-            address_variable: None,
-            always: Vec::new(),
-            options: Vec::new(),
-            rows: Vec::new(),
+        let files = files.iter().map(|text| &*Box::leak(Box::new(toml::from_str(text).unwrap_or_default())));
+        let files: Vec<&'static ToolFile> = files.collect();
+        let rows = files.iter().flat_map(|file| &file.rows);
+        let (options, rows) = rows.flat_map(|row| row.names.iter().map(move |written| (option(written), row))).unzip();
+        Self {
+            program: &files[0].program,
+            action: files[0].action.clone(),
+            key_variable: files[0].key_variable.as_deref(),
+            address_variable: files[0].address_variable.as_deref(),
+            always: files.iter().flat_map(|file| &file.always).map(|(key, value)| (&**key, &**value)).collect(),
+            options,
+            rows,
             functions,
-        };
-        for text in files {
-            let file: &'static ToolFile = Box::leak(Box::new(toml::from_str(text).unwrap_or_default()));
-            if table.program.is_empty() {
-                table.program = &file.program;
-                table.action.clone_from(&file.action);
-                table.key_variable = file.key_variable.as_deref();
-                table.address_variable = file.address_variable.as_deref();
-            }
-            table.always.extend(file.always.iter().map(|(key, value)| (key.as_str(), value.as_str())));
-            for row in &file.rows {
-                for written in &row.names {
-                    table.options.push(option(written));
-                    table.rows.push(row);
-                }
-            }
         }
-        table
     }
 
     /// The row of an option, by its first name.
@@ -221,7 +208,7 @@ impl ToolTable {
     }
 
     /// A line of a program that its file says all of.
-    pub fn translate(&'static self, env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+    pub fn translate(&'static self, env: &Env, words: &[String]) -> TranslationResult {
         self.measurement(words, |_, load| {
             if let Some(variable) = self.address_variable {
                 let path = load.usual_path();
@@ -243,7 +230,7 @@ impl ToolTable {
         &'static self,
         words: &[String],
         together: impl FnOnce(&ParsedLine, &mut TranslatedLoad),
-    ) -> Result<Translation, TranslationError> {
+    ) -> TranslationResult {
         let mut load = TranslatedLoad::default();
         let line = self.read(words, &mut load.builder);
         self.always.iter().for_each(|(key, value)| load.put(key, *value));
@@ -273,13 +260,8 @@ impl ToolTable {
     }
 
     /// Takes the program's own options out of a line. All other arguments are returned as they are.
-    pub fn read_known(
-        &'static self,
-        program: &str,
-        words: &[String],
-        builder: &mut TranslationBuilder,
-    ) -> (ParsedLine, Vec<String>) {
-        let (line, others) = read_known(program, &self.options, words, builder);
+    pub fn read_known(&'static self, words: &[String], builder: &mut TranslationBuilder) -> (ParsedLine, Vec<String>) {
+        let (line, others) = read_known(self.program, &self.options, words, builder);
         (ParsedLine { table: Some(self), ..line }, others)
     }
 
@@ -311,7 +293,7 @@ impl ToolTable {
         if row.is_of_data_set() && !row.data_sets.contains(&load.data_set) {
             // The tool does not use it either.
             let reason = format!("it is for another data set than `{}`", load.data_set);
-            return load.builder.push_untranslated(given.as_written(), reason);
+            return load.builder.push_untranslated(given, reason);
         }
         let is_done = row.applies_to(line)
             && match (&row.sets, &row.computes) {
@@ -376,7 +358,7 @@ impl OptionRow {
             return;
         }
         let is_secret = given.name.ends_with("token");
-        let shown = if is_secret { format!("{} …", given.written) } else { given.as_written() };
+        let shown = if is_secret { format!("{} …", given.written) } else { given.to_string() };
         match self.affects {
             Affects::Workload => builder.push_untranslated_load(shown, self.reason()),
             _ => builder.push_untranslated(shown, self.reason()),
@@ -421,7 +403,7 @@ impl OptionRow {
             (ValueKind::Slo, _) => load.goodput(given),
             (ValueKind::Address, _) => load.address(value, load.usual_path(), load.usual_path()),
             (ValueKind::Wait, _) => load.ready_timeout(given),
-            (ValueKind::Tokenizer, _) => load.tokenizer(given),
+            (ValueKind::Tokenizer, _) => load.tokenizer(value, given),
             (ValueKind::Text | ValueKind::Number, None) if given.values.is_empty() => load.flag(key),
             (ValueKind::Text | ValueKind::Number, None) => load.put(key, value),
         }

@@ -1,7 +1,5 @@
 //! The translation of a line or a file of another tool.
 
-use std::fmt;
-
 use serde_json::{Map, Value, json};
 
 use super::shell::{self, UnknownValue};
@@ -39,6 +37,9 @@ impl Translation {
         shell::as_written(text, &self.unknown)
     }
 }
+
+/// What a line or a file means here, or everything that is wrong with it.
+pub type TranslationResult = Result<Translation, TranslationError>;
 
 /// An argument that has no place here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,14 +91,17 @@ impl TranslationKind {
         }
     }
 
-    /// The stages of what becomes a manifest.
-    pub(crate) fn stages_mut(&mut self) -> impl Iterator<Item = &mut Map<String, Value>> {
-        let stages = match self {
+    /// The stages of what becomes a manifest, by their names.
+    pub(crate) fn named_stages(&mut self) -> Option<&mut Map<String, Value>> {
+        match self {
             Self::Manifest(manifest) => manifest.get_mut("stages").and_then(Value::as_object_mut),
             Self::Script(script) => Some(&mut script.stages),
             _ => None,
-        };
-        stages.into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut)
+        }
+    }
+
+    pub(crate) fn stages_mut(&mut self) -> impl Iterator<Item = &mut Map<String, Value>> {
+        self.named_stages().into_iter().flat_map(Map::values_mut).filter_map(Value::as_object_mut)
     }
 }
 
@@ -113,7 +117,7 @@ pub struct TranslatedScript {
 }
 
 /// One measurement of a script.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScriptBench {
     /// The stage of the server that the script started last before it.
     pub server: Option<String>,
@@ -190,38 +194,14 @@ impl RunSetting {
     }
 }
 
-/// The sentence on a line that cannot be translated: why, and what to do instead.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct NoMeaning(String);
-
-impl From<String> for NoMeaning {
-    fn from(sentence: String) -> Self {
-        Self(sentence)
-    }
-}
-
-impl From<&str> for NoMeaning {
-    fn from(sentence: &str) -> Self {
-        Self(sentence.to_owned())
-    }
-}
-
-impl From<NoMeaning> for String {
-    fn from(NoMeaning(sentence): NoMeaning) -> Self {
-        sentence
-    }
-}
-
 /// The same behind words that start several ranks of the command: `srun -N 2 …`.
-pub(crate) type TranslateRanks<'a> = &'a dyn Fn(&[String], &[String]) -> Result<Translation, TranslationError>;
+pub(crate) type TranslateRanks<'a> = &'a dyn Fn(&[String], &[String]) -> TranslationResult;
 
 /// What a command in another command means: `docker run IMAGE COMMAND`.
-pub(crate) type TranslateInner<'a> = &'a dyn Fn(&[String]) -> Result<Translation, TranslationError>;
+pub(crate) type TranslateInner<'a> = &'a dyn Fn(&[String]) -> TranslationResult;
 
 /// What a command in a container means, whose mounts are `(HOST, INSIDE)`.
-pub(crate) type TranslateContained<'a> =
-    &'a dyn Fn(&[(String, String)], &[String]) -> Result<Translation, TranslationError>;
+pub(crate) type TranslateContained<'a> = &'a dyn Fn(&[(String, String)], &[String]) -> TranslationResult;
 
 /// Collects while arguments are read.
 #[derive(Clone, Debug, Default)]
@@ -296,7 +276,7 @@ impl TranslationBuilder {
     }
 
     /// A line without a meaning here: the sentence on it.
-    pub fn nothing(tool: &'static str, why: impl Into<String>) -> Result<Translation, TranslationError> {
+    pub fn nothing(tool: &'static str, why: impl Into<String>) -> TranslationResult {
         Self::default().finish(tool, TranslationKind::Nothing(why.into()))
     }
 
@@ -306,7 +286,7 @@ impl TranslationBuilder {
         tool: &'static str,
         name: &str,
         stages: [(&str, Value); N],
-    ) -> Result<Translation, TranslationError> {
+    ) -> TranslationResult {
         let stages: Map<String, Value> = stages.into_iter().map(|(name, stage)| (name.to_owned(), stage)).collect();
         let keys =
             [("regatta", json!(1)), ("name", json!(name)), ("about", json!(origin(tool))), ("stages", json!(stages))];
@@ -315,7 +295,7 @@ impl TranslationBuilder {
     }
 
     /// The translation, or everything that keeps it from being one.
-    pub fn finish(self, tool: &'static str, means: TranslationKind) -> Result<Translation, TranslationError> {
+    pub fn finish(self, tool: &'static str, means: TranslationKind) -> TranslationResult {
         let Self { notes, untranslated, problems, unknown, produced, read_files } = self;
         if !problems.is_empty() {
             return Err(TranslationError { problems });
@@ -345,7 +325,8 @@ pub(crate) fn number(value: f64) -> Value {
 }
 
 /// Everything that keeps a text from being translated, at least one; its `Display` has a line for each.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct TranslationError {
     pub problems: Vec<TranslationProblem>,
 }
@@ -374,17 +355,9 @@ impl TranslationError {
     }
 }
 
-impl fmt::Display for TranslationError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: Vec<String> = self.problems.iter().map(ToString::to_string).collect();
-        f.write_str(&lines.join("\n"))
-    }
-}
-
-impl std::error::Error for TranslationError {}
-
 /// One problem of a pasted text, and its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{kind}", place.as_ref().map_or_else(String::new, |place| format!("{place}: ")))]
 pub struct TranslationProblem {
     /// `run.sh:12`, or the beginning of a command; `None`: the text is one command.
     pub place: Option<String>,
@@ -395,15 +368,6 @@ impl TranslationProblem {
     fn within(mut self, place: &str) -> Self {
         self.place = Some(self.place.map_or_else(|| place.to_owned(), |inner| format!("{place}: {inner}")));
         self
-    }
-}
-
-impl fmt::Display for TranslationProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.place {
-            Some(place) => write!(f, "{place}: {}", self.kind),
-            None => write!(f, "{}", self.kind),
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The table of result files, `formats.toml`: how a format is recognized, and the numbers of a run read with its rows.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
@@ -11,7 +12,7 @@ use harness::Metric;
 /// A server's count of tokens, as [`Tool::counted`] names it.
 pub(super) const SERVER: &str = "the server";
 
-/// The numbers of a run in a file of another tool.
+/// A run in a file of another tool: its numbers, its requests one by one, or both.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ImportedNumbers {
     pub tool: Tool,
@@ -33,18 +34,11 @@ pub(super) struct ImportedNumbers {
     pub extra_rates: Vec<(&'static str, Option<f64>)>,
     /// In ms.
     pub stats: Vec<(MetricConcept, Metric)>,
-}
-
-/// The requests of a run, one by one.
-#[derive(Clone, Debug)]
-pub(super) struct ImportedRequests {
-    pub tool: Tool,
-    pub format: &'static str,
-    pub version: Option<String>,
-    pub requested: Map<String, Value>,
-    /// The source of output token counts, where it is not this tool's usual one.
-    pub counted: Option<&'static str>,
     pub request_traces: Vec<RequestTrace>,
+    /// The source of token counts of the requests, where that is not this tool's usual one.
+    pub requests_counted: Option<&'static str>,
+    /// The file has the requests only.
+    pub is_records: bool,
 }
 
 /// Places of one value: the first that has it counts.
@@ -231,6 +225,7 @@ impl FileFormat {
             counted: is_counted_by_server.then_some(SERVER),
             extra_rates: self.rates.iter().map(|(name, place)| (name.as_str(), run_values.number_at(place))).collect(),
             stats: self.latency.iter().flat_map(|latency| latency.read(&run_values)).collect(),
+            ..ImportedNumbers::default()
         }
     }
 
@@ -367,6 +362,33 @@ pub(super) fn text_at(value: &Value, place: &str) -> Option<String> {
     Some(at(value, place)?.as_str()?.to_owned())
 }
 
+/// A file that is recognized and not read: a row of `other-files.toml`. Results without numbers of requests, configs,
+/// manifests.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OtherFile {
+    /// What the file is: `a manifest of Regatta`.
+    pub is: String,
+    marks: Vec<Vec<String>>,
+    /// What to do with it.
+    pub instead: String,
+    /// The command line whose last argument is the file.
+    pub line: Vec<String>,
+}
+
+impl OtherFile {
+    /// The row that a text has the marks of.
+    pub fn detect(text: &str) -> Option<&'static Self> {
+        static FILES: LazyLock<BTreeMap<String, Vec<OtherFile>>> =
+            LazyLock::new(|| toml::from_str(include_str!("other-files.toml")).expect("a test reads the table"));
+        let has = |mark: &String| match mark.strip_prefix('^') {
+            Some(begin) => text.lines().any(|line| line.starts_with(begin)),
+            None => text.contains(&**mark),
+        };
+        FILES.values().flatten().find(|file| file.marks.iter().any(|marks| marks.iter().all(has)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -423,5 +445,39 @@ mod tests {
         assert_eq!(number_at(&value, "/phases/0/rate"), Some(1.0));
         assert_eq!((text_at(&value, "/name").as_deref(), text_at(&value, "/phases/2")), (Some("a"), None));
         assert_eq!(at(&value, ""), Some(&value));
+    }
+
+    #[test]
+    fn a_file_is_recognized_by_its_marks() {
+        for (text, is) in [
+            ("model_names: [gpt2]\nendpoint: { type: chat }\n", "a config of GenAI-Perf"),
+            ("models: [m]\nendpoint: { urls: [a] }\nphases: []\n", "a config of AIPerf"),
+            ("benchmark:\n  model: m\n  endpoint: { url: a }\n", "a config of AIPerf"),
+            ("backend: { kind: openai_http }\ndata: []\n", "a config of GuideLLM"),
+            ("regatta: 1\nbackend: a\ndata: b\n", "a manifest of Regatta"),
+            ("---\napiVersion: batch/v1\nkind: Job\n---\nkind: Service\n", "a Kubernetes manifest"),
+            ("{\"cells\": [{\"source\": [\"!vllm serve m\"]}], \"nbformat\": 4}", "a notebook"),
+            ("*.Server.target_qps = 10\n", "a file of LoadGen's settings (user.conf or mlperf.conf)"),
+            ("name: \"gpt2\"\nbackend: \"vllm\"\ninput [\n", "a model's configuration for Triton"),
+            ("model: m\ntensor-parallel-size: 2\n", "a file of options of vLLM's server"),
+            ("kv_cache_config:\n  free_gpu_memory_fraction: 0.9\n", "a file of options of TensorRT-LLM's LLM API"),
+            ("*** Measurement Settings ***\n  Batch size: 1\n", "what perf_analyzer printed"),
+            ("[{\"n_prompt\":512,\"n_gen\":0,\"avg_ts\":7100.0}]", "a result of llama-bench"),
+            ("| model | test | t/s |\n| --- | --- | --- |\n| q | pp512 | 2 ± 1 |\n", "a result of llama-bench"),
+            ("{\"elapsed_time\": 1.0, \"tokens_per_second\": 5.0}", "a result of vllm bench throughput or latency"),
+        ] {
+            assert_eq!(OtherFile::detect(text).map(|file| &*file.is), Some(is), "{text}");
+        }
+        for text in ["- 1", "hello", "{\"a\": 1}", "backend: a\n"] {
+            assert!(OtherFile::detect(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_row_says_what_to_do_or_has_a_line() {
+        let file = OtherFile::detect("load: {}\nserver: {}\n").expect("inference-perf's");
+        assert_eq!(file.line.join(" "), "inference-perf --config_file");
+        assert!(file.instead.contains("alone"));
+        assert!(OtherFile::detect("regatta: 1").is_some_and(|file| !file.instead.is_empty() && file.line.is_empty()));
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::string::FromUtf8Error;
 
-use super::other_files::OtherFile;
+use super::file_format::OtherFile;
 use super::printed::LOADGEN_LOG_FILES;
 use super::read::{ImportError, ImportSource, Imported, import_runs};
 use base::files::{foreign_text, read_bytes, read_document};

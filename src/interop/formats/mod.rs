@@ -16,14 +16,13 @@ mod file_format;
 mod import_identity;
 mod imported_sweep;
 mod located_runs;
-mod other_files;
 mod printed;
 mod read;
 mod records;
 
 pub use export::{ExportFile, ExportFormat, Exported, export};
+pub use file_format::OtherFile;
 pub use import_identity::ImportIdentity;
 pub use imported_sweep::{ImportedSweep, import_sweep};
 pub use located_runs::{LocatedRun, LocatedRuns, loadgen_run, locate_runs};
-pub use other_files::OtherFile;
 pub use read::{ImportError, ImportSource, Imported, import_runs};

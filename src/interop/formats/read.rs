@@ -10,9 +10,8 @@ use std::path::{Path, PathBuf};
 use anstream::adapter::strip_str;
 use serde_json::{Map, Value};
 
-use super::file_format::{FileFormat, ImportedNumbers, ImportedRequests, SERVER, known_formats};
+use super::file_format::{FileFormat, ImportedNumbers, OtherFile, SERVER, known_formats};
 use super::import_identity::ImportIdentity;
-use super::other_files::OtherFile;
 use super::printed::{self, LOADGEN_LOG_FILES, LoadGenLog};
 use super::records;
 use crate::metrics::{
@@ -114,27 +113,10 @@ impl ImportError {
     }
 }
 
-/// A run in a file: the tool's own numbers, its requests one by one, or both.
-struct FoundRun {
-    numbers: Option<ImportedNumbers>,
-    requests: Option<ImportedRequests>,
-}
-
-impl FoundRun {
-    fn with_numbers(numbers: Vec<ImportedNumbers>) -> Vec<Self> {
-        numbers.into_iter().map(|numbers| Self { numbers: Some(numbers), requests: None }).collect()
-    }
-
-    const fn with_requests(requests: ImportedRequests) -> Self {
-        Self { numbers: None, requests: Some(requests) }
-    }
-}
-
-/// The files of one run, as far as they were found, by their names.
-#[derive(Default)]
+/// The files of one run by their names, and what is in them.
 struct RunFiles {
-    numbers: Option<(String, ImportedNumbers)>,
-    requests: Option<(String, ImportedRequests)>,
+    from: Vec<String>,
+    numbers: ImportedNumbers,
 }
 
 /// Reads the files of a folder, or those that were named together: every run in them, with the file that it is from. At
@@ -144,7 +126,7 @@ struct RunFiles {
 /// They cannot be read, none is known, or they are of several tools.
 pub fn import_runs(name: &str, sources: &[ImportSource]) -> Result<Vec<(String, Imported)>, ImportError> {
     let mut runs: Vec<RunFiles> = Vec::new();
-    let mut records: Vec<(String, ImportedRequests)> = Vec::new();
+    let mut records: Vec<RunFiles> = Vec::new();
     let (lists, files): (Vec<&ImportSource>, Vec<&ImportSource>) =
         sources.iter().partition(|source| source.text.trim().starts_with('['));
     for source in files.into_iter().chain(lists.iter().copied()) {
@@ -153,34 +135,33 @@ pub fn import_runs(name: &str, sources: &[ImportSource]) -> Result<Vec<(String, 
             continue;
         }
         let whole = with_percentiles(source, &lists);
-        for FoundRun { numbers, requests } in read(whole.as_ref().unwrap_or(source))? {
-            let requests = requests.map(|requests| (source.name.clone(), requests));
-            let Some(numbers) = numbers else {
-                records.extend(requests);
+        for numbers in read(whole.as_ref().unwrap_or(source))? {
+            let run = RunFiles { from: vec![source.name.clone()], numbers };
+            if run.numbers.is_records {
+                records.push(run);
                 continue;
-            };
-            if let Some((other, before)) = runs.first().and_then(|run| run.numbers.as_ref()) {
-                if before.tool != numbers.tool || before.format != numbers.format {
-                    let described = |file: &str, numbers: &ImportedNumbers| {
-                        format!("{file} ({} by {})", numbers.format, numbers.tool.as_str())
+            }
+            if let Some(before) = runs.first() {
+                if before.numbers.tool != run.numbers.tool || before.numbers.format != run.numbers.format {
+                    let described = |RunFiles { from, numbers }: &RunFiles| {
+                        format!("{} ({} by {})", from[0], numbers.format, numbers.tool.as_str())
                     };
-                    let (first, second) = (described(other, before), described(&source.name, &numbers));
+                    let (first, second) = (described(before), described(&run));
                     return Err(ImportError::SeveralTools { name: name.to_owned(), first, second });
                 }
                 // Both logs of a folder have the same numbers.
                 let is_log = |name: &String| LOADGEN_LOG_FILES.contains(&name.as_str());
-                if is_log(&source.name) && is_log(other) && *other != source.name {
+                if is_log(&source.name) && is_log(&before.from[0]) && before.from != run.from {
                     continue;
                 }
             }
-            runs.push(RunFiles { numbers: Some((source.name.clone(), numbers)), requests });
+            runs.push(run);
         }
     }
     // inference-perf's summary has the requests of all stages, and the files of adapters have some of them again.
-    let is_part = |(file, numbers): &(String, ImportedNumbers)| {
-        numbers.tool == Tool::InferencePerf && (numbers.requested.is_empty() || file.contains("adapter_"))
+    let is_stage = |RunFiles { from, numbers }: &RunFiles| {
+        numbers.tool != Tool::InferencePerf || !(numbers.requested.is_empty() || from[0].contains("adapter_"))
     };
-    let is_stage = |run: &RunFiles| !run.numbers.as_ref().is_some_and(is_part);
     if runs.iter().any(is_stage) {
         runs.retain(is_stage);
     }
@@ -192,7 +173,7 @@ pub fn import_runs(name: &str, sources: &[ImportSource]) -> Result<Vec<(String, 
         let other = sources.iter().find_map(|source| Some((source.name.clone(), OtherFile::detect(&source.text)?)));
         return Err(other.map_or(error, |(file, kind)| ImportError::Other { file, kind }));
     }
-    let runs: Vec<(String, Imported)> = runs.into_iter().filter_map(|run| imported(name, run)).collect();
+    let runs: Vec<(String, Imported)> = runs.into_iter().map(|run| imported(name, run)).collect();
     let has_number = |run: &Imported| !(run.result.latency.is_empty() && run.result.rates.is_empty());
     if let Some((file, _)) = runs.iter().find(|(_, run)| !has_number(run)) {
         return Err(ImportError::NoNumbers { file: file.clone() });
@@ -218,17 +199,16 @@ fn with_percentiles(summary: &ImportSource, lists: &[&ImportSource]) -> Option<I
 
 /// Records without numbers belong to the run with a matching file name (`c8.json` and `c8_genai_perf.json`), or to the
 /// only run of the same tool; others are a run of their own.
-fn attach(runs: &mut Vec<RunFiles>, records: Vec<(String, ImportedRequests)>) {
+fn attach(runs: &mut Vec<RunFiles>, records: Vec<RunFiles>) {
     let stem = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
     let is_alone = runs.len() == 1 && records.len() == 1;
-    for (file, requests) in records {
+    for RunFiles { from, numbers: requests } in records {
         // By how much the name of its file is longer.
         let distance = |run: &RunFiles| {
-            let (name, numbers) = run.numbers.as_ref()?;
-            if run.requests.is_some() || numbers.tool != requests.tool {
+            if !run.numbers.request_traces.is_empty() || run.numbers.tool != requests.tool {
                 return None;
             }
-            match stem(name).strip_prefix(&stem(&file)) {
+            match stem(&run.from[0]).strip_prefix(&stem(&from[0])) {
                 Some(rest) if rest.is_empty() || rest.starts_with(['_', '-']) => Some(rest.len()),
                 _ => is_alone.then_some(usize::MAX),
             }
@@ -236,49 +216,50 @@ fn attach(runs: &mut Vec<RunFiles>, records: Vec<(String, ImportedRequests)>) {
         let nearest =
             runs.iter_mut().filter_map(|run| Some((distance(run)?, run))).min_by_key(|(distance, _)| *distance);
         match nearest {
-            Some((_, run)) => run.requests = Some((file, requests)),
-            None => runs.push(RunFiles { numbers: None, requests: Some((file, requests)) }),
+            Some((_, run)) => {
+                run.from.extend(from);
+                run.from.dedup();
+                run.numbers.take_requests(requests);
+            }
+            None => runs.push(RunFiles { from, numbers: computed(requests) }),
         }
     }
 }
 
-/// The run with the file that it is from; `None` where it has neither numbers nor requests.
-fn imported(name: &str, RunFiles { numbers, mut requests }: RunFiles) -> Option<(String, Imported)> {
-    let files = [numbers.as_ref().map(|(file, _)| file), requests.as_ref().map(|(file, _)| file)];
-    let mut from: Vec<String> = files.into_iter().flatten().cloned().collect();
-    from.dedup();
-    // AIPerf's records do not name the source of token counts; its summary does.
-    if let (Some((_, numbers)), Some((_, requests))) = (&numbers, &mut requests)
-        && numbers.tool == Tool::AiPerf
-        && numbers.counted == Some(SERVER)
-    {
-        requests.counted = numbers.counted;
-        for trace in &mut requests.request_traces {
-            trace.tokens = trace.retokenized.take().or(trace.tokens);
+impl ImportedNumbers {
+    /// Takes the requests of its run from records, which may have other counts of tokens.
+    fn take_requests(&mut self, records: Self) {
+        self.requests_counted = records.counted;
+        self.request_traces = records.request_traces;
+        // AIPerf's records do not name the source of token counts; its summary does.
+        if self.tool == Tool::AiPerf && self.counted == Some(SERVER) {
+            self.requests_counted = self.counted;
+            for trace in &mut self.request_traces {
+                trace.tokens = trace.retokenized.take().or(trace.tokens);
+            }
         }
     }
-    let seen = requests.as_ref().map(|(_, requests)| requests.request_traces.clone()).unwrap_or_default();
-    // The records of a run may have other counts than its numbers.
-    let recounted = requests.as_ref().and_then(|(_, requests)| requests.counted);
-    let numbers = numbers.map(|(_, numbers)| numbers).or_else(|| Some(computed(requests?.1)))?;
-    let (file, tool) = (from.first()?.clone(), numbers.tool);
+}
+
+/// The run with the file that it is from.
+fn imported(name: &str, RunFiles { from, mut numbers }: RunFiles) -> (String, Imported) {
+    let (file, tool) = (from[0].clone(), numbers.tool);
     let identity = ImportIdentity::new(&numbers);
-    let mut result = result(numbers, from);
-    result.imported.requests_counted = recounted.map(str::to_owned);
-    Some((file, Imported { tool, name: name.to_owned(), identity, result, seen }))
+    let seen = std::mem::take(&mut numbers.request_traces);
+    (file, Imported { tool, name: name.to_owned(), identity, result: result(numbers, from), seen })
 }
 
-fn read(source: &ImportSource) -> Result<Vec<FoundRun>, ImportError> {
+fn read(source: &ImportSource) -> Result<Vec<ImportedNumbers>, ImportError> {
     let text = source.text.trim();
     // Lines of a log begin with `[`, too.
     let is_json = text.trim_start_matches(['[', ' ', '\n', '\r', '\t']).starts_with('{');
     // A terminal's colors are in what was copied from it.
     let runs = if is_json { Vec::new() } else { printed::printed_runs(&strip_str(text).to_string()) };
     if !runs.is_empty() {
-        return Ok(FoundRun::with_numbers(runs));
+        return Ok(runs);
     }
     match printed::loadgen_log(text) {
-        Some(LoadGenLog::Performance(numbers)) => return Ok(FoundRun::with_numbers(vec![*numbers])),
+        Some(LoadGenLog::Performance(numbers)) => return Ok(vec![*numbers]),
         Some(LoadGenLog::Accuracy) => return Err(ImportError::AccuracyRun { file: source.name.clone() }),
         None => {}
     }
@@ -286,9 +267,7 @@ fn read(source: &ImportSource) -> Result<Vec<FoundRun>, ImportError> {
     let is_aiperf_record = |value: &Value| ["metadata", "metrics"].iter().all(|key| value.get(key).is_some());
     // Several documents are records, or the runs to which a tool adds one each, as SGLang and vLLM do.
     match serde_json::Deserializer::from_str(&text).into_iter::<Value>().collect::<Result<Vec<Value>, _>>() {
-        Ok(values) if values.first().is_some_and(is_aiperf_record) => {
-            Ok(vec![FoundRun::with_requests(records::aiperf(&values))])
-        }
+        Ok(values) if values.first().is_some_and(is_aiperf_record) => Ok(vec![records::aiperf(&values)]),
         Ok(values) => Ok(values.iter().flat_map(runs_of_object).collect()),
         Err(error) if is_json && error.is_eof() => Err(ImportError::CutOff { file: source.name.clone() }),
         Err(error) if is_json => Err(ImportError::Json { file: source.name.clone(), source: error }),
@@ -325,12 +304,12 @@ fn strict_json(text: &str) -> Cow<'_, str> {
     Cow::Owned(strict)
 }
 
-fn runs_of_object(value: &Value) -> Vec<FoundRun> {
+fn runs_of_object(value: &Value) -> Vec<ImportedNumbers> {
     if let Some(list) = value.as_array() {
         return list.iter().filter(|item| item.is_object()).flat_map(runs_of_object).collect();
     }
     if value.pointer("/experiments/0/requests").is_some() {
-        return records::experiments(value).into_iter().map(FoundRun::with_requests).collect();
+        return records::experiments(value);
     }
     let Some(format) = FileFormat::detect(value) else { return Vec::new() };
     // The warm-up of `vllm bench sweep` does not count as a run.
@@ -338,37 +317,33 @@ fn runs_of_object(value: &Value) -> Vec<FoundRun> {
         return Vec::new();
     }
     let run = |run: &Value| {
-        let requests = match format.tool {
-            Tool::Vllm => records::vllm(run),
-            Tool::GuideLlm => records::guidellm(run, value),
-            _ => None,
+        let request_traces = match format.tool {
+            Tool::Vllm => records::vllm(run).unwrap_or_default(),
+            Tool::GuideLlm => records::guidellm(run),
+            _ => Vec::new(),
         };
-        FoundRun { numbers: Some(format.numbers(run, value)), requests }
+        ImportedNumbers { request_traces, ..format.numbers(run, value) }
     };
     format.runs(value).into_iter().map(run).collect()
 }
 
 /// A tool's numbers from its raw records, with its own definitions.
-fn computed(requests: ImportedRequests) -> ImportedNumbers {
-    let ImportedRequests { tool, format, version, requested, counted, request_traces: traces } = requests;
+fn computed(records: ImportedNumbers) -> ImportedNumbers {
+    let (tool, traces) = (records.tool, &records.request_traces);
     let stats = MetricConcept::ALL
         .iter()
-        .filter_map(|&concept| Some((concept, tool.spread(concept, &traces).ok()?.metric())))
+        .filter_map(|&concept| Some((concept, tool.spread(concept, traces).ok()?.metric())))
         .collect();
     let ok: Vec<&RequestTrace> = traces.iter().filter(|trace| trace.ok).collect();
     let sum = |tokens: fn(&RequestTrace) -> Option<u32>| {
         let counts: Option<Vec<u32>> = ok.iter().map(|trace| tokens(trace)).collect();
         counts.map(|counts| counts.into_iter().map(f64::from).sum())
     };
-    let requests_per_s = tool.rate(&traces).ok();
+    let requests_per_s = tool.rate(traces).ok();
     let count = if tool == Tool::GenAiPerf { traces.len() } else { ok.len() } as f64;
     let window_s = requests_per_s.filter(|rate| *rate > 0.0).map(|rate| count / rate);
     let output_tokens: Option<f64> = sum(|trace| trace.retokenized.or(trace.tokens));
     ImportedNumbers {
-        tool,
-        format,
-        version,
-        requested,
         ok: Some(ok.len() as f64),
         failed: Some((traces.len() - ok.len()) as f64),
         input_tokens: sum(|trace| trace.input),
@@ -376,9 +351,9 @@ fn computed(requests: ImportedRequests) -> ImportedNumbers {
         window_s,
         requests_per_s,
         tokens_per_s: output_tokens.zip(window_s).map(|(tokens, seconds)| tokens / seconds),
-        counted,
+        requests_counted: records.counted,
         stats,
-        ..ImportedNumbers::default()
+        ..records
     }
 }
 
@@ -414,7 +389,7 @@ fn result(numbers: ImportedNumbers, from: Vec<String>) -> ImportedResult {
                 Some(scenario) if tool == Tool::LoadGen => format!("MLPerf LoadGen, {scenario}"),
                 _ => tool.title().to_owned(),
             },
-            requests_counted: None,
+            requests_counted: numbers.requests_counted.map(str::to_owned),
         },
         requested: numbers.requested,
         counts: ImportedCounts { ok: numbers.ok, failed: numbers.failed },

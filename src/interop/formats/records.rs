@@ -1,13 +1,13 @@
 //! The requests of a run, one by one, in the files of AIPerf, GuideLLM, perf_analyzer and vLLM. Stamps become ms from
 //! the first request.
 
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 
-use super::file_format::{ImportedRequests, SERVER, at, number_at, text_at};
+use super::file_format::{ImportedNumbers, SERVER, at, number_at, text_at};
 use crate::metrics::{ChunkKind, RequestTrace, Tool, TracedChunk, TracedChunks};
 
-fn requests(tool: Tool, format: &'static str, request_traces: Vec<RequestTrace>) -> ImportedRequests {
-    ImportedRequests { tool, format, version: None, requested: Map::new(), counted: None, request_traces }
+fn requests(tool: Tool, format: &'static str, request_traces: Vec<RequestTrace>) -> ImportedNumbers {
+    ImportedNumbers { tool, format, request_traces, is_records: true, ..ImportedNumbers::default() }
 }
 
 fn count_at(value: &Value, place: &str) -> Option<u32> {
@@ -38,7 +38,7 @@ fn from_gaps(first: f64, gaps: &[f64], tokens: Option<u32>, last: Option<f64>) -
 }
 
 /// Records of `profile_export.jsonl`, without AIPerf's warm-up.
-pub(super) fn aiperf(lines: &[Value]) -> ImportedRequests {
+pub(super) fn aiperf(lines: &[Value]) -> ImportedNumbers {
     let is_profiled = |line: &&Value| text_at(line, "/metadata/benchmark_phase").is_none_or(|it| it == "profiling");
     let lines: Vec<&Value> = lines.iter().filter(is_profiled).collect();
     let ns = |line: &Value, key: &str| at(line, &format!("/metadata/{key}")).and_then(Value::as_u64);
@@ -68,7 +68,7 @@ pub(super) fn aiperf(lines: &[Value]) -> ImportedRequests {
     };
     let traces = lines.iter().enumerate().filter_map(trace).collect();
     let counted = is_server_count.then_some(SERVER);
-    ImportedRequests { counted, ..requests(Tool::AiPerf, "AIPerf profile_export.jsonl", traces) }
+    ImportedNumbers { counted, ..requests(Tool::AiPerf, "AIPerf profile_export.jsonl", traces) }
 }
 
 /// Both lengths of every request are those of the server's usage, as with `--use-server-token-count`. Records do not
@@ -87,7 +87,7 @@ fn has_server_counts(lines: &[&Value]) -> bool {
 }
 
 /// vLLM's detailed arrays. `None` where the file was saved without them.
-pub(super) fn vllm(run: &Value) -> Option<ImportedRequests> {
+pub(super) fn vllm(run: &Value) -> Option<Vec<RequestTrace>> {
     let list = |key: &str| run.get(key).and_then(Value::as_array);
     let (first, starts) = (list("ttfts")?, list("start_times")?);
     list("output_lens")?;
@@ -115,13 +115,11 @@ pub(super) fn vllm(run: &Value) -> Option<ImportedRequests> {
             ..RequestTrace::default()
         })
     };
-    let traces = (0..first.len()).filter_map(trace).collect();
-    let requested = Map::from_iter([("requests".to_owned(), json!(first.len()))]);
-    Some(ImportedRequests { requested, ..requests(Tool::Vllm, "vLLM bench serve JSON, detailed", traces) })
+    Some((0..first.len()).filter_map(trace).collect())
 }
 
 /// The requests of a benchmark of GuideLLM, with the times when they should have started.
-pub(super) fn guidellm(benchmark: &Value, file: &Value) -> Option<ImportedRequests> {
+pub(super) fn guidellm(benchmark: &Value) -> Vec<RequestTrace> {
     let list = |kind: &str| at(benchmark, &format!("/requests/{kind}")).and_then(Value::as_array).into_iter().flatten();
     let items = || list("successful").map(|one| (one, true)).chain(list("errored").map(|one| (one, false)));
     let time = |request: &Value, name: &str| number_at(request, &format!("/info/timings/{name}"));
@@ -146,22 +144,19 @@ pub(super) fn guidellm(benchmark: &Value, file: &Value) -> Option<ImportedReques
             ..RequestTrace::default()
         })
     };
-    let traces: Vec<RequestTrace> = items().enumerate().filter_map(trace).collect();
-    let version = text_at(file, "/metadata/guidellm_version");
-    (!traces.is_empty())
-        .then(|| ImportedRequests { version, ..requests(Tool::GuideLlm, "GuideLLM benchmarks.json", traces) })
+    items().enumerate().filter_map(trace).collect()
 }
 
 /// perf_analyzer's raw export, from which GenAI-Perf computes its numbers. Each level of a range is an experiment of
 /// its own.
-pub(super) fn experiments(file: &Value) -> Vec<ImportedRequests> {
+pub(super) fn experiments(file: &Value) -> Vec<ImportedNumbers> {
     let version = text_at(file, "/version").filter(|version| !version.is_empty());
     let items = file.get("experiments").and_then(Value::as_array).into_iter().flatten();
-    items.map(|experiment| ImportedRequests { version: version.clone(), ..experiment_requests(experiment) }).collect()
+    items.map(|experiment| ImportedNumbers { version: version.clone(), ..experiment_requests(experiment) }).collect()
 }
 
 /// A stamp for each response; a response is a chunk.
-fn experiment_requests(experiment: &Value) -> ImportedRequests {
+fn experiment_requests(experiment: &Value) -> ImportedNumbers {
     let items = || experiment.get("requests").and_then(Value::as_array).into_iter().flatten();
     let start = items().filter_map(|request| request.get("timestamp")?.as_u64()).min().unwrap_or(0);
     let ms = |at: u64| at.saturating_sub(start) as f64 / 1e6;
@@ -188,7 +183,7 @@ fn experiment_requests(experiment: &Value) -> ImportedRequests {
     };
     let traces = items().enumerate().filter_map(trace).collect();
     let level = text_at(experiment, "/experiment/mode").zip(at(experiment, "/experiment/value").cloned());
-    ImportedRequests {
+    ImportedNumbers {
         requested: level.into_iter().collect(),
         counted: Some("responses, each counted as one token"),
         ..requests(Tool::GenAiPerf, "perf_analyzer profile_export.json", traces)

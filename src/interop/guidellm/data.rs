@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use crate::command_line::{NoMeaning, TranslatedLoad, quantity};
-use base::diag::nearest;
+use crate::command_line::{TranslatedLoad, quantity};
+use base::diag::{ErrorText, nearest};
 use base::spec::Quantity;
 use base::units::unquoted;
 
@@ -101,7 +101,7 @@ impl GuideLlmData {
 
     /// Prompts and answers of a load; how many requests there are, where the data say so. An error is the sentence on
     /// data that are not read.
-    pub fn put(&self, load: &mut TranslatedLoad) -> Result<Option<Quantity<u64>>, NoMeaning> {
+    pub fn put(&self, load: &mut TranslatedLoad) -> Result<Option<Quantity<u64>>, ErrorText> {
         match self {
             Self::Synthetic(all) => {
                 length(all, "prompt_tokens", "input_tokens", load);
@@ -127,17 +127,16 @@ impl GuideLlmData {
                 Ok(None)
             }
             Self::Trace(all) => trace(all, "jsonl", load).map(|()| None),
-            Self::Other(text) => Err(format!(
+            Self::Other(text) => Err(ErrorText::new(format_args!(
                 "cannot translate the line: Regatta neither reads nor downloads the data `{text}`; save the \
                     prompts as JSON lines, `{{\"prompt\": …}}`, and give them with --data FILE.jsonl"
-            )
-            .into()),
+            ))),
         }
     }
 }
 
 /// The file of a trace. Each of its answers has the whole length.
-fn trace(all: &Map<String, Value>, kind: &str, load: &mut TranslatedLoad) -> Result<(), NoMeaning> {
+fn trace(all: &Map<String, Value>, kind: &str, load: &mut TranslatedLoad) -> Result<(), ErrorText> {
     const COLUMNS: [(&str, &[&str]); 4] = [
         ("timestamp_column", &["timestamp"]),
         ("prompt_tokens_column", &["input_length", "input_tokens"]),
@@ -152,19 +151,17 @@ fn trace(all: &Map<String, Value>, kind: &str, load: &mut TranslatedLoad) -> Res
         .map(|(name, known)| format!("`{name}` to `{known}`"))
         .collect();
     if !other.is_empty() {
-        return Err(format!(
+        return Err(ErrorText::new(format_args!(
             "cannot translate the line: the columns of `{path}` have other names than those that are read; rename \
                 {} in the file and leave the option out",
             other.join(", ")
-        )
-        .into());
+        )));
     }
     if !is_json_lines(path) {
-        return Err(format!(
+        return Err(ErrorText::new(format_args!(
             "cannot translate the line: `{path}` is not read; save the trace as JSON lines, `{{\"timestamp\": 0.5, \
                 \"input_length\": 256, \"output_length\": 128}}`, in a file NAME.jsonl"
-        )
-        .into());
+        )));
     }
     load.data(kind, path);
     load.flag("extra.ignore_eos");

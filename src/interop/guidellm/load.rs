@@ -5,10 +5,9 @@ use serde_json::{Value, json};
 
 use super::data::{GuideLlmData, numeric};
 use crate::command_line::{
-    CHAT, COMPLETIONS, NoMeaning, TranslatedLoad, Translation, TranslationBuilder, TranslationError, number,
-    rate_of_conversations,
+    CHAT, COMPLETIONS, TranslatedLoad, TranslationBuilder, TranslationResult, number, rate_of_conversations,
 };
-use base::diag::nearest;
+use base::diag::{ErrorText, nearest};
 use base::spec::Quantity;
 use base::units::unquoted;
 
@@ -58,7 +57,7 @@ pub(super) struct GuideLlmRun {
 }
 
 impl GuideLlmRun {
-    pub fn finish(self, builder: TranslationBuilder) -> Result<Translation, TranslationError> {
+    pub fn finish(self, builder: TranslationBuilder) -> TranslationResult {
         let mut load = TranslatedLoad::default();
         load.builder = builder;
         if let Err(why) = self.server(&mut load) {
@@ -125,17 +124,16 @@ impl GuideLlmRun {
     }
 
     /// The sentence on an interface that is not measured.
-    fn server(&self, load: &mut TranslatedLoad) -> Result<(), NoMeaning> {
+    fn server(&self, load: &mut TranslatedLoad) -> Result<(), ErrorText> {
         let format = self.request_format.as_deref().unwrap_or("chat_completions");
         let (protocol, usual) = match format.trim_start_matches("/v1/").trim_start_matches('/') {
             "chat_completions" | "chat/completions" => CHAT,
             "completions" | "text_completions" => COMPLETIONS,
             _ => {
-                return Err(format!(
+                return Err(ErrorText::new(format_args!(
                     "cannot translate the line: requests of the format `{format}` are not measured; supported are \
                         chat_completions and text_completions"
-                )
-                .into());
+                )));
             }
         };
         load.put("protocol", protocol);
@@ -157,11 +155,7 @@ impl GuideLlmRun {
             load.header("the backend's header", header);
         }
         if let Some(name) = &self.tokenizer {
-            load.put("tokenizer", name);
-            load.builder.note(format!(
-                "the tokenizer {name} is used if it is a folder or a tokenizer.json on this machine; nothing is \
-                downloaded"
-            ));
+            load.tokenizer(name, format_args!("the tokenizer {name}"));
         }
         load.streaming(!self.without_streaming);
         Ok(())

@@ -8,14 +8,13 @@ use serde_json::{Map, Value};
 use self::data::{GuideLlmData, numeric, pairs};
 use self::load::{GuideLlmRun, WarmUp};
 use crate::command_line::{
-    GivenOption, NoMeaning, OptionRow, ParsedLine, Translation, TranslationBuilder, TranslationError, idle_command,
-    quantity, tool_table,
+    GivenOption, OptionRow, ParsedLine, TranslationBuilder, TranslationResult, idle_command, quantity, tool_table,
 };
-use base::diag::{did_you_mean, nearest};
+use base::diag::{ErrorText, did_you_mean, nearest};
 use base::spec::Quantity;
 use base::units::unquoted;
 
-pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(words: &[String]) -> TranslationResult {
     let (command, rest) = words.split_first().map_or(("", words), |(command, rest)| (command.as_str(), rest));
     match (command, rest.first().map(String::as_str)) {
         ("run", _) => translate_run(rest),
@@ -41,7 +40,7 @@ pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationErro
 tool_table!(BENCHMARK, ["guidellm-benchmark"], []);
 
 /// `guidellm benchmark`, the command line of before 0.8: an option for each setting.
-fn translate_benchmark(words: &[String]) -> Result<Translation, TranslationError> {
+fn translate_benchmark(words: &[String]) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
     let line = BENCHMARK.read(words, &mut builder);
     let mut run = GuideLlmRun::default();
@@ -56,14 +55,15 @@ fn translate_benchmark(words: &[String]) -> Result<Translation, TranslationError
 
 /// The data of a line's scenario, or the sentence on one that GuideLLM 0.8 does not come with
 /// (guidellm/benchmark/scenarios). Their profile is the usual one, and options of the line override them.
-fn scenario(name: Option<&str>, line: &ParsedLine, run: &mut GuideLlmRun) -> Result<(), NoMeaning> {
+fn scenario(name: Option<&str>, line: &ParsedLine, run: &mut GuideLlmRun) -> Result<(), ErrorText> {
     let Some(name) = name else { return Ok(()) };
     let scenarios: Map<String, Value> =
         toml::from_str(include_str!("scenarios.toml")).expect("a table of this program");
     let data = scenarios.get(name).and_then(Value::as_object).ok_or_else(|| {
-        let sentence =
-            format!("cannot translate the line: its settings are in the scenario `{name}`, which is not read");
-        sentence + "; give them as options"
+        ErrorText::new(format_args!(
+            "cannot translate the line: its settings are in the scenario `{name}`, which is not read; give them as \
+            options"
+        ))
     })?;
     run.data = if line.has("--data") { Vec::new() } else { vec![GuideLlmData::Synthetic(data.clone())] };
     Ok(())
@@ -77,7 +77,7 @@ fn benchmark_option(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut Tr
         "--model" => run.model = text(),
         "--backend" if value == "openai_http" => {}
         "--backend" => {
-            builder.push_error(format!("cannot measure `{}`: it is not an HTTP server", given.as_written()));
+            builder.push_error(format!("cannot measure `{given}`: it is not an HTTP server"));
         }
         "--backend-kwargs" => backend(value, run, builder),
         "--api-key" => run.has_api_key = true,
@@ -97,7 +97,7 @@ fn benchmark_option(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut Tr
         "--max-requests" => run.requests = number(given, builder).map(|count| count.map(|count| count as u64)),
         "--warmup" => match number(given, builder) {
             Some(Quantity::Known(amount)) => run.warmup = Some(WarmUp::new(amount)),
-            Some(Quantity::Unknown(_)) => builder.push_error(format!("`{}` is not a number", given.as_written())),
+            Some(Quantity::Unknown(_)) => builder.push_error(format!("`{given}` is not a number")),
             None => {}
         },
         name => BENCHMARK.row(name).into_iter().for_each(|row| row.push_untranslated(given, builder)),
@@ -155,7 +155,7 @@ fn number(given: &GivenOption, builder: &mut TranslationBuilder) -> Option<Quant
     let is_limit = |number: &Quantity<f64>| number.known().is_none_or(|number| number.is_finite() && *number >= 0.0);
     let number = given.number::<f64>().filter(is_limit);
     if number.is_none() {
-        builder.push_error(format!("`{}` is not a number", given.as_written()));
+        builder.push_error(format!("`{given}` is not a number"));
     }
     number
 }
@@ -170,7 +170,7 @@ fn levels(given: &GivenOption, builder: &mut TranslationBuilder) -> Vec<Quantity
     let is_level = |level: &Quantity<f64>| level.known().is_none_or(|level| level.is_finite() && *level > 0.0);
     let levels: Option<Vec<_>> = text.split(',').map(|part| part.trim().parse().ok().filter(is_level)).collect();
     levels.unwrap_or_else(|| {
-        builder.push_error(format!("`{}`: numbers above 0 with commas between them", given.as_written()));
+        builder.push_error(format!("`{given}`: numbers above 0 with commas between them"));
         Vec::new()
     })
 }
@@ -178,7 +178,7 @@ fn levels(given: &GivenOption, builder: &mut TranslationBuilder) -> Vec<Quantity
 tool_table!(RUN, ["guidellm-run"], []);
 
 /// `guidellm run`, the command line since 0.8: `--profile kind=constant,rate=10`.
-fn translate_run(words: &[String]) -> Result<Translation, TranslationError> {
+fn translate_run(words: &[String]) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
     let line = RUN.read(words, &mut builder);
     let mut run = GuideLlmRun::default();
@@ -268,7 +268,7 @@ fn constraint(
             let name = if kind == "max_duration" { "seconds" } else { "count" };
             let is_limit = |limit: &Quantity<f64>| limit.known().is_none_or(|limit| *limit > 0.0);
             let Some(limit) = fields.get(name).and_then(numeric).filter(is_limit) else {
-                return builder.push_error(format!("`{}`: its `{name}` is a number above 0", given.as_written()));
+                return builder.push_error(format!("`{given}`: its `{name}` is a number above 0"));
             };
             if kind == "max_duration" {
                 run.seconds = Some(limit);
@@ -276,13 +276,13 @@ fn constraint(
                 run.requests = Some(limit.map(|limit| limit as u64));
             }
         }
-        "min_requests" => builder.push_untranslated(given.as_written(), "a run has a number of requests or a duration"),
-        "over_saturation" => builder.push_untranslated(given.as_written(), former_reason("--over-saturation")),
+        "min_requests" => builder.push_untranslated(given, "a run has a number of requests or a duration"),
+        "over_saturation" => builder.push_untranslated(given, former_reason("--over-saturation")),
         other if CONSTRAINTS.split(' ').all(|kind| kind != other) => {
             let hint = did_you_mean(other, CONSTRAINTS.split(' ')).unwrap_or_default();
-            builder.push_error(format!("`{}`: there is no constraint `{other}`; {hint}", given.as_written()));
+            builder.push_error(format!("`{given}`: there is no constraint `{other}`; {hint}"));
         }
-        _ => builder.push_untranslated(given.as_written(), former_reason("--max-errors")),
+        _ => builder.push_untranslated(given, former_reason("--max-errors")),
     }
 }
 
@@ -294,10 +294,7 @@ fn overrides(given: &GivenOption, run: &mut GuideLlmRun, builder: &mut Translati
             run.levels = list.split(',').filter_map(|level| level.trim().parse().ok()).collect();
         }
         _ => {
-            builder.push_untranslated_load(
-                given.as_written(),
-                "one key of a sweep is read: profile.streams or profile.rate",
-            );
+            builder.push_untranslated_load(given, "one key of a sweep is read: profile.streams or profile.rate");
         }
     }
 }

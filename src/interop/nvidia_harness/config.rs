@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::config_file::ConfigFile;
-use super::harness_table::{benchmark, machine};
+use super::harness_table::{benchmark, machine, scenario};
 use super::stage_entry::{WeightFormat, entry};
-use crate::command_line::{Translation, TranslationBuilder, TranslationError, TranslationKind};
+use crate::command_line::{TranslationBuilder, TranslationKind, TranslationResult};
 
 const TOOL: &str = "a config of NVIDIA's MLPerf code";
 /// The largest file that is read as a config.
@@ -21,7 +21,7 @@ pub fn read_config(
     files: &[(String, String)],
     pick: &[String],
     shape: &dyn Fn(&str) -> Option<Value>,
-) -> Result<Translation, TranslationError> {
+) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
     let mut read = ConfigFile::default();
     for (name, text) in files {
@@ -140,14 +140,7 @@ impl Place {
             } else if machine(step).is_some() {
                 place.system = Some(step.to_owned());
             } else {
-                let scenario = match step {
-                    "Offline" => Some("offline"),
-                    "Server" => Some("server"),
-                    "Interactive" => Some("interactive"),
-                    "SingleStream" => Some("single_stream"),
-                    _ => None,
-                };
-                place.scenario = scenario.or(place.scenario);
+                place.scenario = scenario(step).or(place.scenario);
             }
         }
         place

@@ -87,18 +87,26 @@ impl ConfigFile {
         }
     }
 
+    /// The value of an assignment; one that is not read is reported. `own`: names of the class around it.
+    fn assigned(
+        &self,
+        value: &Expr,
+        own: &BTreeMap<String, ConfigValue>,
+        place: &str,
+        builder: &mut TranslationBuilder,
+    ) -> Option<ConfigValue> {
+        match self.names.value(value, own) {
+            Ok(value) if size(&value) <= LARGEST => return Some(value),
+            Ok(_) => builder.push_untranslated(place, "the value is too large to be a config"),
+            Err(error) => builder.push_untranslated(place, format!("{error}: only running the file would show it")),
+        }
+        None
+    }
+
     fn assign(&mut self, target: &Expr, value: &Expr, place: &str, builder: &mut TranslationBuilder) {
-        let value = match self.names.value(value, &BTreeMap::new()) {
-            Ok(value) if size(&value) <= LARGEST => value,
-            Ok(_) => return builder.push_untranslated(place, "the value is too large to be a config"),
-            Err(error) => {
-                return builder.push_untranslated(place, format!("{error}: only running the file would show it"));
-            }
-        };
+        let Some(value) = self.assigned(value, &BTreeMap::new(), place, builder) else { return };
         match target {
-            Expr::Name(name) => {
-                self.names.values.insert(name.clone(), value);
-            }
+            Expr::Name(name) => drop(self.names.values.insert(name.clone(), value)),
             Expr::Index(base, key) => {
                 let key = self.names.value(key, &BTreeMap::new());
                 match (&**base, key) {
@@ -132,17 +140,14 @@ impl ConfigFile {
             return dict.update(&more);
         }
         // `sys.path.insert(…)` is in every file.
-        let is_path = if let Expr::Call(function, _) = expr
+        if let Expr::Call(function, _) = expr
             && let Expr::Field(path, _) = &**function
             && let Expr::Field(_, name) = &**path
+            && name == "path"
         {
-            name == "path"
-        } else {
-            false
-        };
-        if !is_path {
-            builder.push_untranslated(place, "a call: its value is known only by running the file");
+            return;
         }
+        builder.push_untranslated(place, "a call: its value is known only by running the file");
     }
 
     fn class(
@@ -166,23 +171,18 @@ impl ConfigFile {
         for Statement { line, what } in body {
             let here = || format!("{}:{line}", place.rsplit_once(':').map_or(place, |(file, _)| file));
             match what {
-                StatementKind::Assign(Expr::Name(field), value) => match self.names.value(&value, &fields) {
-                    Ok(value) if size(&value) <= LARGEST => match fields.get_mut(&field) {
+                StatementKind::Assign(Expr::Name(field), value) => {
+                    let Some(value) = self.assigned(&value, &fields, &here(), builder) else { continue };
+                    match fields.get_mut(&field) {
                         // Mappings are merged along the chain of classes.
                         Some(before @ ConfigValue::Dict(_))
                             if matches!(value, ConfigValue::Dict(_)) && field.starts_with("trtllm_") =>
                         {
                             before.update(&value);
                         }
-                        _ => {
-                            fields.insert(field, value);
-                        }
-                    },
-                    Ok(_) => builder.push_untranslated(here(), "the value is too large to be a config"),
-                    Err(error) => {
-                        builder.push_untranslated(here(), format!("{error}: only running the file would show it"));
+                        _ => drop(fields.insert(field, value)),
                     }
-                },
+                }
                 StatementKind::Nothing => {}
                 _ => {
                     builder.push_untranslated(here(), "its value is known only by running the file, which is not done");
@@ -341,13 +341,9 @@ impl ConfigNames {
             },
             Expr::Index(base, key) => {
                 let (base, key) = (self.value(base, own)?, self.value(key, own)?);
-                match &base {
-                    ConfigValue::Dict(items) => {
-                        items.iter().find(|(other, _)| *other == key).map(|(_, value)| value.clone())
-                    }
-                    _ => None,
-                }
-                .ok_or_else(|| ErrorText::new("a part of a value that is not there"))
+                let items = if let ConfigValue::Dict(items) = base { items } else { Vec::new() };
+                let item = items.into_iter().find(|(other, _)| *other == key);
+                item.map(|(_, value)| value).ok_or_else(|| ErrorText::new("a part of a value that is not there"))
             }
             Expr::Call(function, args) => self.call(function, args, own),
             Expr::Minus(inner) => match self.value(inner, own)? {

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::stage_entry::{BUILD_FIELD, RUNTIME_FIELD};
 use crate::command_line::{RunSetting, TranslationBuilder};
-use base::diag::{did_you_mean, nearest};
+use base::diag::{ErrorText, did_you_mean, nearest};
 use triton::repository::RUNTIME_FLAGS;
 
 /// The table.
@@ -112,6 +112,17 @@ pub(super) fn benchmark(name: &str) -> Option<&'static str> {
 /// What NVIDIA's code takes where a line that measures does not set it.
 pub(super) fn defaults() -> impl Iterator<Item = (&'static str, String)> {
     TABLE.defaults.iter().map(|(name, value)| (name.as_str(), value.clone()))
+}
+
+/// Regatta's name of a scenario of the harness.
+pub(super) fn scenario(name: &str) -> Option<&'static str> {
+    match name {
+        "Offline" => Some("offline"),
+        "Server" => Some("server"),
+        "Interactive" => Some("interactive"),
+        "SingleStream" => Some("single_stream"),
+        _ => None,
+    }
 }
 
 /// A hint for a name that no benchmark has.
@@ -316,17 +327,13 @@ pub(super) struct TuningField {
     is_unknown: bool,
 }
 
-/// Why the value of a field is invalid.
-#[derive(Debug)]
-pub(super) struct TuningFieldError(pub String);
-
 /// All names of such fields.
 pub(super) fn names() -> impl Iterator<Item = &'static str> + Clone {
     NUMBERS.split(' ').chain(FLAGS).chain(FLAGS_OF_V4_1.map(|(field, _)| field)).chain(["precision"])
 }
 
 /// What a field sets, or why its value is invalid. `None` if it is not a tuning field.
-pub(super) fn read(name: &str, value: &str, word: &str) -> Option<Result<Vec<TuningField>, TuningFieldError>> {
+pub(super) fn read(name: &str, value: &str, word: &str) -> Option<Result<Vec<TuningField>, ErrorText>> {
     let field = |place: String, value: &str| TuningField {
         place,
         value: yaml(value),
@@ -337,7 +344,7 @@ pub(super) fn read(name: &str, value: &str, word: &str) -> Option<Result<Vec<Tun
         // `gpu_batch_size` may have the benchmark in front: `llama2-70b:2048`.
         let number = value.rsplit(':').next().unwrap_or(value);
         if number.parse::<u64>().is_err() {
-            return Some(Err(TuningFieldError(format!("`{number}` is not a whole number"))));
+            return Some(Err(ErrorText::new(format_args!("`{number}` is not a whole number"))));
         }
         return Some(Ok(vec![field(name.to_owned(), number)]));
     }
@@ -351,7 +358,8 @@ pub(super) fn read(name: &str, value: &str, word: &str) -> Option<Result<Vec<Tun
     let mut fields = Vec::new();
     for pair in value.split(',').filter(|pair| !pair.is_empty()) {
         let Some((flag, value)) = pair.split_once(':') else {
-            return Some(Err(TuningFieldError(format!("`{pair}` is not KEY:VALUE; commas separate the pairs"))));
+            let problem = format_args!("`{pair}` is not KEY:VALUE; commas separate the pairs");
+            return Some(Err(ErrorText::new(problem)));
         };
         let place = match (kind, flag) {
             ("build_flags", "max_batch_size") => "gpu_batch_size".to_owned(),
@@ -485,7 +493,7 @@ mod tests {
         }
     }
 
-    fn places(name: &str, value: &str) -> Result<Vec<String>, TuningFieldError> {
+    fn places(name: &str, value: &str) -> Result<Vec<String>, ErrorText> {
         let fields = read(name, value, "x").expect("a tuning field")?;
         let mut builder = TranslationBuilder::default();
         let scenarios = ["server".to_owned()];
@@ -519,8 +527,8 @@ mod tests {
             joined("kvcache_free_gpu_mem_frac", "0.97"),
             "tuning.server.runtime_flags.kvcache_free_gpu_mem_frac=0.97"
         );
-        assert!(places("trtllm_build_flags", "max_num_tokens").unwrap_err().0.contains("KEY:VALUE"));
-        assert!(places("triton_num_servers", "all").unwrap_err().0.contains("not a whole number"));
+        assert!(places("trtllm_build_flags", "max_num_tokens").unwrap_err().message.contains("KEY:VALUE"));
+        assert!(places("triton_num_servers", "all").unwrap_err().message.contains("not a whole number"));
         assert!(read("log_dir", "x", "x").is_none());
     }
 }

@@ -3,11 +3,10 @@
 //! `make TARGET… NAME=VALUE…` of NVIDIA's MLPerf code: each target becomes the stage that does the same.
 
 use super::harness_table::{
-    HarnessField, HarnessValue, MakeTarget, TuningField, TuningFieldError, benchmark, benchmark_hint, defaults,
-    system_name,
+    HarnessField, HarnessValue, MakeTarget, TuningField, benchmark, benchmark_hint, defaults, system_name,
 };
 use crate::command_line::{
-    ProblemKind, RunLine, RunSetting, SystemNeed, Translation, TranslationBuilder, TranslationError, TranslationKind,
+    ProblemKind, RunLine, RunSetting, SystemNeed, TranslationBuilder, TranslationKind, TranslationResult,
 };
 use base::diag::{did_you_mean, nearest};
 use base::spec::MIN_DURATION_MS;
@@ -37,7 +36,7 @@ pub(crate) fn begin(first: &str, rest: &[String]) -> bool {
 }
 
 /// RUN_ARGS without `make`.
-pub(crate) fn translate_run_args(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate_run_args(words: &[String]) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
     let mut args = HarnessFields::default();
     for word in words {
@@ -128,7 +127,7 @@ impl HarnessFields {
             }
             _ => match super::harness_table::read(name, value, &word) {
                 Some(Ok(fields)) => self.tuning.extend(fields),
-                Some(Err(TuningFieldError(problem))) => builder.push_error(format!("`{word}`: {problem}")),
+                Some(Err(problem)) => builder.push_error(format!("`{word}`: {problem}")),
                 None => self.row(name, value, word, builder),
             },
         }
@@ -297,7 +296,7 @@ pub(super) fn placeholder(value: &str) -> Option<String> {
 const DEFAULT_BENCHMARK: &str = "llama2-70b";
 
 /// `make`'s arguments.
-pub(crate) fn make(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn make(words: &[String]) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
     let mut args = HarnessFields::default();
     let mut elsewhere = Vec::new();

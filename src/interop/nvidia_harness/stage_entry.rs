@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::config_file::{ConfigSetting, ConfigValue};
-use super::harness_table::{ConfigField, machine};
+use super::harness_table::{self, ConfigField, machine};
 use crate::command_line::TranslationBuilder;
 use base::diag::nearest;
 use triton::repository::RUNTIME_FLAGS;
@@ -176,17 +176,12 @@ fn rates(setting: &ConfigSetting, untranslated: &mut Untranslated<'_>) -> Rates 
 
 /// The scenario that a field names, or that the only target implies.
 fn scenario(setting: &ConfigSetting, targets: &Map<String, Value>) -> Option<&'static str> {
-    match setting.fields.get("scenario").and_then(ConfigValue::last) {
-        Some("Offline") => Some("offline"),
-        Some("Server") => Some("server"),
-        Some("Interactive") => Some("interactive"),
-        Some("SingleStream") => Some("single_stream"),
-        _ => match targets.keys().map(String::as_str).collect::<Vec<_>>().as_slice() {
-            ["offline_qps"] => Some("offline"),
-            ["server_qps"] => Some("server"),
-            _ => None,
-        },
-    }
+    let named = setting.fields.get("scenario").and_then(ConfigValue::last).and_then(harness_table::scenario);
+    named.or_else(|| match targets.keys().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["offline_qps"] => Some("offline"),
+        ["server_qps"] => Some("server"),
+        _ => None,
+    })
 }
 
 fn flags(setting: &ConfigSetting, field: &str) -> Map<String, Value> {

@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 use super::script::{called_script, read_commands};
 use crate::command_line::{
     ConfiguredLine, Env, LAUNCHER, ProblemKind, Program, Translation, TranslationBuilder, TranslationError,
-    TranslationKind, UntranslatedOption, base, idle, idle_command, on_the_host, prefix_reason, program,
+    TranslationKind, TranslationResult, UntranslatedOption, base, idle, idle_command, on_the_host, prefix_reason,
+    program,
 };
 use crate::nvidia_harness::run_args;
 use crate::tensorrt_llm::{convert_checkpoint, prepare_dataset, trtllm_build};
 use crate::tools::whole_table;
 use crate::triton_backend::{benchmarks, fill_template, tritonserver};
 use crate::{
-    aiperf, chat_benchmarks, command_server, curl, docker, docker::on_host, genai_perf, git_clone_command, guidellm,
-    inference_perf, llmb_run, nvidia_smi, perf_analyzer, r2_downloader, sglang, slurm, triton_cli, trtllm_bench,
-    trtllm_serve, vllm,
+    aiperf, chat_benchmarks, command_server, curl, docker, docker::on_host, downloads, genai_perf, guidellm,
+    inference_perf, llmb_run, nvidia_smi, perf_analyzer, sglang, slurm, triton_cli, trtllm_bench, trtllm_serve, vllm,
 };
 use base::files::{open_text, read_text_up_to};
 
@@ -121,7 +121,7 @@ fn small_file(path: &Path) -> Option<String> {
 }
 
 /// What a command line of another tool means here; on error everything that is wrong with it.
-pub fn read_line(words: &[String]) -> Result<Translation, TranslationError> {
+pub fn read_line(words: &[String]) -> TranslationResult {
     let mut translation = match words {
         // One argument is a line that was quoted.
         [line] => read_commands(line, &Surroundings::default())?,
@@ -134,7 +134,7 @@ pub fn read_line(words: &[String]) -> Result<Translation, TranslationError> {
 }
 
 /// What a command means here; on error everything that is wrong with it.
-pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result<Translation, TranslationError> {
+pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> TranslationResult {
     /// The limit of commands nested in commands; documentation pages stay far below it.
     const DEEPEST: usize = 8;
     if surroundings.depth > DEEPEST {
@@ -194,11 +194,11 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
         ("docker" | "podman" | "nerdctl", _) => docker::translate(name, arguments, &contained)?,
         ("srun", _) => slurm::srun(&surroundings.job, arguments, &ranks)?,
         ("sbatch" | "salloc", _) => slurm::sbatch(name, arguments, &inner)?,
-        ("bash" | "sh", Some(script)) if script.contains(r2_downloader::PROGRAM) => {
-            r2_downloader::translate(&arguments[1..], &|path| surroundings.path(path))?
+        ("bash" | "sh", Some(script)) if script.contains(downloads::R2_DOWNLOADER) => {
+            downloads::r2_download(&arguments[1..], &|path| surroundings.path(path))?
         }
-        (r2_downloader::PROGRAM, _) => r2_downloader::translate(arguments, &|path| surroundings.path(path))?,
-        ("git", _) => git_clone_command::translate(arguments, &|path| surroundings.path(path))?,
+        (downloads::R2_DOWNLOADER, _) => downloads::r2_download(arguments, &|path| surroundings.path(path))?,
+        ("git", _) => downloads::git_clone(arguments, &|path| surroundings.path(path))?,
         ("llmb-run", _) => llmb_run::translate(env, arguments)?,
         ("inference-perf", _) => {
             without_env(env, inference_perf::translate(arguments, &|file| surroundings.content(file))?)
@@ -228,7 +228,7 @@ pub(super) fn translate(words: &[String], surroundings: &Surroundings) -> Result
 const REFERENCE: [&str; 5] = ["--user-conf", "--user_conf", "--mlperf-conf", "--mlperf_conf", "--total-sample-count"];
 
 /// Programs whose variables change nothing here, except for a key.
-fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> Result<Translation, TranslationError> {
+fn alone(path: &str, name: &str, env: &Env, arguments: &[String]) -> TranslationResult {
     if path.starts_with("--") && !run_args::begin(path, arguments) {
         return Err(TranslationError::new(format!(
             "`{path}` begins a line and is not a command: the line before it lacks a `\\` at its end"
@@ -336,16 +336,14 @@ pub(super) fn keep(around: &[Vec<String>], translation: &mut Translation) {
     let mut has_kept = false;
     let stages = translation.kind.stages_mut().filter(|_| !beginning.is_empty());
     for stage in stages {
-        if let Some(Value::Array(words)) = stage.get_mut("serve").and_then(|serve| serve.pointer_mut("/command/words"))
-        {
-            words.splice(..0, beginning.iter().cloned().map(Value::String));
-            has_kept = true;
+        if let Some(Value::Object(keys)) = stage.get_mut("serve").and_then(|serve| serve.get_mut("vllm")) {
+            keys.entry("program").or_insert_with(|| json!(VLLM));
         }
-        if let Some(Value::Object(keys)) = stage.get_mut("serve").and_then(|serve| serve.get_mut("vllm"))
-            && let Value::Array(words) = keys.entry("program").or_insert_with(|| json!(VLLM))
-        {
-            words.splice(..0, beginning.iter().cloned().map(Value::String));
-            has_kept = true;
+        for (action, path) in [("serve", "/command/words"), ("serve", "/vllm/program"), ("trtllm_bench", "/launcher")] {
+            if let Some(Value::Array(words)) = stage.get_mut(action).and_then(|keys| keys.pointer_mut(path)) {
+                words.splice(..0, beginning.iter().cloned().map(Value::String));
+                has_kept = true;
+            }
         }
         // Its ranks have launchers of their own.
         if let Some(Value::Object(keys)) = stage.get_mut("serve").and_then(|serve| serve.get_mut("triton")) {
@@ -357,15 +355,8 @@ pub(super) fn keep(around: &[Vec<String>], translation: &mut Translation) {
             match keys.get_mut("words") {
                 Some(Value::Array(words)) => drop(words.splice(..0, prefix)),
                 _ if prefix.is_empty() => {}
-                _ => {
-                    keys.insert("prefix".to_owned(), Value::Array(prefix));
-                }
+                _ => drop(keys.insert("prefix".to_owned(), Value::Array(prefix))),
             }
-        }
-        if let Some(Value::Array(launcher)) = stage.get_mut("trtllm_bench").and_then(|bench| bench.get_mut("launcher"))
-        {
-            *launcher = beginning.iter().cloned().map(Value::String).collect();
-            has_kept = true;
         }
     }
     let mut builder = TranslationBuilder::default();

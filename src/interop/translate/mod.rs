@@ -5,7 +5,6 @@
 mod command;
 mod loops;
 mod script;
-mod stage_names;
 mod unknown_values;
 
 pub use command::read_line;

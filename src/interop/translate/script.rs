@@ -14,13 +14,12 @@ use serde_json::{Map, Value, json};
 
 use super::command::{NOT_RUN, Surroundings, translate};
 use super::loops::{Wait, array, array_tasks, function, waiting_loop};
-use super::stage_names::{unique, with_unique_names};
 use super::unknown_values::{with_every_value, with_variables_named};
 use crate::command_line::{
     ProblemKind, ScriptBench, StartedServer, TargetMatch, TranslatedScript, Translation, TranslationBuilder,
-    TranslationError, TranslationKind, UntranslatedOption, Variables, WrittenCommand, as_typed, as_written, assignment,
-    base, commands_of_page, idle, match_target, on_the_host, program, put_container, read_outputs, split, tools,
-    without_prompts,
+    TranslationError, TranslationKind, TranslationResult, UntranslatedOption, Variables, WrittenCommand, as_typed,
+    as_written, assignment, base, commands_of_page, idle, match_target, on_the_host, program, put_container,
+    read_outputs, split, tools, without_prompts,
 };
 use crate::nvidia_smi;
 use crate::slurm::{array_option, directives, job_options};
@@ -28,7 +27,7 @@ use crate::triton_backend::fill_template::{self, FilledFile};
 
 use control_flow::{Leaving, OpenHead};
 pub(super) use joined::called_script;
-use joined::{WrittenFile, echoed, plain};
+use joined::{WrittenFile, echoed, plain, unique, with_unique_names};
 
 const TOOL: &str = "a script";
 /// The number of a task in a job's array.
@@ -38,7 +37,7 @@ const MOST_COMMANDS: usize = 10_000;
 
 /// What scripts mean here, of which the first names others, or which follow each other; on error everything that is
 /// wrong with them. Each is its name and its text.
-pub fn read_scripts(files: &[(String, String)]) -> Result<Translation, TranslationError> {
+pub fn read_scripts(files: &[(String, String)]) -> TranslationResult {
     let mut script = Script::default();
     for (path, text) in files {
         script.surroundings.written.insert(base(path).to_owned(), text.clone());
@@ -66,7 +65,7 @@ pub fn read_scripts(files: &[(String, String)]) -> Result<Translation, Translati
 }
 
 /// What a pasted text of commands means here.
-pub(super) fn read_commands(text: &str, surroundings: &Surroundings) -> Result<Translation, TranslationError> {
+pub(super) fn read_commands(text: &str, surroundings: &Surroundings) -> TranslationResult {
     let mut script = Script { surroundings: surroundings.clone(), ..Script::default() };
     script.text(text)?;
     script.into_translation()
@@ -486,7 +485,7 @@ impl Script {
         }
     }
 
-    fn into_translation(mut self) -> Result<Translation, TranslationError> {
+    fn into_translation(mut self) -> TranslationResult {
         self.call_others();
         self.report_alternatives();
         self.repository();

@@ -1,8 +1,8 @@
 //! Values that a text does not have: each is in the translation, or an error names it with what to do.
 
 use crate::command_line::{
-    ProblemKind, Translation, TranslationBuilder, TranslationError, TranslationKind, TranslationProblem, UnknownValue,
-    as_written, assignment, is_secret, unmentioned,
+    ProblemKind, Translation, TranslationBuilder, TranslationError, TranslationKind, TranslationProblem,
+    TranslationResult, UnknownValue, as_written, assignment, is_secret, unmentioned,
 };
 
 /// The translation of a command. On error the values that it does not have, although the command's words do: something
@@ -11,7 +11,7 @@ pub(super) fn with_every_value(
     words: &[String],
     translation: Translation,
     unknown: &[UnknownValue],
-) -> Result<Translation, TranslationError> {
+) -> TranslationResult {
     if matches!(translation.kind, TranslationKind::Nothing(_)) {
         return Ok(translation);
     }

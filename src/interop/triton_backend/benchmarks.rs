@@ -7,8 +7,8 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::command_line::{
-    GivenOption, ParsedLine, ScriptBench, TranslatedLoad, TranslatedScript, Translation, TranslationBuilder,
-    TranslationError, TranslationKind, tool_table,
+    GivenOption, ParsedLine, ScriptBench, TranslatedLoad, TranslatedScript, TranslationBuilder, TranslationKind,
+    TranslationResult, tool_table,
 };
 use base::units::unquoted;
 
@@ -54,7 +54,7 @@ fn tokenizer(load: &mut TranslatedLoad, _: &ParsedLine, given: &GivenOption) -> 
 }
 
 /// `benchmark_core_model.py`: a load with a rate, over a data set or lengths.
-pub(crate) fn benchmark_core_model(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn benchmark_core_model(words: &[String]) -> TranslationResult {
     const TOOL: &str = "benchmark_core_model.py";
     let mut load = TranslatedLoad::default();
     let line = BENCHMARK_CORE_MODEL.read_as(BENCHMARK_CORE_MODEL.program, words, &mut load.builder);
@@ -101,7 +101,7 @@ pub(crate) fn benchmark_core_model(words: &[String]) -> Result<Translation, Tran
     let benches = models.iter().map(|model| {
         let mut load = load.clone();
         load.put("model", *model);
-        ScriptBench { server: None, run: None, bench: load.bench(), place: String::new() }
+        ScriptBench { bench: load.bench(), ..<_>::default() }
     });
     let benches = benches.collect();
     builder.finish(TOOL, TranslationKind::Script(TranslatedScript { benches, ..TranslatedScript::default() }))
@@ -117,7 +117,7 @@ fn longest_prompt_of_test(load: &mut TranslatedLoad, _: &ParsedLine, given: &Giv
 }
 
 /// `end_to_end_test.py`: the prompts of a data set, all at once.
-pub(crate) fn end_to_end_test(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn end_to_end_test(words: &[String]) -> TranslationResult {
     const TOOL: &str = "end_to_end_test.py";
     let mut load = TranslatedLoad::default();
     let line = END_TO_END_TEST.read(words, &mut load.builder);
@@ -153,7 +153,7 @@ tool_table!(INFLIGHT, ["inflight-batcher-llm-client", "grpc-client-tensors"], []
 /// Its prompt, where none is given.
 const PROMPT: &str = "Born in north-east France, Soyer trained as a";
 
-pub(crate) fn inflight_batcher_llm_client(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn inflight_batcher_llm_client(words: &[String]) -> TranslationResult {
     const TOOL: &str = "inflight_batcher_llm_client.py";
     let mut builder = TranslationBuilder::default();
     let line = INFLIGHT.read_as(INFLIGHT.program, words, &mut builder);
@@ -187,7 +187,7 @@ pub(crate) fn inflight_batcher_llm_client(words: &[String]) -> Result<Translatio
 
 tool_table!(END_TO_END, ["end-to-end-grpc-client", "grpc-client-tensors"], []);
 
-pub(crate) fn end_to_end_grpc_client(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn end_to_end_grpc_client(words: &[String]) -> TranslationResult {
     const TOOL: &str = "end_to_end_grpc_client.py";
     let mut builder = TranslationBuilder::default();
     let line = END_TO_END.read_as(END_TO_END.program, words, &mut builder);

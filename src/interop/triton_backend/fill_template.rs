@@ -5,14 +5,12 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::command_line::{Opt, Translation, TranslationBuilder, TranslationError, TranslationKind, flag, read};
+use crate::command_line::{Opt, TranslationBuilder, TranslationKind, TranslationResult, flag, read};
 use base::diag::did_you_mean;
-use triton::repository::{PARAMETERS, Parameter, pairs};
+use triton::repository::{MODELS, PARAMETERS, Parameter, pairs};
 
 const TOOL: &str = "fill_template.py";
 
-/// The backend's models.
-const MODELS: [&str; 5] = ["ensemble", "preprocessing", "tensorrt_llm", "postprocessing", "tensorrt_llm_bls"];
 /// Placeholders that templates of earlier releases had, without an effect since.
 const OLD_PLACEHOLDERS: [&str; 2] = ["tokenizer_type", "enable_trt_overlap"];
 
@@ -27,7 +25,7 @@ pub(crate) struct FilledFile {
     pub values: Vec<(String, String)>,
 }
 
-pub(crate) fn translate(words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(words: &[String]) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
     let Some(filled) = filled(words, &mut builder) else {
         return builder.finish(TOOL, TranslationKind::Commands(Vec::new()));

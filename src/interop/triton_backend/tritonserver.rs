@@ -6,9 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::command_line::{
-    Env, GivenOption, ParsedLine, Translation, TranslationBuilder, TranslationError, program, tool_table,
-};
+use crate::command_line::{Env, GivenOption, ParsedLine, TranslationBuilder, TranslationResult, program, tool_table};
 use base::spec::Quantity;
 
 const TOOL: &str = "tritonserver";
@@ -17,12 +15,7 @@ const TOOL: &str = "tritonserver";
 tool_table!(TABLE, ["tritonserver"], []);
 
 /// `path` is the program as it was written, `around` what stands in front of it.
-pub(crate) fn translate(
-    path: &str,
-    env: &Env,
-    around: &[Vec<String>],
-    words: &[String],
-) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(path: &str, env: &Env, around: &[Vec<String>], words: &[String]) -> TranslationResult {
     // MPI separates ranks with a colon, and lines often have one after the last.
     let parts: Vec<&[String]> = words.split(|word| word == ":").filter(|part| !part.is_empty()).collect();
     if let [first, others @ ..] = parts.as_slice()
@@ -32,7 +25,7 @@ pub(crate) fn translate(
     }
     let words = parts.first().copied().unwrap_or_default();
     let mut builder = TranslationBuilder::default();
-    let (line, _) = TABLE.read_known(TABLE.program, words, &mut builder);
+    let (line, _) = TABLE.read_known(words, &mut builder);
     let mut server = Map::new();
     let repository = match line.value("--model-repository") {
         Some(folder) => folder.to_owned(),
@@ -61,12 +54,8 @@ pub(crate) fn translate(
     server.insert("repository".to_owned(), json!(repository));
     server.insert("words".to_owned(), json!(started));
     TABLE.put_keys(&line, &mut server, &mut builder);
-    let mut stage = Map::new();
-    if let Some(gpus) = env.gpus(&mut builder) {
-        stage.insert("gpus".to_owned(), json!(gpus));
-    }
-    env.put_into(&mut stage);
-    stage.insert("serve".to_owned(), json!({"triton": server}));
+    let gpus = env.gpus(&mut builder).map(Quantity::Known);
+    let stage = env.stage(gpus, Map::new(), "serve", json!({"triton": server}));
     builder.finish_manifest(TOOL, "triton", [("triton", Value::Object(stage))])
 }
 
@@ -87,7 +76,7 @@ fn own_backend_configs(line: &ParsedLine) -> Vec<String> {
     let is_own = |given: &&GivenOption| {
         given.name == "--backend-config" && !given.value().starts_with("python,shm-region-prefix-name=")
     };
-    line.given.iter().filter(is_own).map(GivenOption::as_written).collect()
+    line.given.iter().filter(is_own).map(ToString::to_string).collect()
 }
 
 /// Whether each rank of a step has a name of its own for its shared memory.
@@ -111,7 +100,7 @@ fn translate_ranks(
     around: &[Vec<String>],
     first: &[String],
     others: &[&[String]],
-) -> Result<Translation, TranslationError> {
+) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
     let mut world = ranks(around);
     let mut models: Vec<String> = Vec::new();
@@ -129,7 +118,7 @@ fn translate_ranks(
             );
         }
         world = world.combine("+", ranks(&rank.around), u64::saturating_add);
-        let (line, unread) = TABLE.read_known(TABLE.program, rank.arguments, &mut builder);
+        let (line, unread) = TABLE.read_known(rank.arguments, &mut builder);
         for word in unread.into_iter().chain(own_backend_configs(&line)) {
             builder.push_untranslated(word, "set for a later rank only: all ranks of a stage have the same options");
         }
@@ -139,9 +128,9 @@ fn translate_ranks(
             }
         }
     }
-    let (line, further) = TABLE.read_known(TABLE.program, first, &mut builder);
+    let (line, further) = TABLE.read_known(first, &mut builder);
     let rank_options =
-        line.given.iter().filter(|given| OF_FURTHER_RANKS.contains(&given.name)).map(GivenOption::as_written);
+        line.given.iter().filter(|given| OF_FURTHER_RANKS.contains(&given.name)).map(ToString::to_string);
     for word in rank_options.chain(own_backend_configs(&line)) {
         builder.push_untranslated(word, "set for the first rank only: all ranks of a stage have the same options");
     }
@@ -174,7 +163,7 @@ fn translate_ranks(
 
 tool_table!(LAUNCH_SCRIPT, ["launch-triton-server"], []);
 
-pub(crate) fn translate_launch_script(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn translate_launch_script(env: &Env, words: &[String]) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
     let stage = launch_script_stage(env, words, &mut builder);
     builder.finish_manifest(LAUNCH_SCRIPT.program, "triton", [("triton", stage)])
@@ -238,13 +227,8 @@ pub(crate) fn launch_script_stage(env: &Env, words: &[String], builder: &mut Tra
     } else {
         world
     };
-    let mut stage = Map::new();
     let gpus = env.gpus(builder).map_or(gpus, Quantity::Known);
     // An orchestrator's models set how many it takes.
-    if !is_multi || line.has("--disable-spawn-processes") || env.has("CUDA_VISIBLE_DEVICES") {
-        stage.insert("gpus".to_owned(), json!(gpus));
-    }
-    env.put_into(&mut stage);
-    stage.insert("serve".to_owned(), json!({"triton": server}));
-    Value::Object(stage)
+    let is_leased = !is_multi || line.has("--disable-spawn-processes") || env.has("CUDA_VISIBLE_DEVICES");
+    Value::Object(env.stage(Some(gpus).filter(|_| is_leased), Map::new(), "serve", json!({"triton": server})))
 }

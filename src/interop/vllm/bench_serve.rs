@@ -7,9 +7,8 @@ use serde_json::{Map, Value, json};
 use super::SERVE;
 use super::dataset;
 use crate::command_line::{
-    CHAT, COMPLETIONS, Env, GivenOption, NoMeaning, ParsedLine, RangeRatio, ScriptBench, TranslatedLoad,
-    TranslatedScript, Translation, TranslationBuilder, TranslationError, TranslationKind, adapters, host_and_port,
-    number, token_ids, tool_table,
+    CHAT, COMPLETIONS, Env, GivenOption, ParsedLine, RangeRatio, ScriptBench, TranslatedLoad, TranslatedScript,
+    TranslationBuilder, TranslationKind, TranslationResult, adapters, host_and_port, number, token_ids, tool_table,
 };
 use base::diag::ErrorText;
 use base::spec::Quantity;
@@ -76,11 +75,7 @@ tool_table!(
     [("adapters", adapters), ("token_ids", token_ids), ("burstiness", burstiness), ("ramp", ramp)]
 );
 
-pub(super) fn translate(
-    program: &ServingBenchmark,
-    env: &Env,
-    words: &[String],
-) -> Result<Translation, TranslationError> {
+pub(super) fn translate(program: &ServingBenchmark, env: &Env, words: &[String]) -> TranslationResult {
     let tool = program.tool;
     let mut load = TranslatedLoad::default();
     let line = TABLE.read_as(tool, words, &mut load.builder);
@@ -105,7 +100,7 @@ fn measured(
     env: &Env,
     line: &ParsedLine,
     load: &mut TranslatedLoad,
-) -> Result<(), NoMeaning> {
+) -> Result<(), ErrorText> {
     interface(line, load)?;
     load.rate_and_limit(line.value("--request-rate"), line.last("--max-concurrency"));
     dataset::put(line, program.range_ratio, load)?;
@@ -134,18 +129,17 @@ fn measured(
 }
 
 /// The server and its protocol; the sentence on one that is not measured.
-fn interface(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), NoMeaning> {
+fn interface(line: &ParsedLine, load: &mut TranslatedLoad) -> Result<(), ErrorText> {
     let backend = line.value("--backend").unwrap_or("openai");
     let (protocol, usual) = match backend {
         "vllm" | "openai" | "lmdeploy" | "scalellm" | "sglang" => COMPLETIONS,
         "openai-chat" => CHAT,
         "tensorrt-llm" => ("generate", "/v2/models/ensemble/generate_stream"),
         other => {
-            return Err(format!(
+            return Err(ErrorText::new(format_args!(
                 "cannot translate the line: requests of --backend {other} are not measured; the text interfaces \
                     are `openai` and `openai-chat`, which most servers have beside their own"
-            )
-            .into());
+            )));
         }
     };
     load.put("protocol", protocol);
@@ -273,7 +267,7 @@ fn rising_rate(load: &TranslatedLoad, line: &ParsedLine, given: &GivenOption) ->
     let is_exponential = match given.value() {
         "linear" => false,
         "exponential" => true,
-        _ => return Err(ErrorText::new(format_args!("`{}`: linear or exponential", given.as_written()))),
+        _ => return Err(ErrorText::new(format_args!("`{given}`: linear or exponential"))),
     };
     Ok(RisingRate { from, to, requests, is_exponential })
 }
@@ -284,10 +278,10 @@ const IN_PROCESS: &str = "vLLM runs the engine in the process of the benchmark; 
     through `vllm serve`, so HTTP and detokenization are part of the measurement";
 
 /// All prompts at once.
-pub(super) fn throughput(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+pub(super) fn throughput(env: &Env, words: &[String]) -> TranslationResult {
     const TOOL: &str = "vllm bench throughput";
     let mut load = TranslatedLoad::default();
-    let (line, engine) = IN_PROCESS_BENCHMARK.read_known(IN_PROCESS_BENCHMARK.program, words, &mut load.builder);
+    let (line, engine) = IN_PROCESS_BENCHMARK.read_known(words, &mut load.builder);
     if let Some(other @ ("hf" | "mii")) = line.value("--backend") {
         return TranslationBuilder::nothing(
             TOOL,
@@ -303,10 +297,10 @@ pub(super) fn throughput(env: &Env, words: &[String]) -> Result<Translation, Tra
 }
 
 /// One batch after the other.
-pub(super) fn latency(env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+pub(super) fn latency(env: &Env, words: &[String]) -> TranslationResult {
     const TOOL: &str = "vllm bench latency";
     let mut load = TranslatedLoad::default();
-    let (line, engine) = IN_PROCESS_BENCHMARK.read_known(TOOL, words, &mut load.builder);
+    let (line, engine) = IN_PROCESS_BENCHMARK.read_known(words, &mut load.builder);
     dataset::name(&line).clone_into(&mut load.data_set);
     let number = |name: &str| line.first_number::<u64>(&[name]);
     let batch = number("--batch-size").map(|batch| batch.max(1));
@@ -329,7 +323,7 @@ fn finish(
     line: &ParsedLine,
     mut engine: Vec<String>,
     mut load: TranslatedLoad,
-) -> Result<Translation, TranslationError> {
+) -> TranslationResult {
     load.builder.note(IN_PROCESS);
     env.report_visible_gpus(&mut load.builder);
     load.target("localhost:8000");
@@ -348,12 +342,7 @@ fn finish(
     let server = SERVE.command(&["vllm", "serve"], &engine, &mut builder);
     let script = TranslatedScript {
         stages: Map::from_iter([("server".to_owned(), server.stage(env))]),
-        benches: vec![ScriptBench {
-            server: Some("server".to_owned()),
-            run: None,
-            bench: load.bench(),
-            place: String::new(),
-        }],
+        benches: vec![ScriptBench { server: Some("server".to_owned()), bench: load.bench(), ..<_>::default() }],
         ..TranslatedScript::default()
     };
     builder.finish(tool, TranslationKind::Script(script))

@@ -2,9 +2,8 @@
 
 use serde_json::json;
 
-use crate::command_line::{
-    GivenOption, NoMeaning, OptionRow, ParsedLine, RangeRatio, SHAREGPT_FILE, TranslatedLoad, share,
-};
+use crate::command_line::{GivenOption, OptionRow, ParsedLine, RangeRatio, SHAREGPT_FILE, TranslatedLoad, share};
+use base::diag::ErrorText;
 use base::spec::Quantity;
 
 /// The name of a line's data set.
@@ -13,14 +12,14 @@ pub(super) fn name(line: &ParsedLine) -> &str {
 }
 
 /// Prompts and answers of a line. An error is the sentence on a data set that is not read.
-pub(super) fn put(line: &ParsedLine, range_ratio: RangeRatio, load: &mut TranslatedLoad) -> Result<(), NoMeaning> {
+pub(super) fn put(line: &ParsedLine, range_ratio: RangeRatio, load: &mut TranslatedLoad) -> Result<(), ErrorText> {
     let has_data_sets =
         |name: &str| line.table.and_then(|table| table.row(name)).is_some_and(OptionRow::is_of_data_set);
     let lengths = |given: &&GivenOption| {
         given.name.ends_with("-len") && (has_data_sets(given.name) || given.name == "--output-len")
     };
     for given in line.given.iter().filter(lengths).filter(|given| given.number::<i64>().is_none()) {
-        load.builder.push_error(format!("`{}` is not a whole number", given.as_written()));
+        load.builder.push_error(format!("`{given}` is not a whole number"));
     }
     name(line).clone_into(&mut load.data_set);
     let number = |names: &[&str]| line.first_number::<u32>(names);
@@ -75,19 +74,17 @@ pub(super) fn put(line: &ParsedLine, range_ratio: RangeRatio, load: &mut Transla
         "timed_trace" => trace(line, file, load),
         set @ ("hf" | "spec_bench" | "speed_bench" | "burstgpt" | "txt-slices" | "trtllm_custom") => {
             let name = file.map_or_else(|| set.to_owned(), |file| format!("{set} {file}"));
-            return Err(format!(
+            return Err(ErrorText::new(format_args!(
                 "cannot translate the line: Regatta neither reads nor downloads the data set `{name}`; save its \
                     prompts as JSON lines, `{{\"prompt\": …}}`, and give them with --dataset-name custom \
                     --dataset-path FILE"
-            )
-            .into());
+            )));
         }
         other => {
-            return Err(format!(
+            return Err(ErrorText::new(format_args!(
                 "cannot translate the line: the data set `{other}` is not one of text to generate from, and images, \
                     sound and ranking are not measured"
-            )
-            .into());
+            )));
         }
     }
     Ok(())
@@ -107,7 +104,7 @@ fn random(line: &ParsedLine, range_ratio: RangeRatio, load: &mut TranslatedLoad)
     let [ratio, of_output] = ["input", "output"].map(|side| given.and_then(|given| share(given, side)));
     if let (Some(given), None) = (given, ratio.as_ref().and(of_output.as_ref())) {
         load.builder.push_untranslated_load(
-            given.as_written(),
+            given,
             "only a ratio from 0 to 1 is supported; for other lengths use `input_tokens` and `output_tokens`",
         );
     }
@@ -122,18 +119,18 @@ fn random(line: &ParsedLine, range_ratio: RangeRatio, load: &mut TranslatedLoad)
         load.length_between(key, &positive(low), &positive(high));
     }
     if let (RangeRatio::Unknown, Some(given), Some(ratio)) = (range_ratio, given, &ratio) {
-        load.builder.note(other_lengths(&given.as_written(), &input, &output, ratio));
+        load.builder.note(other_lengths(given, &input, &output, ratio));
     }
     load.prefixes(1, &number(&["--random-prefix-len", "--prefix-len"]));
 }
 
 /// What the lengths would be by the other law.
-fn other_lengths(written: &str, input: &Quantity<u32>, output: &Quantity<u32>, ratio: &Quantity<f64>) -> String {
+fn other_lengths(given: &GivenOption, input: &Quantity<u32>, output: &Quantity<u32>, ratio: &Quantity<f64>) -> String {
     let [input, output] = [input, output]
         .map(|length| RangeRatio::UpTo.bounds(length, ratio))
         .map(|(min, max)| (min.map(|min| min.max(1)), max.map(|max| max.max(1))));
     format!(
-        "{written}: programs of this name read it in two ways. Here lengths are that share below and above their \
+        "{given}: programs of this name read it in two ways. Here lengths are that share below and above their \
             mean, as in today's vLLM and TensorRT-LLM; InferenceMAX and older versions of vLLM draw them from that \
             share up to the length itself: `input_tokens: {{ uniform: {{ min: {}, max: {} }} }}` and `output_tokens: \
             {{ uniform: {{ min: {}, max: {} }} }}`",
@@ -161,15 +158,11 @@ pub(super) fn count_answers(line: &ParsedLine, load: &mut TranslatedLoad) {
 
 /// In an order drawn with the seed, and from the top again when the file ends.
 fn records(line: &ParsedLine, load: &mut TranslatedLoad, is_all: bool) {
-    let mut data = serde_json::Map::new();
     if !line.has("--disable-shuffle") {
-        data.insert("order".to_owned(), json!("shuffled"));
+        load.set("data.order", json!("shuffled"));
     }
     if !line.has("--no-oversample") && !is_all {
-        data.insert("repeat".to_owned(), json!(true));
-    }
-    if !data.is_empty() {
-        load.set("data", json!(data));
+        load.set("data.repeat", json!(true));
     }
 }
 
@@ -181,14 +174,12 @@ const TRACE_BLOCK_TOKENS: u32 = 16;
 fn trace(line: &ParsedLine, file: Option<&str>, load: &mut TranslatedLoad) {
     load.data("mooncake", file.unwrap_or("conversation_trace.jsonl"));
     load.flag("extra.ignore_eos");
-    let mut data = serde_json::Map::new();
     // This many from the top, each once.
     if let Some(count) = load.remove("stop.requests").and_then(|count| count.parse::<Quantity<u64>>().ok()) {
-        data.insert("first".to_owned(), json!(count));
+        load.set("data.first", json!(count));
     }
     let block_tokens = line.number::<u32>("--timed-trace-chunk-hash-size");
-    data.insert("block_tokens".to_owned(), json!(block_tokens.unwrap_or(Quantity::Known(TRACE_BLOCK_TOKENS))));
-    load.set("data", json!(data));
+    load.set("data.block_tokens", json!(block_tokens.unwrap_or(Quantity::Known(TRACE_BLOCK_TOKENS))));
     if !line.has("--no-self-timed") {
         let unit = line.value("--timed-trace-sec-multiplier").and_then(|text| text.parse::<f64>().ok());
         load.trace(1e-3 / unit.filter(|unit| *unit > 0.0).unwrap_or(1.0));

@@ -4,17 +4,11 @@ pub(super) mod bench_serve;
 mod dataset;
 pub(super) mod sweep;
 
-use crate::command_line::{
-    Env, TranslateInner, Translation, TranslationBuilder, TranslationError, idle_command, tool_table,
-};
+use crate::command_line::{Env, TranslateInner, TranslationBuilder, TranslationResult, idle_command, tool_table};
 use crate::command_server::ServerProgram;
 
 /// `vllm COMMAND …`; `inner` translates the lines in a line of it.
-pub(crate) fn translate(
-    env: &Env,
-    words: &[String],
-    inner: TranslateInner<'_>,
-) -> Result<Translation, TranslationError> {
+pub(crate) fn translate(env: &Env, words: &[String], inner: TranslateInner<'_>) -> TranslationResult {
     let (command, rest) = words.split_first().map_or(("", words), |(command, rest)| (command.as_str(), rest));
     let second = rest.first().map_or("", String::as_str);
     match (command, second) {
@@ -29,12 +23,12 @@ pub(crate) fn translate(
 }
 
 /// `python3 -m vllm.entrypoints.openai.api_server …`
-pub(crate) fn api_server(module: &str, env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn api_server(module: &str, env: &Env, words: &[String]) -> TranslationResult {
     serve(&["python3", "-m", module], env, words)
 }
 
 /// `benchmark_serving.py`, as vLLM had it, and TensorRT-LLM has it still. `path` is that of the program.
-pub(crate) fn benchmark_serving(path: &str, env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+pub(crate) fn benchmark_serving(path: &str, env: &Env, words: &[String]) -> TranslationResult {
     bench_serve::translate(bench_serve::named(path, words), env, words)
 }
 
@@ -43,7 +37,7 @@ tool_table!(TABLE, ["vllm-serve"], []);
 pub(super) static SERVE: ServerProgram = ServerProgram { table: &TABLE, is_typed: true };
 
 /// `start` is the program and what stands in front of its arguments.
-fn serve(start: &[&str], env: &Env, words: &[String]) -> Result<Translation, TranslationError> {
+fn serve(start: &[&str], env: &Env, words: &[String]) -> TranslationResult {
     const SEVERAL_HOSTS: [&str; 5] = ["--headless", "--nnodes", "--node-rank", "--data-parallel-address", "-dpa"];
     let is_part = words.iter().any(|word| {
         let name = word.split('=').next().unwrap_or(word).replace('_', "-");

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use crate::command_line::{
-    ParsedLine, ScriptBench, TranslateInner, TranslatedBench, TranslatedScript, Translation, TranslationBuilder,
-    TranslationError, TranslationKind, tool_table,
+    ParsedLine, ScriptBench, TranslateInner, TranslatedBench, TranslatedScript, TranslationBuilder, TranslationKind,
+    TranslationResult, tool_table,
 };
 use base::diag::ErrorText;
 use base::files::read_text;
@@ -21,7 +21,7 @@ const MOST: usize = 500;
 tool_table!(TABLE, ["vllm-bench-sweep"], []);
 
 /// The lines behind its two options, once for each pair of combinations.
-pub(super) fn translate(words: &[String], inner: TranslateInner<'_>) -> Result<Translation, TranslationError> {
+pub(super) fn translate(words: &[String], inner: TranslateInner<'_>) -> TranslationResult {
     let mut builder = TranslationBuilder::default();
     let line = TABLE.read_as(TABLE.program, words, &mut builder);
     let kind = line.plain.first().map_or("", String::as_str);
@@ -102,7 +102,7 @@ pub(super) fn translate(words: &[String], inner: TranslateInner<'_>) -> Result<T
             } else {
                 bench.repeat(line.value("--num-runs").and_then(|runs| runs.parse().ok()).unwrap_or(RUNS));
             }
-            script.benches.push(ScriptBench { server: server.clone(), run: None, bench, place: String::new() });
+            script.benches.push(ScriptBench { server: server.clone(), bench, ..<_>::default() });
         }
     }
     if script.benches.is_empty() && builder.problems.is_empty() {
@@ -158,7 +158,7 @@ fn leave(line: &ParsedLine, is_workload: bool, builder: &mut TranslationBuilder)
             _ if row.computes.is_some() => continue,
             _ => row.reason(),
         };
-        builder.push_untranslated(given.as_written(), reason);
+        builder.push_untranslated(given, reason);
     }
 }
 

@@ -8,7 +8,6 @@ pub mod field_tensor;
 mod stream;
 mod tensor;
 
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::Duration;
 
@@ -180,15 +179,9 @@ impl TritonClient {
     /// Loads, or loads again. The answer comes when the model is ready or has failed: mind the deadline. `config`: JSON
     /// that takes the place of config.pbtxt.
     pub async fn load(&self, name: &str, config: Option<String>) -> Result<(), ClientError> {
-        let mut parameters = BTreeMap::new();
-        if let Some(config) = config {
-            parameters.insert("config".to_owned(), parameter(Parameter::StringParam(config)));
-        }
-        let request = RepositoryModelLoadRequest {
-            model_name: name.to_owned(),
-            parameters,
-            ..RepositoryModelLoadRequest::default()
-        };
+        let config = config.map(|config| ("config".to_owned(), parameter(Parameter::StringParam(config))));
+        let parameters = config.into_iter().collect();
+        let request = RepositoryModelLoadRequest { model_name: name.to_owned(), parameters, ..<_>::default() };
         let text = call_name("RepositoryModelLoad", name, "");
         self.call(text, self.service.clone().repository_model_load(request)).await.map(drop)
     }
@@ -196,15 +189,9 @@ impl TritonClient {
     /// Answers at once; requests in flight finish, new ones are refused. `dependents`: what an ensemble is made of,
     /// too.
     pub async fn unload(&self, name: &str, dependents: bool) -> Result<(), ClientError> {
-        let mut parameters = BTreeMap::new();
-        if dependents {
-            parameters.insert("unload_dependents".to_owned(), parameter(Parameter::BoolParam(true)));
-        }
-        let request = RepositoryModelUnloadRequest {
-            model_name: name.to_owned(),
-            parameters,
-            ..RepositoryModelUnloadRequest::default()
-        };
+        let dependents = dependents.then(|| ("unload_dependents".to_owned(), parameter(Parameter::BoolParam(true))));
+        let parameters = dependents.into_iter().collect();
+        let request = RepositoryModelUnloadRequest { model_name: name.to_owned(), parameters, ..<_>::default() };
         let text = call_name("RepositoryModelUnload", name, "");
         self.call(text, self.service.clone().repository_model_unload(request)).await.map(drop)
     }

@@ -8,6 +8,7 @@ use half::{bf16, f16};
 use serde_json::{Value, json};
 use strum::{Display, EnumDiscriminants, EnumString, IntoStaticStr, VariantArray};
 
+use super::field_tensor::texts;
 use crate::proto::inference::infer_parameter::ParameterChoice;
 use crate::proto::inference::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use crate::proto::inference::{InferParameter, InferTensorContents, ModelInferRequest, ModelInferResponse};
@@ -121,10 +122,7 @@ impl TensorData {
         let mut out = BytesMut::new();
         numbers!(self,
             values => values.iter().for_each(|value| out.put_slice(&value.to_le_bytes())),
-            bytes strings => for string in strings {
-                out.put_u32_le(string.len() as u32);
-                out.put_slice(string);
-            },
+            bytes strings => out.put(texts(strings)),
             flags flags => flags.iter().for_each(|flag| out.put_u8(u8::from(*flag)))
         );
         out.freeze()

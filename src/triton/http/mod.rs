@@ -194,8 +194,8 @@ impl HttpClient {
     }
 
     async fn get(&mut self, path: &str) -> Result<Value, ClientError> {
-        let text = self.text(path).await?;
-        self.json(format!("GET {path}"), StatusCode::OK, &text)
+        let (status, text) = self.reply(path).await?;
+        self.json(format!("GET {path}"), status, &text)
     }
 
     async fn post(&mut self, path: &str, body: &Value, longest: usize) -> Result<Value, ClientError> {
@@ -203,20 +203,17 @@ impl HttpClient {
         let response = self.send(Method::POST, path, Bytes::from(body.to_string())).await?;
         let status = response.status();
         let text = self.body(&request, response, longest).await?;
-        if status.is_success() {
-            self.json(request, status, &text)
-        } else {
-            Err(self.refusal_error(request, status, &text))
-        }
+        self.json(request, status, &text)
     }
 
     fn json(&self, request: String, status: StatusCode, text: &str) -> Result<Value, ClientError> {
-        let value: Value = serde_json::from_str(text)
-            .map_err(|error| self.error(&request, ClientErrorKind::Malformed(format!("it is not JSON: {error}"))))?;
-        if value.get("error").is_some() {
-            return Err(self.refusal_error(request, status, text));
+        match serde_json::from_str::<Value>(text) {
+            Ok(value) if status.is_success() && value.get("error").is_none() => Ok(value),
+            Err(error) if status.is_success() => {
+                Err(self.error(&request, ClientErrorKind::Malformed(format!("it is not JSON: {error}"))))
+            }
+            _ => Err(self.refusal_error(request, status, text)),
         }
-        Ok(value)
     }
 
     async fn send(&mut self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>, ClientError> {
@@ -457,30 +454,27 @@ impl SseEvents {
             if self.is_finished {
                 return None;
             }
-            match timeout(self.deadline, self.body.frame()).await {
+            let cause = match timeout(self.deadline, self.body.frame()).await {
                 Ok(Some(Ok(frame))) => {
                     self.at = Instant::now();
                     if let Ok(data) = frame.into_data() {
                         self.read(&data);
                     }
-                    if self.parser.held() > LONGEST_EVENT {
-                        self.is_finished = true;
-                        return Some(Err(self.error(ClientErrorKind::TooLong { limit: LONGEST_EVENT })));
+                    if self.parser.held() <= LONGEST_EVENT {
+                        continue;
                     }
+                    ClientErrorKind::TooLong { limit: LONGEST_EVENT }
                 }
                 Ok(None) => {
                     self.is_finished = true;
                     self.read(b"\n\n");
+                    continue;
                 }
-                Ok(Some(Err(error))) => {
-                    self.is_finished = true;
-                    return Some(Err(self.error(ClientErrorKind::connect(&error))));
-                }
-                Err(_) => {
-                    self.is_finished = true;
-                    return Some(Err(self.error(ClientErrorKind::Timeout(self.deadline))));
-                }
-            }
+                Ok(Some(Err(error))) => ClientErrorKind::connect(&error),
+                Err(_) => ClientErrorKind::Timeout(self.deadline),
+            };
+            self.is_finished = true;
+            return Some(Err(self.error(cause)));
         }
     }
 

@@ -181,15 +181,11 @@ impl RankArgs<'_> {
             (ServerMode::Plain, _) => "the only rank, opens the ports".to_owned(),
             (ServerMode::Leader, 0) => "leader, opens the ports".to_owned(),
             (ServerMode::Leader, _) => "worker, never opens its ports".to_owned(),
-            (ServerMode::Orchestrator, 0) if self.decided.spawns => {
-                let models = self.server.models.iter();
-                let workers: u32 = models.map(|model| model.ranks().unwrap_or(1) * model.copies.max(1)).sum();
-                match workers {
-                    0 => "orchestrator, opens the ports, spawns its workers".to_owned(),
-                    1 => "orchestrator, opens the ports, spawns 1 worker".to_owned(),
-                    n => format!("orchestrator, opens the ports, spawns {n} workers"),
-                }
-            }
+            (ServerMode::Orchestrator, 0) if self.decided.spawns => match self.server.workers() {
+                0 => "orchestrator, opens the ports, spawns its workers".to_owned(),
+                1 => "orchestrator, opens the ports, spawns 1 worker".to_owned(),
+                n => format!("orchestrator, opens the ports, spawns {n} workers"),
+            },
             (ServerMode::Orchestrator, 0) => "orchestrator, opens the ports".to_owned(),
             (ServerMode::Orchestrator, rank) => match self.participant(rank) {
                 Some((model, copy, _)) => {

@@ -65,22 +65,18 @@ pub(super) fn server(
     ranked: Vec<RankCommand>,
 ) -> LaunchedServer {
     let server_spec = &spec.servers[index];
-    let mut env: Vec<(String, String)> = Vec::new();
+    let mut inside: Vec<(String, String)> = Vec::new();
     if decided.mode == ServerMode::Orchestrator {
-        env.push(("TRTLLM_ORCHESTRATOR".to_owned(), "1".to_owned()));
-        env.push(("TRTLLM_ORCHESTRATOR_SPAWN_PROCESSES".to_owned(), u8::from(decided.spawns).to_string()));
+        inside.push(("TRTLLM_ORCHESTRATOR".to_owned(), "1".to_owned()));
+        inside.push(("TRTLLM_ORCHESTRATOR_SPAWN_PROCESSES".to_owned(), u8::from(decided.spawns).to_string()));
     }
     let visible = GpuId::list(&decided.gpus);
     let (ranks, argvs): (Vec<_>, Vec<_>) = ranked.into_iter().map(|one| (one.rank, one.argv)).unzip();
-    let mut inside = env;
     let mut outside = Vec::new();
     let mut wrapper = Vec::new();
     match &spec.container {
-        None => {
-            if !visible.is_empty() {
-                inside.push(("CUDA_VISIBLE_DEVICES".to_owned(), visible));
-            }
-        }
+        None if visible.is_empty() => {}
+        None => inside.push(("CUDA_VISIBLE_DEVICES".to_owned(), visible)),
         Some(container) => {
             let wrapped =
                 LauncherContext { spec, container, server_spec, index, several: ranks.len() > 1, gpus: &decided.gpus };
@@ -90,21 +86,14 @@ pub(super) fn server(
     let shm = (ranks.get(1).or(ranks.first())).map(|rank| rank.shm_prefix.clone()).unwrap_or_default();
     let world_size = decided.world_size;
     // Processes that an orchestrator spawns are below its mpirun too.
-    let workers = server_spec.models.iter().map(|model| model.ranks().unwrap_or(1) * model.copies.max(1)).sum();
-    let spawned: u32 = if decided.spawns { workers } else { 0 };
+    let spawned = if decided.spawns { server_spec.workers() as u32 } else { 0 };
+    let before = [&wrapper, &spec.settings.prefix].into_iter().filter(|piece| !piece.is_empty()).cloned();
     let (command, world) = match decided.launcher {
-        Launcher::None => {
-            let mut command = pieces(wrapper);
-            command.extend(pieces(spec.settings.prefix.clone()));
-            command.extend(argvs);
-            (command, LaunchWorld::Process)
-        }
+        Launcher::None => (before.chain(argvs).collect(), LaunchWorld::Process),
         Launcher::Mpi => {
             let names: Vec<&str> = inside.iter().map(|(name, _)| name.as_str()).collect();
-            let mut command = pieces(wrapper);
-            command.extend(pieces(spec.settings.prefix.clone()));
-            command.extend(mpirun(spec, server_spec, argvs, &names));
-            (command, LaunchWorld::Mpi { ranks: world_size + spawned })
+            let ranks = mpirun(spec, server_spec, argvs, &names);
+            (before.chain(ranks).collect(), LaunchWorld::Mpi { ranks: world_size + spawned })
         }
         Launcher::Srun => (srun(spec, &wrapper, &argvs, &shm), LaunchWorld::Slurm { ranks: world_size }),
     };
@@ -147,10 +136,6 @@ pub(super) fn server(
         world,
         logs,
     }
-}
-
-fn pieces(wrapper: Vec<String>) -> Vec<Vec<String>> {
-    if wrapper.is_empty() { Vec::new() } else { vec![wrapper] }
 }
 
 fn parallelism(server: &ServerSpec) -> Option<String> {

@@ -45,6 +45,8 @@ mod launcher_command;
 mod spec;
 mod world_size;
 
+use indexmap::IndexSet;
+
 use super::SpecProblem;
 pub use spec::{
     LaunchError, LaunchModel, LaunchPlan, LaunchPreview, LaunchSpec, LaunchWorld, LaunchedServer, Port, Ports, Rank,
@@ -62,17 +64,9 @@ pub fn plan(spec: &LaunchSpec) -> Result<LaunchPlan, LaunchError> {
     let decided: Vec<ServerLayout> = world_size::all(spec, &mut problems, &mut notes);
     launcher_command::check(spec, &decided, &mut problems, &mut notes);
     spec::check(spec, &mut problems);
-    let unique = |list: Vec<SpecProblem>| {
-        list.into_iter().fold(Vec::new(), |mut kept: Vec<SpecProblem>, one| {
-            if !kept.contains(&one) {
-                kept.push(one);
-            }
-            kept
-        })
-    };
-    let problems = unique(problems);
     if !problems.is_empty() {
-        return Err(LaunchError { problems });
+        let unique: IndexSet<SpecProblem> = problems.into_iter().collect();
+        return Err(LaunchError { problems: unique.into_iter().collect() });
     }
     let mut first = 0;
     let mut servers = Vec::new();

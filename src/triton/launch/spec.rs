@@ -36,6 +36,15 @@ pub struct ServerSpec {
     pub rank_logs: String,
 }
 
+impl ServerSpec {
+    /// Ranks of all copies of its models; one that is not known counts as one.
+    pub(super) fn workers(&self) -> u64 {
+        let ranks =
+            |model: &LaunchModel| u64::from(model.ranks().unwrap_or(1)).saturating_mul(u64::from(model.copies.max(1)));
+        self.models.iter().map(ranks).fold(0, u64::saturating_add)
+    }
+}
+
 /// A model with the backend `tensorrtllm`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LaunchModel {

@@ -17,6 +17,13 @@ pub(super) struct ServerLayout {
     pub gpus: Vec<GpuId>,
 }
 
+impl ServerLayout {
+    /// One process, of which nothing more is known.
+    const fn process(gpus: Vec<GpuId>) -> Self {
+        Self { mode: ServerMode::Plain, launcher: Launcher::None, spawns: false, world_size: 1, gpus }
+    }
+}
+
 pub(super) fn all(spec: &LaunchSpec, problems: &mut Vec<SpecProblem>, notes: &mut Vec<String>) -> Vec<ServerLayout> {
     let mut report = |message: String, hint: &str| problems.push(SpecProblem::new(message, hint));
     let servers = spec.servers.len();
@@ -71,38 +78,23 @@ impl ServerDecision<'_> {
         let spec = self.spec;
         if !spec.settings.words.is_empty() {
             // What its processes are is up to the command line.
-            return ServerLayout {
-                mode: ServerMode::Plain,
-                launcher: Launcher::None,
-                spawns: false,
-                world_size: 1,
-                gpus,
-            };
+            return ServerLayout::process(gpus);
         }
-        let ranks =
-            |model: &LaunchModel| u64::from(model.ranks().unwrap_or(1)).saturating_mul(u64::from(model.copies.max(1)));
-        let workers = self.server.models.iter().map(ranks).fold(0, u64::saturating_add);
-        if workers.max(spec.settings.world_size.unwrap_or(0).into()) > MOST_PARTS.into() {
-            let count = workers.max(spec.settings.world_size.unwrap_or(0).into());
+        let workers = self.server.workers();
+        let count = workers.max(spec.settings.world_size.unwrap_or(0).into());
+        if count > MOST_PARTS.into() {
             self.push_problem(
                 format!("{} would have {count} ranks; the maximum is {MOST_PARTS}", self.name),
                 "lower the copies in its config.pbtxt, or `world_size`",
             );
-            let (mode, launcher) = (ServerMode::Plain, Launcher::None);
-            return ServerLayout { mode, launcher, spawns: false, world_size: 1, gpus };
+            return ServerLayout::process(gpus);
         }
         let copies: u32 = self.server.models.iter().map(|model| model.copies.max(1)).sum();
         // Not every engine can be read from here; an unknown number of ranks counts as one.
         let of_one = self.server.models.iter().filter_map(LaunchModel::ranks).max().unwrap_or(1);
-        let model_ranks: u32 =
-            self.server.models.iter().map(|model| model.ranks().unwrap_or(1) * model.copies.max(1)).sum();
-        let unknown: Vec<&str> = self
-            .server
-            .models
-            .iter()
-            .filter(|model| model.ranks().is_none())
-            .map(|model| model.name.as_str())
-            .collect();
+        let model_ranks = workers as u32;
+        let unknown = self.server.models.iter().filter(|model| model.ranks().is_none());
+        let unknown: Vec<&str> = unknown.map(|model| model.name.as_str()).collect();
         let mode = spec.settings.mode.unwrap_or(
             match (copies, of_one.max(if unknown.is_empty() { 1 } else { spec.settings.world_size.unwrap_or(1) })) {
                 (2.., _) => ServerMode::Orchestrator,
@@ -211,31 +203,28 @@ impl ServerDecision<'_> {
 
     /// Without spawning, the repository must define which rank belongs to which model.
     fn participants(&mut self, world_size: u32) {
+        let (name, models) = (self.name.clone(), &self.server.models);
         let mut seen: Vec<u32> = Vec::new();
-        for model in &self.server.models {
+        for model in models {
             if model.participant_ids.is_empty() {
-                self.problems.push(SpecProblem::new(
+                self.push_problem(
                     format!(
-                        "{}: the model {} has no `participant_ids`, and nothing spawns its workers",
-                        self.name, model.name
+                        "{name}: the model {} has no `participant_ids`, and nothing spawns its workers",
+                        model.name
                     ),
                     "ranks from 1, for example `participant_ids: \"1,2\"` under `parameters` of the repository; or \
                     set `spawn_processes: true`",
-                ));
+                );
                 continue;
             }
             if let Some(ranks) = model.ranks()
                 && let Some(wrong) = model.participant_ids.iter().find(|ids| ids.len() as u32 != ranks)
             {
-                self.problems.push(SpecProblem::new(
-                    format!(
-                        "{}: `participant_ids` of {} names {} ranks, but its engine needs {ranks}",
-                        self.name,
-                        model.name,
-                        wrong.len()
-                    ),
+                let (model, count) = (&model.name, wrong.len());
+                self.push_problem(
+                    format!("{name}: `participant_ids` of {model} names {count} ranks, but its engine needs {ranks}"),
                     "",
-                ));
+                );
             }
             for id in model.participant_ids.iter().flatten() {
                 let reason = match *id {
@@ -245,10 +234,10 @@ impl ServerDecision<'_> {
                     _ => "",
                 };
                 if !reason.is_empty() {
-                    self.problems.push(SpecProblem::new(
-                        format!("{}: `participant_ids` of {} names rank {id}: {reason}", self.name, model.name),
+                    self.push_problem(
+                        format!("{name}: `participant_ids` of {} names rank {id}: {reason}", model.name),
                         "",
-                    ));
+                    );
                 }
                 seen.push(*id);
             }
@@ -275,35 +264,36 @@ impl ServerDecision<'_> {
                 self.notes.push(format!("{name} has {there} GPUs and uses {workers}: {} stay idle", there - workers));
             }
         }
-        for model in &self.server.models {
+        let models = &self.server.models;
+        for model in models {
             let mut taken: Vec<u32> = Vec::new();
             for id in model.gpu_device_ids.iter().flatten() {
                 if *id >= here {
-                    self.problems.push(SpecProblem::new(
+                    self.push_problem(
                         format!(
                             "{name}: `gpu_device_ids` of {} names device {id}, but the server has {here}",
                             model.name
                         ),
                         "devices are counted from 0 inside what the server sees",
-                    ));
+                    );
                 } else if taken.contains(id) {
-                    self.problems.push(SpecProblem::new(
+                    self.push_problem(
                         format!("{name}: `gpu_device_ids` of {} names device {id} for two copies", model.name),
                         "",
-                    ));
+                    );
                 }
                 taken.push(*id);
             }
             if let Some(ranks) = model.ranks() {
                 for ids in model.gpu_device_ids.iter().filter(|ids| ids.len() as u32 != ranks.min(here)) {
-                    self.problems.push(SpecProblem::new(
+                    let (model, count) = (&model.name, ids.len());
+                    self.push_problem(
                         format!(
-                            "{name}: `gpu_device_ids` of {} gives a copy {} devices, but its engine needs {ranks}",
-                            model.name,
-                            ids.len()
+                            "{name}: `gpu_device_ids` of {model} gives a copy {count} devices, but its engine needs \
+                             {ranks}"
                         ),
                         "",
-                    ));
+                    );
                 }
             }
         }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 
 use serde::{Serialize, Serializer};
+use strum::EnumString;
 
 use super::summary::is_summarized;
 use base::diag::ErrorText;
@@ -19,8 +20,9 @@ const MOST_LINES: usize = 200_000;
 pub(super) const CREATED: &str = "_created";
 
 /// How to interpret a family's numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, EnumString, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum MetricKind {
     /// Only grows, until the server restarts.
     Counter,
@@ -122,13 +124,7 @@ impl Exposition {
                     }
                     Some("TYPE") => {
                         let at = place(&mut places, &mut families, name);
-                        families[at].kind = match rest.unwrap_or_default().trim() {
-                            "counter" => MetricKind::Counter,
-                            "gauge" => MetricKind::Gauge,
-                            "histogram" => MetricKind::Histogram,
-                            "summary" => MetricKind::Summary,
-                            _ => MetricKind::Untyped,
-                        };
+                        families[at].kind = rest.unwrap_or_default().trim().parse().unwrap_or_default();
                     }
                     _ => {}
                 }

@@ -238,41 +238,13 @@ fn named(series: &MetricSeries, servers: &[Vec<Point>]) -> ServerMetric {
     }
 }
 
-/// Counter above counter, of each model: name, numerator, denominator, factor, unit, definition.
+const FIRST_RESPONSE: &str = "; of a decoupled model it may end with its first response";
+/// Counter above counter, of each model: name, numerator, denominator, factor, unit, what to mind.
 const RATIOS: [(&str, &str, &str, f64, &str, &str); 4] = [
-    (
-        "mean queue time",
-        "nv_inference_queue_duration_us",
-        "nv_inference_count",
-        1e-3,
-        "ms",
-        "queue_duration_us / inference_count, both as they grew",
-    ),
-    (
-        "mean compute time",
-        "nv_inference_compute_infer_duration_us",
-        "nv_inference_count",
-        1e-3,
-        "ms",
-        "compute_infer_duration_us / inference_count, both as they grew",
-    ),
-    (
-        "mean request time",
-        "nv_inference_request_duration_us",
-        "nv_inference_count",
-        1e-3,
-        "ms",
-        "request_duration_us / inference_count, both as they grew; of a decoupled model it may end with its first \
-         response",
-    ),
-    (
-        "mean batch size",
-        "nv_inference_count",
-        "nv_inference_exec_count",
-        1.0,
-        "requests",
-        "inference_count / exec_count, both as they grew",
-    ),
+    ("mean queue time", "nv_inference_queue_duration_us", "nv_inference_count", 1e-3, "ms", ""),
+    ("mean compute time", "nv_inference_compute_infer_duration_us", "nv_inference_count", 1e-3, "ms", ""),
+    ("mean request time", "nv_inference_request_duration_us", "nv_inference_count", 1e-3, "ms", FIRST_RESPONSE),
+    ("mean batch size", "nv_inference_count", "nv_inference_exec_count", 1.0, "requests", ""),
 ];
 
 /// How much the counters of each model grew. Counters that stayed at 0 are included: 0 differs from absent.
@@ -299,15 +271,15 @@ impl CounterIncreases {
     fn derived(&self) -> Vec<Derived> {
         let mut out = Vec::new();
         for (model, growths) in &self.0 {
-            for (name, above, below, factor, unit, definition) in RATIOS {
-                let (Some(above), Some(below)) = (growths.get(above), growths.get(below)) else { continue };
+            for (name, numerator, denominator, factor, unit, mind) in RATIOS {
+                let (Some(above), Some(below)) = (growths.get(numerator), growths.get(denominator)) else { continue };
                 if above.series == below.series && below.increase > 0.0 {
                     out.push(Derived {
                         name: name.to_owned(),
                         model: model.clone(),
                         value: above.increase / below.increase * factor,
                         unit: unit.to_owned(),
-                        definition: definition.to_owned(),
+                        definition: format!("{numerator} / {denominator}, both as they grew{mind}"),
                     });
                 }
             }

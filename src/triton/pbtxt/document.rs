@@ -41,7 +41,7 @@ impl PbtxtDocument {
         match message.transcode_to() {
             Ok(config) => (config, wrong),
             Err(error) => {
-                wrong.push(PbtxtError::new(&self.text, 0..0, error.to_string(), None));
+                wrong.push(PbtxtError::new(&self.text, 0..0, error.to_string(), ""));
                 (ModelConfig::default(), wrong)
             }
         }
@@ -63,7 +63,7 @@ impl PbtxtDocument {
     pub fn set(&mut self, way: &[PbtxtStep<'_>], literal: &str) -> Result<(), PbtxtError> {
         match self.find(way) {
             Some(bytes) => self.splice(bytes, literal),
-            None => Err(PbtxtError::new(&self.text, self.place(way), "no such field".to_owned(), None)),
+            None => Err(PbtxtError::new(&self.text, self.place(way), "no such field", "")),
         }
     }
 
@@ -105,24 +105,18 @@ impl PbtxtDocument {
                         [one] if !last.is_list => one.bytes.clone(),
                         _ => here[0].at.clone(),
                     };
-                    fields = match named.last() {
-                        Some(PbtxtValue { shape: PbtxtShape::Message(inner), .. }) => inner,
-                        _ => &[],
-                    };
+                    fields = named.last().map_or(&[], |value| value.fields());
                 }
                 PbtxtStep::Nth(index) => {
                     let Some(value) = named.get(*index) else { return (bytes, false) };
                     bytes = value.bytes.clone();
-                    fields = if let PbtxtShape::Message(inner) = &value.shape { inner } else { &[] };
+                    fields = value.fields();
                 }
                 PbtxtStep::Key(key) => {
-                    let entry = named.iter().rev().find_map(|value| match &value.shape {
-                        PbtxtShape::Message(inner) if key_of(inner).as_deref() == Some(key) => Some((value, inner)),
-                        _ => None,
-                    });
-                    let Some((value, inner)) = entry else { return (bytes, false) };
+                    let entry = named.iter().rfind(|value| key_of(value.fields()).as_deref() == Some(key));
+                    let Some(value) = entry else { return (bytes, false) };
                     bytes = value.bytes.clone();
-                    fields = inner;
+                    fields = value.fields();
                 }
             }
         }

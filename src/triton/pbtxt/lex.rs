@@ -59,12 +59,8 @@ impl<'t> Lexer<'t> {
 
     fn unexpected_character(&self) -> PbtxtError {
         let c = self.text[self.at..].chars().next().unwrap_or_default();
-        PbtxtError::new(
-            self.text,
-            self.at..self.at + c.len_utf8(),
-            format!("`{}` has no meaning here", c.escape_debug()),
-            None,
-        )
+        let message = format!("`{}` has no meaning here", c.escape_debug());
+        PbtxtError::new(self.text, self.at..self.at + c.len_utf8(), message, "")
     }
 
     fn placeholder(&mut self) -> PbtxtToken {
@@ -109,13 +105,8 @@ impl<'t> Lexer<'t> {
         loop {
             match self.peek() {
                 None | Some(b'\n') => {
-                    let hint = "a text ends on its line; a line break in it is written `\\n`".to_owned();
-                    return Err(PbtxtError::new(
-                        self.text,
-                        start..self.at,
-                        "this text has no closing quote".to_owned(),
-                        Some(hint),
-                    ));
+                    let hint = "a text ends on its line; a line break in it is written `\\n`";
+                    return Err(PbtxtError::new(self.text, start..self.at, "this text has no closing quote", hint));
                 }
                 Some(0) => return Err(self.unexpected_character()),
                 Some(c) if c == quote => {
@@ -168,8 +159,8 @@ impl<'t> Lexer<'t> {
         let Some(resolved) = resolved else {
             let end = (self.at + 1).min(self.text.len()).max(self.at);
             let end = (end..=self.text.len()).find(|end| self.text.is_char_boundary(*end)).unwrap_or(end);
-            let hint = "a backslash itself is written `\\\\`".to_owned();
-            return Err(PbtxtError::new(self.text, start..end, "this escape has no meaning".to_owned(), Some(hint)));
+            let hint = "a backslash itself is written `\\\\`";
+            return Err(PbtxtError::new(self.text, start..end, "this escape has no meaning", hint));
         };
         bytes.extend(resolved);
         Ok(())
@@ -240,11 +231,13 @@ pub struct PbtxtError {
 }
 
 impl PbtxtError {
-    pub(super) fn new(text: &str, bytes: Range<usize>, message: String, hint: Option<String>) -> Self {
+    /// An empty hint is left out.
+    pub(super) fn new(text: &str, bytes: Range<usize>, message: impl Into<String>, hint: impl Into<String>) -> Self {
         let before = &text[..bytes.start.min(text.len())];
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        Self { bytes, line, column, message, hint }
+        let hint = Some(hint.into()).filter(|hint| !hint.is_empty());
+        Self { bytes, line, column, message: message.into(), hint }
     }
 
     /// The line it is in with a caret below, for a log without colors.

@@ -29,7 +29,7 @@ pub fn read(text: &str) -> Result<ModelConfig, PbtxtError> {
             text,
             unfilled.bytes,
             format!("the placeholder `{}` was never filled", unfilled.name),
-            Some(format!("give `{}` a value, or remove the line", unfilled.name)),
+            format!("give `{}` a value, or remove the line", unfilled.name),
         ));
     }
     read_as_server(text)

@@ -19,16 +19,10 @@ pub(super) fn message(name: &str) -> MessageDescriptor {
     pool.get_message_by_name(&format!("inference.{name}")).expect("proto/ has the message")
 }
 
-/// `inference.ModelConfig`.
-pub(super) fn model_config() -> &'static MessageDescriptor {
-    static SCHEMA: OnceLock<MessageDescriptor> = OnceLock::new();
-    SCHEMA.get_or_init(|| message("ModelConfig"))
-}
-
 /// The message that the fields spell, as far as they can be read.
 pub(super) fn read(text: &str, fields: &[PbtxtField]) -> (DynamicMessage, Vec<PbtxtError>) {
     let mut reader = Reader { text, wrong: Vec::new() };
-    let message = reader.message(model_config(), fields);
+    let message = reader.message(&message("ModelConfig"), fields);
     (message, reader.wrong)
 }
 
@@ -38,7 +32,7 @@ struct Reader<'t> {
 }
 
 impl Reader<'_> {
-    fn push_error(&mut self, bytes: &std::ops::Range<usize>, message: String, hint: Option<String>) {
+    fn push_error(&mut self, bytes: &std::ops::Range<usize>, message: impl Into<String>, hint: impl Into<String>) {
         // Each is searched for in the text: of a text with more of them the first are enough.
         if self.wrong.len() == MOST_ERRORS {
             return;
@@ -53,7 +47,8 @@ impl Reader<'_> {
             let Some(known) = schema.get_field_by_name(&field.name) else {
                 let names: Vec<String> = schema.fields().map(|field| field.name().to_owned()).collect();
                 let problem = format!("`{}` has no field `{}`", schema.name(), field.name);
-                self.push_error(&field.at, problem, did_you_mean(&field.name, names.iter().map(String::as_str)));
+                let hint = did_you_mean(&field.name, names.iter().map(String::as_str));
+                self.push_error(&field.at, problem, hint.unwrap_or_default());
                 continue;
             };
             self.check_set_once(&known, field, &seen);
@@ -71,12 +66,12 @@ impl Reader<'_> {
             return;
         }
         if seen.contains(&field.name.as_str()) {
-            self.push_error(&field.at, format!("`{}` is set twice", field.name), Some("keep one of them".to_owned()));
+            self.push_error(&field.at, format!("`{}` is set twice", field.name), "keep one of them");
         } else if let Some(choice) = known.containing_oneof()
             && let Some(other) = choice.fields().find(|other| seen.contains(&other.name()))
         {
             let message = format!("`{}` and `{}` exclude each other", other.name(), field.name);
-            self.push_error(&field.at, message, Some("keep one of them".to_owned()));
+            self.push_error(&field.at, message, "keep one of them");
         }
     }
 
@@ -84,13 +79,13 @@ impl Reader<'_> {
         let is_message = matches!(known.kind(), Kind::Message(_));
         if field.is_list && !(known.is_list() || known.is_map()) {
             let error = format!("`{}` is one value, not a list", field.name);
-            self.push_error(&field.at, error, Some("remove the `[` and `]`".to_owned()));
+            self.push_error(&field.at, error, "remove the `[` and `]`");
             return;
         }
         // Before messages, also in a list, the colon may be left out.
         if !field.has_colon && !is_message {
             let error = format!("`{}` needs a colon before its value", field.name);
-            self.push_error(&field.at, error, Some(format!("write `{}: …`", field.name)));
+            self.push_error(&field.at, error, format!("write `{}: …`", field.name));
             return;
         }
         for value in &field.values {
@@ -119,7 +114,7 @@ impl Reader<'_> {
                 format!("the placeholder `{name}` was never filled")
             };
             let hint = format!("`{}` is {}: fill it, or the server cannot read the file", known.name(), sort(known));
-            self.push_error(&value.bytes, error, Some(hint));
+            self.push_error(&value.bytes, error, hint);
             return None;
         }
         if let (Kind::Message(schema), PbtxtShape::Message(fields)) = (known.kind(), &value.shape) {
@@ -133,58 +128,51 @@ impl Reader<'_> {
     }
 }
 
-/// The value of one token, or a hint.
-fn scalar(known: &FieldDescriptor, shape: &PbtxtShape) -> Result<Reflected, Option<String>> {
+/// The value of one token, or a hint, which may be empty.
+fn scalar(known: &FieldDescriptor, shape: &PbtxtShape) -> Result<Reflected, String> {
     match (known.kind(), shape) {
         (Kind::String, PbtxtShape::Text(bytes)) => String::from_utf8(bytes.clone())
             .map(Reflected::String)
-            .map_err(|_| Some("text must be UTF-8; the server hangs on anything else".to_owned())),
+            .map_err(|_| "text must be UTF-8; the server hangs on anything else".to_owned()),
         (Kind::Bytes, PbtxtShape::Text(bytes)) => Ok(Reflected::Bytes(bytes.clone().into())),
-        (Kind::String | Kind::Bytes, PbtxtShape::Bare(_)) => Err(Some("put it in quotes".to_owned())),
-        (Kind::Message(_), _) => Err(Some(format!("write `{} {{ … }}`", known.name()))),
+        (Kind::String | Kind::Bytes, PbtxtShape::Bare(_)) => Err("put it in quotes".to_owned()),
+        (Kind::Message(_), _) => Err(format!("write `{} {{ … }}`", known.name())),
         (Kind::Enum(words), PbtxtShape::Bare(word)) => {
             let names: Vec<String> = words.values().map(|value| value.name().to_owned()).collect();
             // The server also reads numbers that have no enum name; their meaning is undefined, so they are refused
             // here.
             let number = words.get_value_by_name(word).map(|value| value.number()).or_else(|| {
-                parse_integer(word)
-                    .and_then(|number| i32::try_from(number).ok())
-                    .filter(|n| words.get_value(*n).is_some())
+                let number = i32::try_from(parse_integer(word)?).ok();
+                number.filter(|n| words.get_value(*n).is_some())
             });
             let prefixed = names.iter().find(|name| name.ends_with(&format!("_{}", word.to_uppercase())));
             let hint = || match prefixed {
-                Some(name) => Some(format!("did you mean `{name}`?")),
-                None => did_you_mean(word, names.iter().map(String::as_str)),
+                Some(name) => format!("did you mean `{name}`?"),
+                None => did_you_mean(word, names.iter().map(String::as_str)).unwrap_or_default(),
             };
             number.map(Reflected::EnumNumber).ok_or_else(hint)
         }
-        (Kind::Bool, PbtxtShape::Bare(word)) => match word.as_str() {
-            "true" | "True" | "t" => Ok(Reflected::Bool(true)),
-            "false" | "False" | "f" => Ok(Reflected::Bool(false)),
-            number => match parse_integer(number) {
-                Some(0) => Ok(Reflected::Bool(false)),
-                Some(1) => Ok(Reflected::Bool(true)),
-                _ => Err(Some("write `true` or `false`".to_owned())),
-            },
+        (Kind::Bool, PbtxtShape::Bare(word)) => match (word.as_str(), parse_integer(word)) {
+            ("true" | "True" | "t", _) | (_, Some(1)) => Ok(Reflected::Bool(true)),
+            ("false" | "False" | "f", _) | (_, Some(0)) => Ok(Reflected::Bool(false)),
+            _ => Err("write `true` or `false`".to_owned()),
         },
-        (Kind::Float, PbtxtShape::Bare(word)) => fraction(word).map(|x| Reflected::F32(x as f32)).ok_or(None),
-        (Kind::Double, PbtxtShape::Bare(word)) => fraction(word).map(Reflected::F64).ok_or(None),
-        (kind, PbtxtShape::Bare(word)) => {
-            let number = parse_integer(word).ok_or(None)?;
-            let fits = || Some("it does not fit into the field".to_owned());
-            match kind {
-                Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => {
-                    i32::try_from(number).map(Reflected::I32).map_err(|_| fits())
-                }
-                Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => {
-                    i64::try_from(number).map(Reflected::I64).map_err(|_| fits())
-                }
-                Kind::Uint32 | Kind::Fixed32 => u32::try_from(number).map(Reflected::U32).map_err(|_| fits()),
-                _ => u64::try_from(number).map(Reflected::U64).map_err(|_| fits()),
-            }
+        (Kind::Float, PbtxtShape::Bare(word)) => {
+            fraction(word).map(|x| Reflected::F32(x as f32)).ok_or_else(String::new)
         }
-        (_, PbtxtShape::Text(_)) => Err(Some("remove the quotes".to_owned())),
-        (_, _) => Err(None),
+        (Kind::Double, PbtxtShape::Bare(word)) => fraction(word).map(Reflected::F64).ok_or_else(String::new),
+        (kind, PbtxtShape::Bare(word)) => {
+            let number = parse_integer(word).ok_or_else(String::new)?;
+            let read = match kind {
+                Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => i32::try_from(number).ok().map(Reflected::I32),
+                Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => i64::try_from(number).ok().map(Reflected::I64),
+                Kind::Uint32 | Kind::Fixed32 => u32::try_from(number).ok().map(Reflected::U32),
+                _ => u64::try_from(number).ok().map(Reflected::U64),
+            };
+            read.ok_or_else(|| "it does not fit into the field".to_owned())
+        }
+        (_, PbtxtShape::Text(_)) => Err("remove the quotes".to_owned()),
+        (_, _) => Err(String::new()),
     }
 }
 
@@ -229,14 +217,6 @@ fn sort(known: &FieldDescriptor) -> String {
 /// What is left out of `{ key: … value: … }` has its default.
 fn entry_of(entry: &DynamicMessage) -> (MapKey, Reflected) {
     let get = |name| entry.get_field_by_name(name).map(std::borrow::Cow::into_owned);
-    let key = match get("key") {
-        Some(Reflected::String(text)) => MapKey::String(text),
-        Some(Reflected::Bool(switch)) => MapKey::Bool(switch),
-        Some(Reflected::I32(number)) => MapKey::I32(number),
-        Some(Reflected::I64(number)) => MapKey::I64(number),
-        Some(Reflected::U32(number)) => MapKey::U32(number),
-        Some(Reflected::U64(number)) => MapKey::U64(number),
-        _ => MapKey::String(String::new()),
-    };
+    let key = get("key").and_then(Reflected::into_map_key).unwrap_or(MapKey::String(String::new()));
     (key, get("value").unwrap_or_else(|| Reflected::String(String::new())))
 }

@@ -22,6 +22,13 @@ pub(super) struct PbtxtValue {
     pub shape: PbtxtShape,
 }
 
+impl PbtxtValue {
+    /// Those of a message; other values have none.
+    pub(super) fn fields(&self) -> &[PbtxtField] {
+        if let PbtxtShape::Message(fields) = &self.shape { fields } else { &[] }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) enum PbtxtShape {
     /// A number, a boolean or an enum name of the schema, with its sign.
@@ -57,8 +64,9 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn syntax_error(&self, message: impl Into<String>, hint: Option<String>) -> PbtxtError {
-        PbtxtError::new(self.text, self.at.clone(), message.into(), hint)
+    /// A syntax error at the token.
+    fn fail<T>(&self, message: impl Into<String>) -> Result<T, PbtxtError> {
+        Err(PbtxtError::new(self.text, self.at.clone(), message, ""))
     }
 
     fn found(&self) -> String {
@@ -83,34 +91,23 @@ impl Parser<'_> {
     /// Until the closing bracket, or the end of the text for the outermost.
     fn fields(&mut self, opened: Option<&(u8, Range<usize>)>, depth: usize) -> Result<Vec<PbtxtField>, PbtxtError> {
         if depth > DEEPEST {
-            return Err(self.syntax_error("this is nested too deeply", None));
+            return self.fail("this is nested too deeply");
         }
         let mut fields = Vec::new();
         loop {
             match (&self.word, opened) {
                 (PbtxtToken::End, None) => return Ok(fields),
                 (PbtxtToken::End, Some((_, at))) => {
-                    let hint = "close it, or remove it".to_owned();
-                    return Err(PbtxtError::new(
-                        self.text,
-                        at.clone(),
-                        "this bracket is never closed".to_owned(),
-                        Some(hint),
-                    ));
+                    let message = "this bracket is never closed";
+                    return Err(PbtxtError::new(self.text, at.clone(), message, "close it, or remove it"));
                 }
                 (PbtxtToken::Mark(mark), Some((closing, _))) if mark == closing => return Ok(fields),
                 (PbtxtToken::Bare, _) => fields.push(self.field(depth)?),
-                (PbtxtToken::Mark(b'}' | b'>' | b']'), _) => {
-                    return Err(self.syntax_error(format!("unmatched {}", self.found()), None));
-                }
+                (PbtxtToken::Mark(b'}' | b'>' | b']'), _) => return self.fail(format!("unmatched {}", self.found())),
                 (PbtxtToken::Placeholder(name), _) => {
-                    return Err(
-                        self.syntax_error(format!("the placeholder `{name}` is where a field should begin"), None)
-                    );
+                    return self.fail(format!("the placeholder `{name}` is where a field should begin"));
                 }
-                _ => {
-                    return Err(self.syntax_error(format!("expected a field name, not {}", self.found()), None));
-                }
+                _ => return self.fail(format!("expected a field name, not {}", self.found())),
             }
         }
     }
@@ -119,7 +116,7 @@ impl Parser<'_> {
         let at = self.at.clone();
         let name = self.text[at.clone()].to_owned();
         if name.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
-            return Err(self.syntax_error(format!("expected a field name, not `{name}`"), None));
+            return self.fail(format!("expected a field name, not `{name}`"));
         }
         self.advance()?;
         let has_colon = self.take(b':')?;
@@ -133,11 +130,11 @@ impl Parser<'_> {
                 }
                 if !self.take(b',')? {
                     let message = format!("the list of `{name}` needs a comma or `]` here, not {}", self.found());
-                    return Err(self.syntax_error(message, None));
+                    return self.fail(message);
                 }
                 if self.is(b']') {
                     let message = format!("the list of `{name}` ends with a comma");
-                    return Err(self.syntax_error(message, Some("remove the comma before it".to_owned())));
+                    return Err(PbtxtError::new(self.text, self.at.clone(), message, "remove the comma before it"));
                 }
             }
             self.advance()?;
@@ -172,9 +169,7 @@ impl Parser<'_> {
             PbtxtToken::Mark(b'-') => {
                 self.advance()?;
                 if self.word != PbtxtToken::Bare {
-                    return Err(
-                        self.syntax_error(format!("a number should follow the `-`, not {}", self.found()), None)
-                    );
+                    return self.fail(format!("a number should follow the `-`, not {}", self.found()));
                 }
                 let text = format!("-{}", &self.text[self.at.clone()]);
                 self.advance()?;
@@ -190,7 +185,7 @@ impl Parser<'_> {
                 PbtxtShape::Placeholder(name)
             }
             PbtxtToken::Mark(_) | PbtxtToken::End => {
-                return Err(self.syntax_error(format!("`{name}` needs a value here, not {}", self.found()), None));
+                return self.fail(format!("`{name}` needs a value here, not {}", self.found()));
             }
         };
         Ok(PbtxtValue { bytes: start..self.end, shape })

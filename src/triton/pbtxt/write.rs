@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use prost::Message as _;
 use prost_reflect::{DynamicMessage, FieldDescriptor, Kind, MapKey, ReflectMessage as _, Value as Reflected};
 use serde_json::{Map, Value, json};
 
@@ -14,15 +13,19 @@ use crate::proto::inference::ModelConfig;
 
 /// The whole config, every message on lines of its own.
 pub fn write(config: &ModelConfig) -> String {
-    let mut message = DynamicMessage::new(schema::model_config().clone());
-    // Both sides are generated from the same descriptors, so the bytes of one are always readable by the other.
-    message.merge(config.encode_to_vec().as_slice()).expect("the generated type and its descriptor agree");
     let mut out = String::new();
-    fields(&message, 0, &mut out);
+    fields(&reflected("ModelConfig", config), 0, &mut out);
     out
 }
 
-pub(super) fn fields(message: &DynamicMessage, depth: usize, out: &mut String) {
+fn reflected(name: &str, message: &impl prost::Message) -> DynamicMessage {
+    let mut reflected = DynamicMessage::new(schema::message(name));
+    // Both sides are generated from the same descriptors, so the bytes of one are always readable by the other.
+    reflected.transcode_from(message).expect("the generated type and its descriptor agree");
+    reflected
+}
+
+fn fields(message: &DynamicMessage, depth: usize, out: &mut String) {
     for (field, value) in message.fields() {
         match value {
             Reflected::List(items) => items.iter().for_each(|item| line(&field, item, depth, out)),
@@ -50,7 +53,7 @@ fn line(field: &FieldDescriptor, value: &Reflected, depth: usize, out: &mut Stri
 }
 
 /// A map is a list of entries with two fields.
-pub(super) fn entry(field: &FieldDescriptor, key: &MapKey, value: &Reflected, depth: usize, out: &mut String) {
+fn entry(field: &FieldDescriptor, key: &MapKey, value: &Reflected, depth: usize, out: &mut String) {
     let indent = "  ".repeat(depth);
     let _ = writeln!(out, "{indent}{} {{", field.name());
     let _ = writeln!(out, "{indent}  key: {}", spelled_key(key));
@@ -62,36 +65,18 @@ pub(super) fn entry(field: &FieldDescriptor, key: &MapKey, value: &Reflected, de
     let _ = writeln!(out, "{indent}}}");
 }
 
-pub(super) fn spelled_key(key: &MapKey) -> String {
-    match key {
-        MapKey::Bool(it) => it.to_string(),
-        MapKey::I32(it) => it.to_string(),
-        MapKey::I64(it) => it.to_string(),
-        MapKey::U32(it) => it.to_string(),
-        MapKey::U64(it) => it.to_string(),
-        MapKey::String(it) => quoted(it),
-    }
+fn spelled_key(key: &MapKey) -> String {
+    spelled(&Kind::String, &key.clone().into())
 }
 
 fn spelled(kind: &Kind, value: &Reflected) -> String {
-    match value {
-        Reflected::Bool(it) => it.to_string(),
-        Reflected::I32(it) => it.to_string(),
-        Reflected::I64(it) => it.to_string(),
-        Reflected::U32(it) => it.to_string(),
-        Reflected::U64(it) => it.to_string(),
-        Reflected::F32(it) => it.to_string(),
-        Reflected::F64(it) => it.to_string(),
-        Reflected::String(it) => quoted(it),
-        Reflected::Bytes(it) => quoted(&String::from_utf8_lossy(it)),
-        Reflected::EnumNumber(number) => match kind {
-            Kind::Enum(known) => {
-                known.get_value(*number).map_or_else(|| number.to_string(), |value| value.name().to_owned())
-            }
-            _ => number.to_string(),
-        },
-        // Those have lines of their own.
-        Reflected::Message(_) | Reflected::List(_) | Reflected::Map(_) => String::new(),
+    match (value, single(kind, value)) {
+        // JSON has a point in every fraction, and the digits of a longer one.
+        (Reflected::F32(it), _) => it.to_string(),
+        (Reflected::F64(it), _) => it.to_string(),
+        (Reflected::EnumNumber(_), Value::String(name)) => name,
+        (_, Value::String(text)) => quoted(&text),
+        (_, plain) => plain.to_string(),
     }
 }
 
@@ -102,10 +87,7 @@ pub fn json(config: &ModelConfig) -> Value {
 
 /// The same for another message of the protocol, of this name in `inference`.
 pub fn message_json(name: &str, message: &impl prost::Message) -> Value {
-    let mut read = DynamicMessage::new(schema::message(name));
-    // Both sides are generated from the same descriptors, so the bytes of one are always readable by the other.
-    read.merge(message.encode_to_vec().as_slice()).expect("the generated type and its descriptor agree");
-    object(&read)
+    object(&reflected(name, message))
 }
 
 fn object(message: &DynamicMessage) -> Value {
@@ -119,7 +101,7 @@ fn object(message: &DynamicMessage) -> Value {
     Value::Object(fields)
 }
 
-pub(super) fn value(field: &FieldDescriptor, value: &Reflected) -> Value {
+fn value(field: &FieldDescriptor, value: &Reflected) -> Value {
     match value {
         Reflected::List(items) => items.iter().map(|item| single(&field.kind(), item)).collect(),
         Reflected::Map(map) => {
@@ -141,7 +123,7 @@ pub(super) fn value(field: &FieldDescriptor, value: &Reflected) -> Value {
     }
 }
 
-pub(super) fn single(kind: &Kind, value: &Reflected) -> Value {
+fn single(kind: &Kind, value: &Reflected) -> Value {
     match value {
         Reflected::Message(message) => object(message),
         Reflected::EnumNumber(number) => match kind {

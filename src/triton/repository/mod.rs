@@ -112,7 +112,7 @@ pub struct WrittenRepositories {
 }
 
 /// What is wrong with a [`Repository`], with servers to be started or with a host, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SpecProblem {
     // As an agent of an older build on another host writes it.
     #[serde(alias = "what")]

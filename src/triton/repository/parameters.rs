@@ -6,6 +6,7 @@
 //! defaults are this program's, for benchmarks: the batch size is the engine's, decoupling follows `streaming`,
 //! `exclude_input_in_output` is true and `enable_kv_cache_reuse` false, as NVIDIA's MLPerf harness writes them.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
@@ -14,18 +15,23 @@ use serde_json::Value;
 use base::diag::ErrorText;
 
 /// One parameter by its template name.
+#[derive(Deserialize)]
 pub struct Parameter {
     pub name: &'static str,
+    #[serde(flatten)]
     pub kind: ParameterKind,
     /// What this program writes when no value is given.
     pub default: Option<&'static str>,
     /// The models with this parameter in their templates.
-    pub models: &'static [&'static str],
+    pub models: Vec<&'static str>,
     /// Its key among the `parameters` of a config; empty if it is elsewhere.
+    #[serde(default)]
     pub key: &'static str,
     /// Whether its value is bare in the text.
+    #[serde(default, rename = "bare")]
     pub is_bare: bool,
     /// What the backend does without it; empty if it cannot be without.
+    #[serde(default)]
     pub unset: &'static str,
     /// A short description.
     pub about: &'static str,
@@ -39,10 +45,13 @@ impl Parameter {
 }
 
 /// What a parameter may be.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ParameterKind {
     /// A whole number from this on.
-    Count(u64),
+    Count {
+        min: u64,
+    },
     /// Whole numbers from 1, separated by commas.
     Counts,
     /// Device ids separated by commas, one group for each copy, groups separated by semicolons.
@@ -51,67 +60,19 @@ pub enum ParameterKind {
     Fraction,
     Switch,
     /// One of these values.
-    Word(&'static [&'static str]),
+    Word {
+        #[serde(borrow)]
+        words: Vec<&'static str>,
+    },
     /// Any text that is not empty.
     Text,
 }
 
 /// Every parameter, in the order of the templates: the rows of `parameters.toml`.
 pub static PARAMETERS: LazyLock<Vec<Parameter>> = LazyLock::new(|| {
-    #[derive(Deserialize)]
-    struct ParameterFile {
-        parameter: Vec<Row>,
-    }
-    let file: ParameterFile = toml::from_str(include_str!("parameters.toml")).expect("a test reads it");
-    file.parameter.into_iter().map(Row::parameter).collect()
+    let file = toml::from_str::<BTreeMap<&str, _>>(include_str!("parameters.toml"));
+    file.expect("a test reads it").remove("parameter").unwrap_or_default()
 });
-
-/// A parameter as the file has it.
-#[derive(Deserialize)]
-struct Row {
-    name: String,
-    models: Vec<String>,
-    kind: String,
-    #[serde(default)]
-    min: u64,
-    #[serde(default)]
-    words: Vec<String>,
-    default: Option<String>,
-    #[serde(default)]
-    key: String,
-    #[serde(default)]
-    bare: bool,
-    #[serde(default)]
-    unset: String,
-    about: String,
-}
-
-impl Row {
-    /// The file is read once, and its texts are kept.
-    fn parameter(self) -> Parameter {
-        let texts = |texts: Vec<String>| -> &'static [&'static str] {
-            texts.into_iter().map(|text| &*text.leak()).collect::<Vec<_>>().leak()
-        };
-        Parameter {
-            name: self.name.leak(),
-            kind: match self.kind.as_str() {
-                "count" => ParameterKind::Count(self.min),
-                "counts" => ParameterKind::Counts,
-                "devices" => ParameterKind::Devices,
-                "fraction" => ParameterKind::Fraction,
-                "switch" => ParameterKind::Switch,
-                "word" => ParameterKind::Word(texts(self.words)),
-                _ => ParameterKind::Text,
-            },
-            default: self.default.map(|text| &*text.leak()),
-            models: texts(self.models),
-            key: self.key.leak(),
-            is_bare: self.bare,
-            unset: self.unset.leak(),
-            about: self.about.leak(),
-        }
-    }
-}
 
 pub(super) fn find(name: &str) -> Option<&'static Parameter> {
     PARAMETERS.iter().find(|parameter| parameter.name == name)
@@ -124,8 +85,8 @@ pub fn number_parameter(name: &str) -> Option<&'static Parameter> {
         FlagMeaning::Parameters(all) => all.last().map_or(name, |(name, _)| name),
         _ => name,
     };
-    let is_number = |kind: ParameterKind| matches!(kind, ParameterKind::Count(_) | ParameterKind::Fraction);
-    of_model("tensorrt_llm").find(|one| (one.name == name || one.key == name) && is_number(one.kind))
+    let is_number = |kind: &ParameterKind| matches!(kind, ParameterKind::Count { .. } | ParameterKind::Fraction);
+    of_model("tensorrt_llm").find(|one| (one.name == name || one.key == name) && is_number(&one.kind))
 }
 
 /// The one that a model's `parameters` entry of this key comes from.
@@ -141,19 +102,19 @@ pub(super) fn of_model(model: &str) -> impl Iterator<Item = &'static Parameter> 
 impl ParameterKind {
     /// A choice in the letters that the backend takes: `MAX_UTILIZATION` is `max_utilization`. Other values stay as
     /// they are.
-    pub(super) fn canonical(self, value: &Value) -> Value {
+    pub(super) fn canonical(&self, value: &Value) -> Value {
         let Some(text) = value.as_str() else { return value.clone() };
         let word = self.words().iter().find(|word| word.eq_ignore_ascii_case(text));
         word.map_or_else(|| value.clone(), |word| Value::from(*word))
     }
 
     /// The values of a choice, for the hint about an invalid one.
-    pub(super) const fn words(self) -> &'static [&'static str] {
-        if let Self::Word(words) = self { words } else { &[] }
+    pub(super) fn words(&self) -> &[&'static str] {
+        if let Self::Word { words } = self { words } else { &[] }
     }
 
     /// The value as the file spells it, or what it should have been.
-    pub(super) fn spell(self, value: &Value) -> Result<String, ErrorText> {
+    pub(super) fn spell(&self, value: &Value) -> Result<String, ErrorText> {
         let text = match value {
             Value::Bool(b) => b.to_string(),
             Value::Number(n) => n.to_string(),
@@ -161,12 +122,12 @@ impl ParameterKind {
             other => return Err(ErrorText::new(format_args!("{} is not {self}", kind_of(other)))),
         };
         let fits = match self {
-            Self::Count(least) => text.parse::<u64>().is_ok_and(|n| n >= least),
+            Self::Count { min } => text.parse::<u64>().is_ok_and(|n| n >= *min),
             Self::Counts => text.split(',').all(|part| part.trim().parse::<u64>().is_ok_and(|n| n > 0)),
             Self::Devices => text.split([',', ';']).all(|id| id.trim().parse::<u32>().is_ok()),
             Self::Fraction => text.parse::<f64>().is_ok_and(|x| (0.0..=1.0).contains(&x)),
             Self::Switch => matches!(text.as_str(), "true" | "false"),
-            Self::Word(words) => words.contains(&text.as_str()),
+            Self::Word { words } => words.contains(&text.as_str()),
             Self::Text => !text.is_empty(),
         };
         if fits { Ok(text) } else { Err(ErrorText::new(format_args!("`{text}` is not {self}"))) }
@@ -176,12 +137,12 @@ impl ParameterKind {
 impl std::fmt::Display for ParameterKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Count(least) => write!(f, "a whole number of at least {least}"),
+            Self::Count { min } => write!(f, "a whole number of at least {min}"),
             Self::Counts => f.write_str("whole numbers separated by commas"),
             Self::Devices => f.write_str("GPU ids separated by commas, copies by semicolons"),
             Self::Fraction => f.write_str("a number from 0 to 1"),
             Self::Switch => f.write_str("true or false"),
-            Self::Word(words) => write!(f, "one of {}", words.join(", ")),
+            Self::Word { words } => write!(f, "one of {}", words.join(", ")),
             Self::Text => f.write_str("a text"),
         }
     }

@@ -114,17 +114,7 @@ impl<'a> Parser<'a> {
                 PythonToken::Dedent => break,
                 PythonToken::Newline | PythonToken::Mark(";") => self.at += 1,
                 // A block that nothing opened: its statements are as good as the others.
-                PythonToken::Indent => {
-                    self.at += 1;
-                    if self.depth < DEEPEST {
-                        self.depth += 1;
-                        statements.extend(self.block());
-                        self.depth -= 1;
-                    } else {
-                        self.skip_block();
-                    }
-                    self.at += usize::from(matches!(self.peek(), Some(PythonToken::Dedent)));
-                }
+                PythonToken::Indent => statements.extend(self.indented()),
                 PythonToken::Mark("@") => {
                     self.at += 1;
                     decorators.extend(self.expression());
@@ -140,6 +130,30 @@ impl<'a> Parser<'a> {
             }
         }
         statements
+    }
+
+    /// The statements of a block that an indent begins; none of one that is too deep.
+    fn indented(&mut self) -> Vec<Statement> {
+        self.at += 1;
+        let block = self.nested(|parser| Some(parser.block()));
+        if block.is_none() {
+            self.at -= 1;
+            self.skip_block();
+        } else {
+            self.at += usize::from(matches!(self.peek(), Some(PythonToken::Dedent)));
+        }
+        block.unwrap_or_default()
+    }
+
+    /// One level further in; `None` where that is too deep.
+    fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        if self.depth >= DEEPEST {
+            return None;
+        }
+        self.depth += 1;
+        let inner = read(self);
+        self.depth -= 1;
+        inner
     }
 
     fn statement(&mut self, decorators: Vec<Expr>) -> StatementKind {
@@ -242,70 +256,35 @@ impl<'a> Parser<'a> {
             body.push(Statement { line, what: kind });
         }
         if matches!(self.peek(), Some(PythonToken::Indent)) {
-            if self.depth >= DEEPEST {
-                self.skip_block();
-            } else {
-                self.at += 1;
-                self.depth += 1;
-                body.extend(self.block());
-                self.depth -= 1;
-                self.at += usize::from(matches!(self.peek(), Some(PythonToken::Dedent)));
-            }
+            body.extend(self.indented());
         }
         StatementKind::Class { name, bases, decorators, body }
     }
 
     fn expression(&mut self) -> Option<Expr> {
-        if self.depth >= DEEPEST {
-            return None;
-        }
-        self.depth += 1;
-        let expression = self.sum();
-        self.depth -= 1;
-        expression
+        self.nested(|parser| parser.chain(&["+", "-"], |parser| parser.chain(&["*", "/", "//"], Self::unary)))
     }
 
-    fn sum(&mut self) -> Option<Expr> {
-        let mut left = self.product()?;
+    /// Operands with these signs between them.
+    fn chain(&mut self, signs: &[&'static str], operand: impl Fn(&mut Self) -> Option<Expr>) -> Option<Expr> {
+        let mut left = operand(self)?;
         for _ in 0..LONGEST {
-            let Some(sign) = ["+", "-"].into_iter().find(|sign| self.is(sign)) else { return Some(left) };
+            let Some(sign) = signs.iter().copied().find(|sign| self.is(sign)) else { return Some(left) };
             self.at += 1;
-            left = Expr::Binary(sign, Box::new(left), Box::new(self.product()?));
-        }
-        None
-    }
-
-    fn product(&mut self) -> Option<Expr> {
-        let mut left = self.unary()?;
-        for _ in 0..LONGEST {
-            let Some(sign) = ["*", "/", "//"].into_iter().find(|sign| self.is(sign)) else { return Some(left) };
-            self.at += 1;
-            left = Expr::Binary(sign, Box::new(left), Box::new(self.unary()?));
+            left = Expr::Binary(sign, Box::new(left), Box::new(operand(self)?));
         }
         None
     }
 
     fn unary(&mut self) -> Option<Expr> {
         if self.take("-") {
-            if self.depth >= DEEPEST {
-                return None;
-            }
-            self.depth += 1;
-            let inner = self.unary();
-            self.depth -= 1;
-            return Some(Expr::Minus(Box::new(inner?)));
+            return Some(Expr::Minus(Box::new(self.nested(Self::unary)?)));
         }
         let base = self.postfix()?;
         if !self.take("**") {
             return Some(base);
         }
-        if self.depth >= DEEPEST {
-            return None;
-        }
-        self.depth += 1;
-        let exponent = self.unary();
-        self.depth -= 1;
-        Some(Expr::Binary("**", Box::new(base), Box::new(exponent?)))
+        Some(Expr::Binary("**", Box::new(base), Box::new(self.nested(Self::unary)?)))
     }
 
     fn postfix(&mut self) -> Option<Expr> {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
+use crate::command_line::each_text;
 use base::spec::{BLANK, NumberKind};
 use base::units::is_identifier;
 
@@ -210,21 +211,16 @@ pub(crate) fn parameters(stages: &mut Value, unknown: &[UnknownValue]) -> Map<St
 
 /// Each formula as an expression. `used` gets the parameters, and the kind of number that each must be.
 fn write_expressions(value: &mut Value, unknown: &[UnknownValue], used: &mut BTreeMap<String, Option<NumberKind>>) {
-    match value {
-        Value::String(text) => {
-            *text = with_formulas(text, |formula| {
-                let expression = with_parameters(formula, unknown, |value, kind| {
-                    let strictest = used.entry(value.name.clone()).or_default();
-                    *strictest = (*strictest).max(kind);
-                    value.name.clone()
-                })?;
-                Some(format!("{{{{ {expression} }}}}"))
-            });
-        }
-        Value::Array(all) => all.iter_mut().for_each(|one| write_expressions(one, unknown, used)),
-        Value::Object(all) => all.values_mut().for_each(|one| write_expressions(one, unknown, used)),
-        _ => {}
-    }
+    each_text(value, &mut |text| {
+        *text = with_formulas(text, |formula| {
+            let expression = with_parameters(formula, unknown, |value, kind| {
+                let strictest = used.entry(value.name.clone()).or_default();
+                *strictest = (*strictest).max(kind);
+                value.name.clone()
+            })?;
+            Some(format!("{{{{ {expression} }}}}"))
+        });
+    });
 }
 
 #[cfg(test)]

@@ -222,9 +222,7 @@ impl Variables {
             let keys = keys.map(|(at, value)| keyed(value).map_or(at.to_string(), |(key, _)| key.to_owned()));
             return Substituted::List(keys.collect::<Vec<_>>().join(" "));
         }
-        let Some(expansion) = ParameterExpansion::read(inner) else {
-            return Substituted::Value(self.marker(UnknownValue::of_expression(&written)));
-        };
+        let Some(expansion) = ParameterExpansion::read(inner) else { return self.unread(&written) };
         let moved = expansion.name.parse::<usize>().ok().filter(|at| *at > 0 && !self.values.contains_key("@"));
         let moved = moved.map(|at| (at.min(1000) + self.shifted).to_string());
         let name = moved.as_deref().unwrap_or(expansion.name);
@@ -238,9 +236,7 @@ impl Variables {
         }
         if let Operation::Slice { first, count } = expansion.operation {
             let value = value.filter(|value| !value.contains("{{") && expansion.index.is_none());
-            let Some(value) = value else {
-                return Substituted::Value(self.marker(UnknownValue::of_expression(&written)));
-            };
+            let Some(value) = value else { return self.unread(&written) };
             if !is_list {
                 return Substituted::Value(value.chars().skip(first).take(count).collect());
             }
@@ -250,10 +246,9 @@ impl Variables {
         }
         let is_unknown_list = value.as_deref().is_none_or(is_one_marker);
         let value = match (expansion.index, value) {
-            (Some(_), _) if is_unknown_list => None,
-            (Some(index), Some(values)) => self.element(&values, index),
+            (Some(index), Some(values)) if !is_unknown_list => self.element(&values, index),
+            (Some(_), _) => None,
             (None, value) => value,
-            (Some(_), None) => None,
         };
         let plain = expansion.index.is_none() && !expansion.is_list;
         // Elements of one array with different indices are different values.
@@ -276,23 +271,24 @@ impl Variables {
                 Some(if is_set { self.expand_text(text) } else { String::new() })
             }
             Operation::Changed(ref change) => {
-                let changed =
-                    value.as_deref().filter(|value| !value.contains("{{")).and_then(|value| change.apply(value));
-                return Substituted::Value(
-                    changed.unwrap_or_else(|| self.marker(UnknownValue::of_expression(&written))),
-                );
+                let value = value.as_deref().filter(|value| !value.contains("{{"));
+                let changed = value.and_then(|value| change.apply(value));
+                return changed.map_or_else(|| self.unread(&written), Substituted::Value);
             }
             Operation::Count => {
                 let count = value.as_deref().filter(|value| !value.contains("{{")).map(|value| {
                     if expansion.is_list { value.split_whitespace().count() } else { value.chars().count() }
                 });
-                return Substituted::Value(
-                    count.map_or_else(|| self.marker(UnknownValue::of_expression(&written)), |count| count.to_string()),
-                );
+                return count.map_or_else(|| self.unread(&written), |count| Substituted::Value(count.to_string()));
             }
         };
         let unknown = || if plain { UnknownValue::of_variable(name) } else { UnknownValue::of_expression(&written) };
         Substituted::Value(value.unwrap_or_else(|| self.marker(unknown())))
+    }
+
+    /// What stands for an expansion that is not read.
+    fn unread(&mut self, written: &str) -> Substituted {
+        Substituted::Value(self.marker(UnknownValue::of_expression(written)))
     }
 
     /// The element of an array whose index may be a variable.

@@ -15,11 +15,11 @@ use serde_json::{Map, Value, json};
 use super::control_flow::Leaving;
 use super::{Script, read_commands};
 use crate::command_line::{
-    Env, RunLine, RunSetting, Translation, TranslationError, TranslationKind, UnknownValue, UntranslatedOption,
-    WrittenCommand, as_written, base, is_in_container, mounts, positional, read_outputs, replace_path, split, tools,
+    Env, RunLine, RunSetting, Translation, TranslationError, TranslationKind, TranslationResult, UnknownValue,
+    UntranslatedOption, WrittenCommand, as_written, base, each_text, is_in_container, mounts, positional, read_outputs,
+    replace_path, split, tools,
 };
 use crate::translate::command::{Surroundings, translate};
-use crate::translate::stage_names::unique;
 use crate::triton_backend::fill_template;
 use base::units::unquoted;
 
@@ -207,7 +207,7 @@ pub(in crate::translate) fn called_script(
     env: &Env,
     words: &[String],
     surroundings: &Surroundings,
-) -> Option<Result<Translation, TranslationError>> {
+) -> Option<TranslationResult> {
     let is_shell = ["bash", "sh", "zsh"].contains(&base(path));
     let words = if is_shell { words } else { &[&[path.to_owned()], words].concat() };
     // `bash -lc "…"` is a text of its own.
@@ -369,4 +369,58 @@ impl Script {
         }
         words
     }
+}
+
+// Names of stages: several commands may have stages of one name.
+
+/// A name that none of the stages has, and none of these.
+pub(super) fn unique(name: &str, beside: &[String], stages: &Map<String, Value>) -> String {
+    let is_free = |free: &String| !stages.contains_key(free) && (free == name || !beside.contains(free));
+    let numbered = (2..).map(|number| format!("{name}_{number}"));
+    std::iter::once(name.to_owned()).chain(numbered).find(is_free).unwrap_or_default()
+}
+
+/// Gives stages of a translation whose names are among these already others; what refers to them follows.
+pub(super) fn with_unique_names(translation: &mut Translation, stages: &Map<String, Value>) {
+    let Some(own) = translation.kind.named_stages() else { return };
+    let names: Vec<String> = own.keys().cloned().collect();
+    for name in &names {
+        let to = unique(name, &names, stages);
+        if to == *name {
+            continue;
+        }
+        if let Some(own) = translation.kind.named_stages() {
+            *own = std::mem::take(own)
+                .into_iter()
+                .map(|(key, mut stage)| {
+                    each_text(&mut stage, &mut |text| *text = with_stage_renamed(text, name, &to));
+                    (if key == *name { to.clone() } else { key }, stage)
+                })
+                .collect();
+        }
+        for (_, expression) in &mut translation.produced {
+            *expression = with_stage_renamed(expression, name, &to);
+        }
+        if let TranslationKind::Script(script) = &mut translation.kind {
+            let servers = script.benches.iter_mut().filter_map(|bench| bench.server.as_mut());
+            servers.filter(|server| *server == name).for_each(|server| server.clone_from(&to));
+        }
+    }
+}
+
+/// `stages.NAME` in a text, as another stage.
+fn with_stage_renamed(text: &str, name: &str, to: &str) -> String {
+    let reference = format!("stages.{name}");
+    let mut parts = text.split(&reference);
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        // `stages.server` must not match inside `stages.server_2`.
+        let is_whole = !part.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        out.push_str(if is_whole { "stages." } else { &reference });
+        if is_whole {
+            out.push_str(to);
+        }
+        out.push_str(part);
+    }
+    out
 }

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use super::ModelChecker;
-use crate::pbtxt::PbtxtStep;
+use super::{ModelChecker, near};
+use crate::pbtxt::PbtxtStep::{Name, Nth};
 use crate::proto::inference::model_version_policy::PolicyChoice;
-use base::diag::{list_of, nearest};
+use base::diag::list_of;
 
 /// Backends of Triton's containers, and the file that each opens in a version folder (empty: it has no fixed one).
 const BACKENDS: [(&str, &str); 10] = [
@@ -29,11 +29,7 @@ pub(super) fn check(look: &mut ModelChecker<'_>) {
     let (name, config) = (look.model.name.clone(), &look.model.config);
     if !config.name.is_empty() && config.name != name {
         let message = format!("the model is called `{}` and its folder `{name}`", config.name);
-        look.error(
-            &[PbtxtStep::Name("name")],
-            message,
-            Some("the server requires the same name; rename one of them".to_owned()),
-        );
+        look.error(&[Name("name")], message, "the server requires the same name; rename one of them");
     }
     backend(look);
     policy(look);
@@ -69,10 +65,9 @@ fn backend(look: &mut ModelChecker<'_>) {
         return;
     }
     if !platform.is_empty() && !PLATFORMS.split(' ').any(|known| known == platform) {
-        let hint = nearest(&platform, PLATFORMS.split(' ')).map(|name| format!("did you mean `{name}`?"));
-        let hint = hint
-            .or_else(|| Some(format!("there is: {}; name other backends in `backend`", list_of(PLATFORMS.split(' ')))));
-        look.error(&[PbtxtStep::Name("platform")], format!("unknown platform `{platform}`"), hint);
+        let others = || format!("there is: {}; name other backends in `backend`", list_of(PLATFORMS.split(' ')));
+        let hint = near(&platform, PLATFORMS.split(' ')).unwrap_or_else(others);
+        look.error(&[Name("platform")], format!("unknown platform `{platform}`"), hint);
         return;
     }
     let folder = &look.model.folder;
@@ -89,14 +84,14 @@ fn backend(look: &mut ModelChecker<'_>) {
             Some((name, file)) => look.warn(
                 &[],
                 format!("no backend is named; the server takes `{name}` because of {file}"),
-                Some(format!("write `backend: \"{name}\"`")),
+                format!("write `backend: \"{name}\"`"),
             ),
-            None => look.error(&[], "no backend is named", Some(format!("there is: {}", list_of(names)))),
+            None => look.error(&[], "no backend is named", format!("there is: {}", list_of(names))),
         }
     } else if usual_file.is_none() && !backend.is_empty() && !brings(&library) && runtime.is_empty() {
-        let hint = nearest(&backend, names).map(|name| format!("did you mean `{name}`?"));
-        let hint = hint.or_else(|| Some(format!("there is: {}; one of your own brings its {library}", list_of(names))));
-        look.error(&[PbtxtStep::Name("backend")], format!("unknown backend `{backend}`"), hint);
+        let others = || format!("there is: {}; one of your own brings its {library}", list_of(names));
+        let hint = near(&backend, names).unwrap_or_else(others);
+        look.error(&[Name("backend")], format!("unknown backend `{backend}`"), hint);
     }
     let given = look.model.config.default_model_filename.clone();
     let usual = usual_file.map_or("", |(_, file)| file);
@@ -105,32 +100,27 @@ fn backend(look: &mut ModelChecker<'_>) {
         let path = look.model.folder.join(version.to_string()).join(file);
         if !file.is_empty() && !path.exists() {
             let hangs = if backend == "python" { "; the server hangs without it" } else { "" };
-            let way = if given.is_empty() {
-                [PbtxtStep::Name("backend")]
-            } else {
-                [PbtxtStep::Name("default_model_filename")]
-            };
-            look.error(&way, format!("{} is missing{hangs}", path.display()), None);
+            let way = if given.is_empty() { [Name("backend")] } else { [Name("default_model_filename")] };
+            look.error(&way, format!("{} is missing{hangs}", path.display()), "");
         }
     }
 }
 
 fn policy(look: &mut ModelChecker<'_>) {
-    let way = [PbtxtStep::Name("version_policy")];
+    let way = [Name("version_policy")];
     let folder = look.model.folder.display().to_string();
     if available(look).is_empty() {
         let message = match look.model.versions.as_slice() {
             [] => format!("{folder} has no version folder"),
             there => format!("the version policy selects none of the existing versions ({there:?})"),
         };
-        let hint = "a version is a folder named by a number without a leading zero: `1`".to_owned();
-        look.error(&way, message, Some(hint));
+        look.error(&way, message, "a version is a folder named by a number without a leading zero: `1`");
     } else if let Some(PolicyChoice::Specific(these)) =
         look.model.config.version_policy.as_ref().and_then(|policy| policy.policy_choice.clone())
     {
         for version in these.versions {
             if !u64::try_from(version).is_ok_and(|version| look.model.versions.contains(&version)) {
-                look.warn(&way, format!("version {version} is missing; the server continues without it"), None);
+                look.warn(&way, format!("version {version} is missing; the server continues without it"), "");
             }
         }
     }
@@ -140,8 +130,8 @@ fn labels(look: &mut ModelChecker<'_>) {
     for (index, output) in look.model.config.output.iter().enumerate() {
         let path = look.model.folder.join(&output.label_filename);
         if !output.label_filename.is_empty() && !path.is_file() {
-            let way = [PbtxtStep::Name("output"), PbtxtStep::Nth(index), PbtxtStep::Name("label_filename")];
-            look.error(&way, format!("{} is missing", path.display()), None);
+            let way = [Name("output"), Nth(index), Name("label_filename")];
+            look.error(&way, format!("{} is missing", path.display()), "");
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::pbtxt::PbtxtDocument;
 use crate::{EngineConfig, LARGEST_CONFIG};
 use base::diag::{Diagnostic, Diagnostics, SourceText};
 use base::files::{read_bytes_up_to, text_of};
-use model::{Model, ModelChecker, parameter, placeholder};
+use model::{Model, ModelChecker, near, parameter, placeholder};
 
 /// The checked models, and the findings.
 #[derive(Debug, Default)]
