@@ -48,7 +48,6 @@ mod measure {
     //!  drive ─→ collector ─→ summary ─→ result ─→ result_files
     //! ```
 
-    pub(super) mod arrival_law;
     pub(super) mod collector;
     pub(super) mod consistency;
     pub(super) mod course;

@@ -9,7 +9,7 @@ use crate::measure::load_conditions::in_flight_changes;
 use crate::measure::output_tokens::{RETOKENIZED, UnexplainedEnds, count_retokenized, mixed};
 use crate::measure::result::SCHEMA;
 use crate::measure::subsets::{by_name, cancellations, host_of, server_side};
-use crate::measure::{arrival_law, consistency, latency};
+use crate::measure::{consistency, latency};
 use crate::schedule::arrivals;
 use crate::tokens::CHUNKS;
 use crate::transport::request_encoder::{CallKind, TokenCounting};
@@ -141,7 +141,8 @@ pub(crate) fn summarize(
         // Messages arrive by the law, and requests with them; later turns of a session do not.
         let is_first = |record: &RequestRecord| record.turn == 0 && record.index.is_multiple_of(batch);
         let at = records.column(|record| is_first(record).then_some(record.t_issue)).sorted();
-        let distance = arrival_law::distance(&rate.scaled(1.0 / batch as f64), spec.arrivals, at.iter(), at.len());
+        let distance =
+            arrivals::distance_from_law(&rate.scaled(1.0 / batch as f64), spec.arrivals, at.iter(), at.len());
         (result.client.ks_distance, result.client.ks_critical) = distance.unzip();
     }
     let has_ids = matches!(&spec.protocol, Transport::Http(http) if http.prompt_ids);
