@@ -49,7 +49,6 @@ mod measure {
     //! ```
 
     pub(super) mod collector;
-    pub(super) mod consistency;
     pub(super) mod course;
     pub(super) mod freeze;
     pub(super) mod goodput;
@@ -128,7 +127,7 @@ pub use identity::{
     EngineIdentity, GpuIdentity, HostIdentity, IdentityDifference, ManifestIdentity, RunIdentity, ServerIdentity,
     Simulation, changes_of_servers, identity_differences, query_identities, query_identity, readiness,
 };
-pub use measure::consistency::{Mismatch, SelfCheck};
+pub use measure::collector::{Mismatch, SelfCheck};
 pub use measure::course::CourseChange;
 pub use measure::freeze::ServerFreeze;
 pub use measure::goodput::Goodput;

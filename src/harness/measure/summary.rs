@@ -9,7 +9,7 @@ use crate::measure::load_conditions::in_flight_changes;
 use crate::measure::output_tokens::{RETOKENIZED, UnexplainedEnds, count_retokenized, mixed};
 use crate::measure::result::SCHEMA;
 use crate::measure::subsets::{by_name, cancellations, host_of, server_side};
-use crate::measure::{consistency, latency};
+use crate::measure::{collector, latency};
 use crate::schedule::arrivals;
 use crate::tokens::CHUNKS;
 use crate::transport::request_encoder::{CallKind, TokenCounting};
@@ -90,7 +90,7 @@ pub(crate) fn summarize(
         generator: arrivals::GENERATOR.to_owned(),
         started: start.wall.clone(),
         load: LoadConditions::new(spec, schedule, &outputs, records, &tokens.source),
-        self_check: consistency::check(&merged, &counts),
+        self_check: collector::self_check(&merged, &counts),
         counts,
         goodput: Goodput::new(spec.slo(), records, to_answer, rates.window_s),
         steady: spec
