@@ -55,7 +55,6 @@ mod measure {
     pub(super) mod headline;
     pub(super) mod latency;
     pub(super) mod load_conditions;
-    pub(super) mod loadgen;
     pub(super) mod metric;
     pub(super) mod occupancy;
     pub(super) mod output_tokens;
@@ -134,7 +133,6 @@ pub use measure::goodput::Goodput;
 pub use measure::headline::marked_verdict;
 pub use measure::latency::{Cancellations, CountedIn, LATENCIES, LatencyMetric, LatencyMetrics, Rates, ServerSide};
 pub use measure::load_conditions::LoadConditions;
-pub use measure::loadgen::{LoadgenComparison, LoadgenResult, ReportingDelay};
 pub use measure::metric::{Adjusted, ConfidenceInterval, Metric, zero_point_text};
 pub use measure::occupancy::{Occupancy, Sustained};
 pub use measure::output_tokens::are_counted_alike;
@@ -148,6 +146,7 @@ pub use measure::result::{
     ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, LateRequests, LittlesLaw, Measured, RunResult,
     TimeSlice, TokenCounts, Versions, WHOLE_ANSWERS,
 };
+pub use measure::result::{LoadgenComparison, LoadgenResult, ReportingDelay};
 pub use measure::result_files::{
     GPU_READINGS, REQUESTS, RESULT, RUN_FILES, amend, first_requests, read_records, read_result, result_schema, write,
     write_result,
