@@ -68,7 +68,6 @@ mod measure {
     pub(super) mod steady;
     pub(super) mod subsets;
     pub(super) mod summary;
-    pub(super) mod workload;
 }
 mod record;
 mod schedule {
@@ -141,6 +140,7 @@ pub use measure::reasons::{Reason, ReasonSeverity, VerdictCheck, VerdictReason, 
 pub use measure::repeats::{
     AcrossRuns, REPEATS, RepeatedRun, Repeats, repeat_folder, repeat_folders, result_of_repeats,
 };
+pub use measure::requested::Workload;
 pub use measure::requested::{FurtherLimits, MinGoodput, Requested, RequestedRetries};
 pub use measure::result::{
     ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, LateRequests, LittlesLaw, Measured, RunResult,
@@ -154,7 +154,6 @@ pub use measure::result_files::{
 pub use measure::stability::Stability;
 pub use measure::steady::Steady;
 pub use measure::subsets::{HostShare, SessionsSummary, SlowServer, host_of};
-pub use measure::workload::Workload;
 pub use record::{FailedAttempt, FailureClass, RequestEnd, RequestRecord, RequestRecords, ServerStamps};
 pub use schedule::data::{ChatMessage, DataSummary, NpyIntegers, PreviousAnswers, Prompt};
 pub use schedule::plan::{
