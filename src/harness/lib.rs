@@ -56,7 +56,6 @@ mod measure {
     pub(super) mod latency;
     pub(super) mod load_conditions;
     pub(super) mod metric;
-    pub(super) mod occupancy;
     pub(super) mod output_tokens;
     pub(super) mod prompt_tokens;
     pub(super) mod reasons;
@@ -132,8 +131,8 @@ pub use measure::goodput::Goodput;
 pub use measure::headline::marked_verdict;
 pub use measure::latency::{Cancellations, CountedIn, LATENCIES, LatencyMetric, LatencyMetrics, Rates, ServerSide};
 pub use measure::load_conditions::LoadConditions;
+pub use measure::load_conditions::{Occupancy, Sustained};
 pub use measure::metric::{Adjusted, ConfidenceInterval, Metric, zero_point_text};
-pub use measure::occupancy::{Occupancy, Sustained};
 pub use measure::output_tokens::are_counted_alike;
 pub use measure::prompt_tokens::{CachedInput, CutInput};
 pub use measure::reasons::{Reason, ReasonSeverity, VerdictCheck, VerdictReason, is_of_busy_machine, verdict_reasons};

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::measure::course::{FAR_SLOWER, LEAST_OF_RUN, LEAST_SLOW, MEAN_ABOVE, P99_ABOVE, STALL_MS};
 use crate::measure::freeze::{LEAST_HELD_UP, LEAST_S, SEVERAL, SINGLE_S, TIMES_GAP};
 use crate::measure::latency::{COALESCED, NEGLIGIBLE};
-use crate::measure::occupancy::{BUSY, FULL_SHARE};
+use crate::measure::load_conditions::{BUSY, FULL_SHARE};
 use crate::measure::prompt_tokens::{OF_TOKENS, OF_WORDS};
 use crate::measure::subsets::{LEAST_OF_SERVER, SLOWER, SLOWER_ERRORS};
 use crate::verdict::lateness::{LAG, LAG_HARD, LATE_SHARE};
