@@ -56,8 +56,6 @@ mod measure {
     pub(super) mod latency;
     pub(super) mod load_conditions;
     pub(super) mod metric;
-    pub(super) mod output_tokens;
-    pub(super) mod prompt_tokens;
     pub(super) mod reasons;
     pub(super) mod repeats;
     pub(super) mod requested;
@@ -67,6 +65,7 @@ mod measure {
     pub(super) mod steady;
     pub(super) mod subsets;
     pub(super) mod summary;
+    pub(super) mod token_counts;
 }
 mod record;
 mod schedule {
@@ -130,22 +129,17 @@ pub use measure::freeze::ServerFreeze;
 pub use measure::goodput::Goodput;
 pub use measure::headline::marked_verdict;
 pub use measure::latency::{Cancellations, CountedIn, LATENCIES, LatencyMetric, LatencyMetrics, Rates, ServerSide};
-pub use measure::load_conditions::LoadConditions;
-pub use measure::load_conditions::{Occupancy, Sustained};
+pub use measure::load_conditions::{LoadConditions, Occupancy, Sustained};
 pub use measure::metric::{Adjusted, ConfidenceInterval, Metric, zero_point_text};
-pub use measure::output_tokens::are_counted_alike;
-pub use measure::prompt_tokens::{CachedInput, CutInput};
 pub use measure::reasons::{Reason, ReasonSeverity, VerdictCheck, VerdictReason, is_of_busy_machine, verdict_reasons};
 pub use measure::repeats::{
     AcrossRuns, REPEATS, RepeatedRun, Repeats, repeat_folder, repeat_folders, result_of_repeats,
 };
-pub use measure::requested::Workload;
-pub use measure::requested::{FurtherLimits, MinGoodput, Requested, RequestedRetries};
+pub use measure::requested::{FurtherLimits, MinGoodput, Requested, RequestedRetries, Workload};
 pub use measure::result::{
-    ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, LateRequests, LittlesLaw, Measured, RunResult,
-    TimeSlice, TokenCounts, Versions, WHOLE_ANSWERS,
+    ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, LateRequests, LittlesLaw, LoadgenComparison,
+    LoadgenResult, Measured, ReportingDelay, RunResult, TimeSlice, TokenCounts, Versions, WHOLE_ANSWERS,
 };
-pub use measure::result::{LoadgenComparison, LoadgenResult, ReportingDelay};
 pub use measure::result_files::{
     GPU_READINGS, REQUESTS, RESULT, RUN_FILES, amend, first_requests, read_records, read_result, result_schema, write,
     write_result,
@@ -153,6 +147,7 @@ pub use measure::result_files::{
 pub use measure::stability::Stability;
 pub use measure::steady::Steady;
 pub use measure::subsets::{HostShare, SessionsSummary, SlowServer, host_of};
+pub use measure::token_counts::{CachedInput, CutInput, are_counted_alike};
 pub use record::{FailedAttempt, FailureClass, RequestEnd, RequestRecord, RequestRecords, ServerStamps};
 pub use schedule::data::{ChatMessage, DataSummary, NpyIntegers, PreviousAnswers, Prompt};
 pub use schedule::plan::{

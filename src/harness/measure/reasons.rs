@@ -11,8 +11,8 @@ use crate::measure::course::{FAR_SLOWER, LEAST_OF_RUN, LEAST_SLOW, MEAN_ABOVE, P
 use crate::measure::freeze::{LEAST_HELD_UP, LEAST_S, SEVERAL, SINGLE_S, TIMES_GAP};
 use crate::measure::latency::{COALESCED, NEGLIGIBLE};
 use crate::measure::load_conditions::{BUSY, FULL_SHARE};
-use crate::measure::prompt_tokens::{OF_TOKENS, OF_WORDS};
 use crate::measure::subsets::{LEAST_OF_SERVER, SLOWER, SLOWER_ERRORS};
+use crate::measure::token_counts::{OF_TOKENS, OF_WORDS};
 use crate::verdict::lateness::{LAG, LAG_HARD, LATE_SHARE};
 use crate::verdict::servers::{COUNTED, OF_A_TEMPLATE, OF_A_WORD};
 use crate::verdict::{BACKLOG_MS, CACHED, CORE_WAIT, CPU, RATE, RATE_IN_TIME, REPEATED};
