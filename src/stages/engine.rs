@@ -26,7 +26,7 @@ impl Run for Engine {
         if self.backend == EngineBackend::Simulator { Some(2) } else { Self::FORMAT }
     }
 
-    async fn run(&self, context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
+    async fn run(&self, context: TaskContext) -> Result<Done, Failure> {
         let context = &context;
         let lowered = context.lease.lowered.as_ref().map(|lowered| out_of_memory::lower(self, lowered));
         let engine = lowered.as_ref().unwrap_or(self);

@@ -14,7 +14,7 @@ use super::stop::SHORT;
 use super::watch::{ServerFault, WatchReport};
 use super::{stop, watch};
 use crate::container::{self, emit_removal, wrap};
-use base::event::{Endpoint, Event, ExternalResource, Failure, FailureKind, GpuId, Stop, TaskId};
+use base::event::{Endpoint, Event, ExternalResource, Failure, GpuId, Stop, TaskId};
 use exec::container::ContainerSpec;
 use exec::process::{self, ProcessCommand, ProcessExit, Running, Splitter, remove_shared_memory};
 use plan::Task;
@@ -110,7 +110,7 @@ pub(super) fn check_free(port: u16, key: &str) -> Result<(), Failure> {
     match TcpListener::bind(("0.0.0.0", port)) {
         Ok(_) => Ok(()),
         Err(error) => {
-            let failure = Failure::new(FailureKind::Service, format!("port {port} cannot be used: {error}"));
+            let failure = Failure::service(format!("port {port} cannot be used: {error}"));
             Err(match process::listener(port) {
                 Some(owner) => {
                     let failure = failure.cause(format!("process {} listens there: {}", owner.pid, owner.command));

@@ -7,7 +7,10 @@ pub use confinement::run_confined;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
+
+use serde::Serialize;
 
 use crate::container::{self, ContainerRunError, TaskContainer};
 use crate::remote::slurm::srun_container_argv;
@@ -16,6 +19,7 @@ use base::files::read_bytes;
 use base::units::{is_identifier, plain_path};
 use exec::process::{self, AttemptLog, ConfinementError, ExitKind, ProcessCommand, ProcessExit, SpawnError};
 use plan::manifest::model::{SlurmContainer, input_variable};
+use runner::store::WithPath as _;
 use runner::{Lease, secret_values};
 
 /// How commands sort, print and read the time, whatever the session's language and zone are, which are not in the key.
@@ -39,6 +43,8 @@ pub struct TaskContext {
     pub place: Option<TaskContainer>,
     /// Of the stage's Slurm host: its commands run in it through pyxis.
     pub slurm_container: Option<SlurmContainer>,
+    /// The program of simulated servers and of LoadGen's tests; `None` is this one.
+    pub other_program: Option<PathBuf>,
 }
 
 /// The variables of `LOCALE` that are not among these.
@@ -81,7 +87,17 @@ impl TaskContext {
             secrets.extend(values);
         }
         let log = AttemptLog::from_now(&lease.log);
-        Ok(Self { lease, env, shown_env: shown, secrets, log, mark, place: None, slurm_container: None })
+        Ok(Self {
+            lease,
+            env,
+            shown_env: shown,
+            secrets,
+            log,
+            mark,
+            place: None,
+            slurm_container: None,
+            other_program: None,
+        })
     }
 
     /// A command of this task: in its output folder, with its environment, its log and its secrets.
@@ -101,6 +117,11 @@ impl TaskContext {
     fn names(&self) -> Vec<String> {
         let shown = self.shown_env.iter().map(|(name, _)| name.clone());
         shown.chain(self.lease.task.secrets.iter().cloned()).collect()
+    }
+
+    /// What runs simulated servers, LoadGen's tests and the server of a preflight.
+    pub fn program(&self) -> Result<PathBuf, Failure> {
+        self.other_program.clone().map_or_else(own_program, Ok)
     }
 
     /// The state folder, which holds `out/KEY-N`.
@@ -130,10 +151,34 @@ impl TaskContext {
         }
     }
 
+    /// Writes a file into the output folder, and says where.
+    pub fn write(&self, name: impl AsRef<Path>, content: impl AsRef<[u8]>) -> Result<PathBuf, Failure> {
+        let path = self.lease.out.join(name);
+        fs::create_dir_all(path.parent().unwrap_or(&path))
+            .and_then(|()| fs::write(&path, content))
+            .at("write", &path)?;
+        Ok(path)
+    }
+
+    /// Like [`Self::write`], as JSON to read.
+    pub fn write_json(&self, name: impl AsRef<Path>, value: &impl Serialize) -> Result<PathBuf, Failure> {
+        let text = serde_json::to_string_pretty(value).at("write", name.as_ref())?;
+        self.write(name, text + "\n")
+    }
+
+    /// The result of a future, unless the task is stopped before.
+    pub async fn unless_stopped<T>(&self, future: impl Future<Output = T>, message: &str) -> Result<T, Failure> {
+        tokio::select! {
+            biased;
+            done = future => Ok(done),
+            () = self.lease.stop.requested() => Err(Failure::interrupted(message)),
+        }
+    }
+
     /// Fails where the task was stopped, unless the reason is a lost server, which is a part of its result.
     pub fn check_not_stopped(&self, message: &str) -> Result<(), Failure> {
         let is_stopped = self.lease.stop.is_requested() && self.lease.stop.reason().is_none();
-        if is_stopped { Err(Failure::new(FailureKind::Interrupted, message)) } else { Ok(()) }
+        if is_stopped { Err(Failure::interrupted(message)) } else { Ok(()) }
     }
 
     /// Runs a command until it exits. Any exit code but 0 is a failure.

@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::agent::{AgentMessage, AgentOrders, BEAT, BEAT_INTERVAL, GO, KILL, SILENT, STOP};
 use super::host_place::HostPlace;
 use crate::remote::ssh::{NO_FOLDER, NO_FOLDER_TEXT, NO_PROGRAM, explain_error};
-use base::event::{Done, Event, Failure, FailureKind, Stop, TaskId};
+use base::event::{Done, Event, Failure, Stop, TaskId};
 use exec::process::{self, ExitKind, LineReader, LineWriter, ProcessCommand, ProcessExit, Running, tail};
 use plan::manifest::model::{Action, Serve};
 use plan::{ActionError, read_action};
@@ -234,7 +234,7 @@ pub fn unusable_hosts(places: &[HostPlace], problems: &[(usize, SpecProblem)]) -
     };
     let lines = problems.iter().map(|(host, problem)| format!("{}: {}", places[*host].name, problem.line()));
     let lines: Vec<String> = lines.collect();
-    Failure::new(FailureKind::Service, message).cause(lines.join("\n"))
+    Failure::service(message).cause(lines.join("\n"))
 }
 
 /// Why a host never greeted us.
@@ -274,7 +274,7 @@ pub fn lost_host_failure(place: &HostPlace, lost: &HostLost, log: &Path, when: &
         place.name,
         lost.since.elapsed().as_secs_f64()
     );
-    let mut failure = Failure::new(FailureKind::Service, message).tail(last_lines(log));
+    let mut failure = Failure::service(message).tail(last_lines(log));
     failure.log = Some(log.to_owned());
     let last = lost.last_lines.iter().rev().find(|line| !line.trim().is_empty());
     failure = match (&explanation, last) {
