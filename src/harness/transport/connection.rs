@@ -85,7 +85,7 @@ impl Connection {
         let (port, pool) = match protocol {
             Transport::Kserve => (endpoint.grpc, None),
             Transport::Http(_) => {
-                let port = endpoint.http.unwrap_or(endpoint.grpc);
+                let port = endpoint.http_port();
                 (port, Some(ConnectionPool::new(&endpoint.host, port)))
             }
         };

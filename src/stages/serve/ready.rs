@@ -530,7 +530,7 @@ pub async fn first_model(endpoint: &Endpoint) -> Result<Option<String>, ClientEr
 
 /// Its callers decide how long they wait.
 fn http_client(endpoint: &Endpoint) -> HttpClient {
-    let address = HttpAddress { host: endpoint.host.clone(), port: endpoint.http.unwrap_or(endpoint.grpc) };
+    let address = HttpAddress { host: endpoint.host.clone(), port: endpoint.http_port() };
     HttpClient::new(address).deadline(BUSY_SILENCE)
 }
 
