@@ -2,7 +2,6 @@
 
 mod argv;
 pub mod attach;
-mod failure_report;
 mod launch;
 mod loading;
 mod planned_server;
@@ -24,12 +23,12 @@ use crate::container::refuse_taken;
 use crate::task_context::{TaskContext, ended};
 use base::event::{Done, Endpoint, Event, Failure, Stop};
 use exec::process::{ExitKind, Running};
-use failure_report::exit_failure;
 use launch::{ExitCause, RunningServer, ServerExit};
 use planned_server::PlannedServer;
 pub use planned_server::refused;
 pub use preview::previews;
 use triton::launch::LaunchWorld;
+use watch::exit_failure;
 
 /// signal(7)
 const SIGKILL: i32 = 9;

@@ -15,9 +15,9 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::failure_report::exit_failure;
 use super::loading::LoadingProgress;
 use super::planned_server::{PlannedServer, ReadinessProbe};
+use super::watch::exit_failure;
 use crate::task_context::TaskContext;
 use base::event::{Endpoint, Failure};
 use exec::process::ExitKind;
