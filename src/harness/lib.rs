@@ -108,7 +108,6 @@ mod transport {
         pub(crate) mod rpc;
         pub(crate) mod shared_stream;
     }
-    pub(super) mod limits;
     pub(super) mod request_encoder;
     pub(super) mod sent_headers;
 }

@@ -18,9 +18,9 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
 use super::tls::{self, Connector, TlsRefusal};
+use crate::spec::response_bounds::CONNECT_TIMEOUT;
 use crate::tokens::{Violation, Violations};
 use crate::transport::connection::{ConnectAttempts, ConnectError};
-use crate::transport::limits::CONNECT_TIMEOUT;
 use base::event::host_port;
 
 /// At the end of a run a server has as long for what it still sends as for its slowest answer, and this much more; in
