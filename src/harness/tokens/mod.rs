@@ -14,6 +14,7 @@ mod account;
 mod spans;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use schemars::JsonSchema;
@@ -235,29 +236,16 @@ impl AnswerText {
 /// Counts of one worker. Only that worker's thread writes, so an addition needs no locked instruction.
 #[derive(Debug, Default)]
 pub(crate) struct LiveCounts {
-    issued: AtomicU64,
-    ended: AtomicU64,
-    failed: AtomicU64,
-    tokens: AtomicU64,
+    pub issued: AtomicU64,
+    pub ended: AtomicU64,
+    pub failed: AtomicU64,
+    pub tokens: AtomicU64,
     /// Requests with a first token, and their times to it together, ns.
-    begun: AtomicU64,
-    ttft_ns: AtomicU64,
+    pub begun: AtomicU64,
+    pub ttft_ns: AtomicU64,
     /// Requests with at least two tokens that have ended, and their times per output token together, ns.
-    decoded: AtomicU64,
-    tpot_ns: AtomicU64,
-}
-
-/// The sum over all workers at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LiveTotals {
-    pub issued: u64,
-    pub ended: u64,
-    pub failed: u64,
-    pub tokens: u64,
-    pub begun: u64,
-    pub ttft_ns: u64,
-    pub decoded: u64,
-    pub tpot_ns: u64,
+    pub decoded: AtomicU64,
+    pub tpot_ns: AtomicU64,
 }
 
 fn add(to: &AtomicU64, more: u64) {
@@ -294,20 +282,9 @@ impl LiveCounts {
         }
     }
 
-    pub fn add_to(&self, totals: &mut LiveTotals) {
-        let pairs = [
-            (&mut totals.issued, &self.issued),
-            (&mut totals.ended, &self.ended),
-            (&mut totals.failed, &self.failed),
-            (&mut totals.tokens, &self.tokens),
-            (&mut totals.begun, &self.begun),
-            (&mut totals.ttft_ns, &self.ttft_ns),
-            (&mut totals.decoded, &self.decoded),
-            (&mut totals.tpot_ns, &self.tpot_ns),
-        ];
-        for (total, count) in pairs {
-            *total = total.wrapping_add(count.load(Ordering::Relaxed));
-        }
+    /// The sum of one count over all workers at this moment.
+    pub fn sum(lives: &[Arc<Self>], count: impl Fn(&Self) -> &AtomicU64) -> u64 {
+        lives.iter().map(|live| count(live).load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
     }
 }
 
@@ -317,7 +294,8 @@ mod live_counts_tests {
 
     #[test]
     fn tokens_are_counted_as_they_arrive_and_corrected_at_the_end() {
-        let (one, other) = (LiveCounts::default(), LiveCounts::default());
+        let lives = [Arc::new(LiveCounts::default()), Arc::new(LiveCounts::default())];
+        let [one, other] = &lives;
         one.issue(2);
         one.chunk(1, Some(40));
         one.chunk(3, None);
@@ -327,12 +305,16 @@ mod live_counts_tests {
         other.correct(2, 1);
         other.end(false, Some(9));
         one.end(true, None);
-        let mut totals = LiveTotals::default();
-        for live in [&one, &other] {
-            live.add_to(&mut totals);
-        }
-        let expected =
-            LiveTotals { issued: 3, ended: 2, failed: 1, tokens: 5, begun: 2, ttft_ns: 100, decoded: 1, tpot_ns: 9 };
-        assert_eq!(totals, expected);
+        let counts: [fn(&LiveCounts) -> &AtomicU64; 8] = [
+            |live| &live.issued,
+            |live| &live.ended,
+            |live| &live.failed,
+            |live| &live.tokens,
+            |live| &live.begun,
+            |live| &live.ttft_ns,
+            |live| &live.decoded,
+            |live| &live.tpot_ns,
+        ];
+        assert_eq!(counts.map(|count| LiveCounts::sum(&lives, count)), [3, 2, 1, 5, 2, 100, 1, 9]);
     }
 }
