@@ -59,8 +59,8 @@ pub struct ModelMetadata {
 
 impl ModelMetadata {
     pub fn interface(&self) -> Interface {
-        let has = |name: &str| self.inputs.as_ref().is_some_and(|inputs| inputs.contains_key(name));
-        if has(TEXT.prompt) && !has(TOKENS.prompt) { Interface::Text } else { Interface::TokenIds }
+        let is_text = self.describes(TEXT.prompt) && !self.describes(TOKENS.prompt);
+        if is_text { Interface::Text } else { Interface::TokenIds }
     }
 
     /// Whether it is a model of Triton's vLLM backend: one of text that has no tensor for the length of an answer.
