@@ -19,6 +19,7 @@ use std::time::Duration;
 use base::event::{ExternalResource, Failure, FailureKind, GpuId};
 use exec::container::ContainerSpec;
 use exec::process::{ProbeResult, ProcessCommand, probe};
+use images::is_here;
 pub use images::{FoundImage, Images, engine, engine_problem, image_id, inspect_image, no_program};
 use plan::Task;
 use plan::manifest::model::{self, SlurmContainer};
@@ -76,19 +77,11 @@ impl TaskContainer {
         self.is_named
     }
 
-    /// A command of the lease, to be run inside.
+    /// A command of the lease, to be run inside, with these of the lease's GPUs, and with files that the command names.
     ///
     /// # Errors
     /// What the engine cannot do, a path that cannot be mounted.
-    pub fn wrap(&self, lease: &Lease, command: &ProcessCommand) -> Result<ContainerCommand, Failure> {
-        self.wrap_with(lease, command, &lease.gpus, &[])
-    }
-
-    /// Like `wrap`, with some of the lease's GPUs only, and with files that the command names.
-    ///
-    /// # Errors
-    /// What the engine cannot do, a path that cannot be mounted.
-    pub fn wrap_with(
+    pub fn wrap(
         &self,
         lease: &Lease,
         command: &ProcessCommand,
@@ -201,7 +194,6 @@ pub async fn of_job(lease: &Lease) -> Result<Option<SlurmContainer>, Failure> {
     let Some(container) = written(lease.assignment.container.as_deref())?.filter(|_| is_command) else {
         return Ok(None);
     };
-    let is_here = |program: &str| ProcessCommand::new([program], "/", "/dev/null").is_found();
     let is_open = container.engine.is_none() && container.program.is_none() && container.file().is_none();
     if !is_open || std::env::var_os(JOB).is_none() || is_here("docker") || is_here("podman") || !is_here("srun") {
         return Ok(None);

@@ -126,7 +126,7 @@ pub(super) fn placed(
     // The program itself is one of the image's.
     let arguments = argv.iter().skip(1).filter_map(|word| word.to_str());
     let named = [wrap::in_arguments(arguments), named.to_vec()].concat();
-    let inside = place.wrap_with(&context.lease, &context.command(argv), gpus, &named)?;
+    let inside = place.wrap(&context.lease, &context.command(argv), gpus, &named)?;
     let world = match inside.external_resource {
         Some(ExternalResource::Container { program, name }) => LaunchWorld::Container { program, name },
         _ => LaunchWorld::Process,
