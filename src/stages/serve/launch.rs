@@ -19,6 +19,7 @@ use exec::container::ContainerSpec;
 use exec::process::{self, ProcessCommand, ProcessExit, Running, Splitter, remove_shared_memory};
 use plan::Task;
 use plan::manifest::model::TritonServer;
+use runner::EventEmitter;
 use runner::store::{ProjectLock, StateFolder};
 use triton::launch::{LaunchSpec, LaunchWorld, Port, Ports, ServerSpec};
 
@@ -182,7 +183,7 @@ pub struct RunningServer {
     /// Filled when all servers are up.
     pub ready_endpoint: Receiver<Option<Endpoint>>,
     pub task: TaskId,
-    pub emit: Arc<dyn Fn(Event) + Send + Sync>,
+    pub emit: EventEmitter,
 }
 
 impl RunningServer {

@@ -21,8 +21,8 @@ use super::commands::{JobQueue, QueueView, SlurmJob, Submission, SubmitOutcome, 
 use super::run_attempt::{JobAttempt, submission_command};
 use base::event::{Event, Failure, FailureKind, Stop, TaskId};
 use base::spec::TimeSpan;
-use runner::BatchSlot;
 use runner::store::{JobFolder, PathError, WithPath as _};
+use runner::{BatchSlot, EventEmitter};
 
 /// From one try to the next, while the controller takes nothing; doubled each time.
 const FIRST_RETRY_DELAY: Duration = Duration::from_secs(2);
@@ -341,7 +341,7 @@ pub struct PendingJob {
     view: watch::Receiver<QueueView>,
     known: JobExistence,
     stop: Stop,
-    emit: Arc<dyn Fn(Event) + Send + Sync>,
+    emit: EventEmitter,
     reply: oneshot::Sender<EnqueueResult>,
 }
 
