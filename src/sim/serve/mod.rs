@@ -4,7 +4,6 @@
 //! read and refused as by a real server. Never prints; the caller does.
 
 mod answer;
-mod description;
 mod driver;
 mod http;
 mod inputs;

@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
 use super::service::ServiceInner;
-use super::{description, listen};
+use super::{listen, service};
 use triton::pbtxt::{self, message_json};
 
 /// What a port is for.
@@ -122,23 +122,23 @@ async fn kserve(inner: &Arc<ServiceInner>, words: &[&str], request: Request<Inco
     }
     let (name, version, call) = match words {
         [] if !is_post => {
-            return json_reply(StatusCode::OK, &message_json("ServerMetadataResponse", &description::server(inner)));
+            return json_reply(StatusCode::OK, &message_json("ServerMetadataResponse", &service::server(inner)));
         }
         ["models", "stats"] if !is_post => ("", "", &["stats"][..]),
         ["repository", "index"] if is_post => {
             return json_reply(
                 StatusCode::OK,
-                &message_json("RepositoryIndexResponse", &description::index(inner))["models"],
+                &message_json("RepositoryIndexResponse", &service::index(inner))["models"],
             );
         }
-        ["logging"] if !is_post => return json_reply(StatusCode::OK, &description::log_settings()),
+        ["logging"] if !is_post => return json_reply(StatusCode::OK, &service::log_settings()),
         ["trace", "setting"] | ["models", _, "trace", "setting"] if !is_post => {
-            return json_reply(StatusCode::OK, &description::trace_settings());
+            return json_reply(StatusCode::OK, &service::trace_settings());
         }
         ["systemsharedmemory" | "cudasharedmemory", "status"] if !is_post => {
             return json_reply(StatusCode::OK, &json!([]));
         }
-        ["repository", "models", _, "load" | "unload"] if is_post => return refusal_reply(&description::load_refused()),
+        ["repository", "models", _, "load" | "unload"] if is_post => return refusal_reply(&service::load_refused()),
         ["models", name, "versions", version, call @ ..] => (*name, *version, call),
         ["models", name, call @ ..] => (*name, "", call),
         _ => return empty(StatusCode::NOT_FOUND),
@@ -146,9 +146,9 @@ async fn kserve(inner: &Arc<ServiceInner>, words: &[&str], request: Request<Inco
     let model = || inner.find(name, version);
     let value = match (is_post, call) {
         (false, ["ready"]) => return empty(ready(inner.is_ready && model().is_ok())),
-        (false, []) => model().map(|model| message_json("ModelMetadataResponse", &description::metadata(model))),
+        (false, []) => model().map(|model| message_json("ModelMetadataResponse", &service::metadata(model))),
         (false, ["config"]) => model().map(|model| pbtxt::json(&model.config)),
-        (false, ["stats"]) => description::statistics(inner, name, version)
+        (false, ["stats"]) => service::statistics(inner, name, version)
             .map(|statistics| message_json("ModelStatisticsResponse", &statistics)),
         (true, ["infer" | "generate" | "generate_stream"]) => {
             let answer = post(inner, name, version, call[0], request).await;
