@@ -11,7 +11,6 @@ mod load;
 mod request;
 mod service;
 mod statistics;
-mod tokens;
 mod vllm;
 
 use std::collections::BTreeMap;
@@ -36,8 +35,8 @@ use self::load::LoadedModel;
 use self::request::PromptTokens;
 use self::service::{InferenceService, ServiceInner};
 use self::statistics::Statistics;
+pub use answer::token;
 use base::units::counted;
-pub use tokens::token;
 use triton::proto::health::health_server::HealthServer;
 use triton::proto::inference::grpc_inference_service_server::GrpcInferenceServiceServer;
 
