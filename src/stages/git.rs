@@ -42,7 +42,7 @@ impl Run for Git {
         }
         command.run(&["init", "--quiet", "--template=", "."]).await?;
         let (commit, name) = find(&command, &url, &self.rev).await?;
-        context.lease.report_progress(format!("checking out {}", commit.get(..12).unwrap_or(&commit)), 0, None);
+        context.lease.report_progress(format!("checking out {}", short(&commit)), 0, None);
         command.run(&["checkout", "--quiet", "--force", "--detach", &commit]).await?;
         // Force twice: also what an earlier attempt left of submodules.
         command.run(&["clean", "--quiet", "-ffdx"]).await?;
@@ -151,7 +151,7 @@ async fn fetch_commit(command: &GitCommand<'_>, url: &str, commit: &str, depth: 
     {
         return Ok(found);
     }
-    command.context.lease.report_progress(format!("fetching {}", commit.get(..12).unwrap_or(commit)), 0, None);
+    command.context.lease.report_progress(format!("fetching {}", short(commit)), 0, None);
     let alone = is_hex(commit, 40)
         && command.run(&["fetch", "--quiet", "--no-tags", "--depth", depth, "--", url, commit]).await.is_ok();
     if !alone {

@@ -35,6 +35,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
 
 use base::event::{Done, Failure, MovingSource, RunId};
 use base::files::Digest;
@@ -120,7 +121,7 @@ impl StageExecutor {
 
     async fn perform_action(&self, lease: Lease) -> Result<Done, Failure> {
         self.note_missing_secrets(&lease);
-        let slurm_container = match hosts::parse_remote_host(lease.assignment.host.as_deref())? {
+        let slurm_container = match assigned("host", lease.assignment.host.as_deref())? {
             Some(HostOn::Slurm(slurm)) if slurm.each_node => {
                 return Box::pin(hosts::on_each_node(lease, &slurm, &self.home, &self.run)).await;
             }
@@ -152,6 +153,14 @@ impl StageExecutor {
         context.other_program.clone_from(&self.program);
         run(action, context).await
     }
+}
+
+/// A part of a task's assignment that the plan has as JSON.
+fn assigned<T: DeserializeOwned>(part: &str, text: Option<&str>) -> Result<Option<T>, Failure> {
+    text.map(serde_json::from_str).transpose().map_err(|error| {
+        Failure::refused(format!("its {part} cannot be read: {error}"))
+            .hint("this is a bug in Regatta, not in the manifest")
+    })
 }
 
 /// The code of an action.
@@ -241,7 +250,7 @@ impl TaskExecutor for StageExecutor {
     }
 
     async fn perform(&self, lease: Lease) -> Result<Done, Failure> {
-        match hosts::parse_remote_host(lease.assignment.host.as_deref())? {
+        match assigned("host", lease.assignment.host.as_deref())? {
             Some(HostOn::Ssh(machines)) => Box::pin(hosts::over_ssh(lease, &machines, &self.home, &self.run)).await,
             Some(HostOn::Slurm(slurm)) if !self.in_place => {
                 Box::pin(slurm::perform(lease, *slurm, &self.home, &self.cluster)).await

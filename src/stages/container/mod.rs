@@ -16,11 +16,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::assigned;
 use base::event::{ExternalResource, Failure, FailureKind, GpuId};
 use exec::container::ContainerSpec;
 use exec::process::{ProbeResult, ProcessCommand, probe};
-use images::is_here;
-pub use images::{FoundImage, Images, engine, engine_problem, image_id, inspect_image, no_program};
+pub use images::{FoundImage, Images, engine, engine_problem, image_id, inspect_image, is_here, no_program};
 use plan::Task;
 use plan::manifest::model::{self, SlurmContainer};
 pub use run::{
@@ -54,7 +54,7 @@ impl TaskContainer {
     /// # Errors
     /// The program or the image is not there, or the image is another than the one that the task's key names.
     pub async fn find(lease: &Lease, mark: &str, images: &Arc<Images>) -> Result<Option<Self>, Failure> {
-        let Some(written) = written(lease.assignment.container.as_deref())? else { return Ok(None) };
+        let Some(written) = written(lease)? else { return Ok(None) };
         let mut container = of_model(&written, &name(mark));
         if container.engine.is_detached() {
             let is_literal = lease.task.container.as_ref().is_none_or(|written| !written.image.contains('⟦'));
@@ -164,11 +164,8 @@ fn with_image_id(task: &Task) -> Option<ContainerSpec> {
     place_of(task).filter(is_looked_up)
 }
 
-fn written(text: Option<&str>) -> Result<Option<model::Container>, Failure> {
-    text.map(serde_json::from_str).transpose().map_err(|error| {
-        Failure::refused(format!("its container cannot be read: {error}"))
-            .hint("this is a bug in Regatta, not in the manifest")
-    })
+fn written(lease: &Lease) -> Result<Option<model::Container>, Failure> {
+    assigned("container", lease.assignment.container.as_deref())
 }
 
 /// The id of an image, which must be the one that the task's key was made with.
@@ -191,7 +188,7 @@ const JOB: &str = "SLURM_JOB_ID";
 /// no engine and neither docker nor podman is there.
 pub async fn of_job(lease: &Lease) -> Result<Option<SlurmContainer>, Failure> {
     let is_command = lease.task.kind.facts().is_command;
-    let Some(container) = written(lease.assignment.container.as_deref())?.filter(|_| is_command) else {
+    let Some(container) = written(lease)?.filter(|_| is_command) else {
         return Ok(None);
     };
     let is_open = container.engine.is_none() && container.program.is_none() && container.file().is_none();
