@@ -299,12 +299,6 @@ impl<'r> IntoIterator for &'r RequestRecords {
     }
 }
 
-impl FromIterator<RequestRecord> for RequestRecords {
-    fn from_iter<I: IntoIterator<Item = RequestRecord>>(records: I) -> Self {
-        Self::new(records)
-    }
-}
-
 /// A record as a temporary file holds it. The fields are those of [`RequestRecord`], none left out, because the format
 /// of such files has no names.
 #[derive(Clone, Debug, Serialize, Deserialize)]

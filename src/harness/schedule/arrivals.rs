@@ -306,7 +306,7 @@ mod tests {
             // Six standard errors of the exponential one.
             assert!((actual - mean).abs() < 6.0 * 200.0 / 4_000f64.sqrt(), "{actual}");
         }
-        assert_eq!(think_time(Pause::from(std::time::Duration::from_millis(5)), 0, 3), 5_000_000);
+        assert_eq!(think_time(Pause::Fixed(5.0), 0, 3), 5_000_000);
         assert!(Pause::Uniform { min: 3.0, max: 1.0 }.problem().is_some() && Pause::default().problem().is_none());
     }
 }
