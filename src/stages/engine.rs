@@ -227,8 +227,8 @@ fn quantize(trtllm: &str) -> String {
 /// Where a family's converter lies in a TensorRT-LLM checkout since 0.19 (`examples/models/core/…`).
 fn convert(trtllm: &str, architecture: &str) -> Result<String, ErrorText> {
     let family = match architecture {
-        "LlamaForCausalLM" | "MistralForCausalLM" => "llama",
-        "MixtralForCausalLM" => "mixtral",
+        // Mixtral is converted by the script of its dense sibling.
+        "LlamaForCausalLM" | "MistralForCausalLM" | "MixtralForCausalLM" => "llama",
         "Qwen2ForCausalLM" | "Qwen2MoeForCausalLM" | "Qwen3ForCausalLM" => "qwen",
         "GPT2LMHeadModel" => "gpt",
         "GPTJForCausalLM" => "gptj",
@@ -240,8 +240,6 @@ fn convert(trtllm: &str, architecture: &str) -> Result<String, ErrorText> {
         }
     };
     let folder = if family == "gptj" { "contrib" } else { "core" };
-    // Mixtral is converted by the script of its dense sibling.
-    let family = if family == "mixtral" { "llama" } else { family };
     Ok(format!("{trtllm}/examples/models/{folder}/{family}/convert_checkpoint.py"))
 }
 
