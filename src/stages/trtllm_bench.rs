@@ -85,8 +85,7 @@ pub fn command(bench: &TrtllmBench, options: &Path, report: &Path) -> Vec<String
         match value {
             Value::Null | Value::Bool(false) => {}
             Value::Bool(true) => words.push(format!("--{name}")),
-            Value::String(text) => words.extend([format!("--{name}"), text.clone()]),
-            value => words.extend([format!("--{name}"), value.to_string()]),
+            value => words.extend([format!("--{name}"), unquoted(value)]),
         }
     }
     words
