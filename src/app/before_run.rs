@@ -261,7 +261,7 @@ pub(super) fn decide(
     let unchanged = Arc::new(UnchangedTasks::new(first.unwrap_or_default()));
     let options = RunOptions { unchanged, ..options.clone() };
     let output_cache = OutputCache::open(&project.home)?;
-    let stages = StageExecutor::new(project.home.state(), RunId::new("plan")).without_queries();
+    let stages = StageExecutor { may_query: false, ..StageExecutor::new(project.home.state(), RunId::new("plan")) };
     let digests = Digests::load(&project.home);
     let context = KeyContext { plan, work: &stages, output_cache: &output_cache, digests: &digests };
     Ok(predict(&context, &options))

@@ -1,6 +1,7 @@
 //! Why a measurement could not take place at all. Errors *within* a measurement are in its result.
 
 use std::fmt::Display;
+use std::io;
 use std::path::PathBuf;
 
 use crate::FailureClass;
@@ -59,12 +60,17 @@ pub enum HarnessError {
     #[error("a load worker ended without a result: {when}")]
     Worker { when: &'static str },
     #[error("{what}: {source}")]
-    System { what: String, source: std::io::Error },
+    System { what: String, source: io::Error },
     #[error("{} is not a result of this version: {source}", path.display())]
     Format { path: PathBuf, source: ResultFormatError },
 }
 
 impl HarnessError {
+    /// `what` could not be done, or was not to be had.
+    pub(super) fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::System { what: what.into(), source }
+    }
+
     pub(super) fn spec(why: impl Display) -> Self {
         Self::Spec(why.to_string())
     }

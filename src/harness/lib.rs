@@ -48,20 +48,14 @@ mod measure {
     //!  drive ─→ collector ─→ summary ─→ result ─→ result_files
     //! ```
 
-    pub(super) mod arrival_law;
     pub(super) mod collector;
-    pub(super) mod consistency;
     pub(super) mod course;
     pub(super) mod freeze;
     pub(super) mod goodput;
     pub(super) mod headline;
     pub(super) mod latency;
     pub(super) mod load_conditions;
-    pub(super) mod loadgen;
     pub(super) mod metric;
-    pub(super) mod occupancy;
-    pub(super) mod output_tokens;
-    pub(super) mod prompt_tokens;
     pub(super) mod reasons;
     pub(super) mod repeats;
     pub(super) mod requested;
@@ -71,7 +65,7 @@ mod measure {
     pub(super) mod steady;
     pub(super) mod subsets;
     pub(super) mod summary;
-    pub(super) mod workload;
+    pub(super) mod token_counts;
 }
 mod record;
 mod schedule {
@@ -102,19 +96,17 @@ mod transport {
         //! KServe v2 over gRPC.
         //!
         //! ```text
-        //!  handshake ─→ infer_request: template ─→ grpc_messages: frame ─→ rpc (a stream each)
-        //!                                                                  shared_stream (one for all)
+        //!  model_metadata ─→ infer_request: template ─→ grpc_messages: frame ─→ rpc (a stream each)
+        //!                                                                       shared_stream (one for all)
         //! ```
 
         pub(crate) mod extra_outputs;
         pub(crate) mod grpc_messages;
-        pub(crate) mod handshake;
         pub(crate) mod infer_request;
         pub(crate) mod model_metadata;
         pub(crate) mod rpc;
         pub(crate) mod shared_stream;
     }
-    pub(super) mod limits;
     pub(super) mod request_encoder;
     pub(super) mod sent_headers;
 }
@@ -129,26 +121,22 @@ pub use identity::{
     EngineIdentity, GpuIdentity, HostIdentity, IdentityDifference, ManifestIdentity, RunIdentity, ServerIdentity,
     Simulation, changes_of_servers, identity_differences, query_identities, query_identity, readiness,
 };
-pub use measure::consistency::{Mismatch, SelfCheck};
+pub use measure::collector::{Mismatch, SelfCheck};
 pub use measure::course::CourseChange;
 pub use measure::freeze::ServerFreeze;
 pub use measure::goodput::Goodput;
 pub use measure::headline::marked_verdict;
 pub use measure::latency::{Cancellations, CountedIn, LATENCIES, LatencyMetric, LatencyMetrics, Rates, ServerSide};
-pub use measure::load_conditions::LoadConditions;
-pub use measure::loadgen::{LoadgenComparison, LoadgenResult, ReportingDelay};
+pub use measure::load_conditions::{LoadConditions, Occupancy, Sustained};
 pub use measure::metric::{Adjusted, ConfidenceInterval, Metric, zero_point_text};
-pub use measure::occupancy::{Occupancy, Sustained};
-pub use measure::output_tokens::are_counted_alike;
-pub use measure::prompt_tokens::{CachedInput, CutInput};
 pub use measure::reasons::{Reason, ReasonSeverity, VerdictCheck, VerdictReason, is_of_busy_machine, verdict_reasons};
 pub use measure::repeats::{
     AcrossRuns, REPEATS, RepeatedRun, Repeats, repeat_folder, repeat_folders, result_of_repeats,
 };
-pub use measure::requested::{FurtherLimits, MinGoodput, Requested, RequestedRetries};
+pub use measure::requested::{FurtherLimits, MinGoodput, Requested, RequestedRetries, Workload};
 pub use measure::result::{
-    ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, LateRequests, LittlesLaw, Measured, RunResult,
-    TimeSlice, TokenCounts, Versions, WHOLE_ANSWERS,
+    ClientUsage, Connections, Counts, ExtraOutput, FailureCounts, LateRequests, LittlesLaw, LoadgenComparison,
+    LoadgenResult, Measured, ReportingDelay, RunResult, TimeSlice, TokenCounts, Versions, WHOLE_ANSWERS,
 };
 pub use measure::result_files::{
     GPU_READINGS, REQUESTS, RESULT, RUN_FILES, amend, first_requests, read_records, read_result, result_schema, write,
@@ -157,7 +145,7 @@ pub use measure::result_files::{
 pub use measure::stability::Stability;
 pub use measure::steady::Steady;
 pub use measure::subsets::{HostShare, SessionsSummary, SlowServer, host_of};
-pub use measure::workload::Workload;
+pub use measure::token_counts::{CachedInput, CutInput, are_counted_alike};
 pub use record::{FailedAttempt, FailureClass, RequestEnd, RequestRecord, RequestRecords, ServerStamps};
 pub use schedule::data::{ChatMessage, DataSummary, NpyIntegers, PreviousAnswers, Prompt};
 pub use schedule::plan::{

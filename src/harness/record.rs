@@ -15,7 +15,7 @@ use crate::{FinishReason, TokenSource, Usage, Violation};
 
 /// One request that was issued. There may be millions, so what most of them lack is boxed.
 #[base::omit_empty(except(t_first, t_last))]
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RequestRecord {
     pub index: u64,
     /// Of requests of an external driver: which sample of the data set.
@@ -136,9 +136,10 @@ pub struct FailedAttempt {
 }
 
 /// How a request left.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestEnd {
+    #[default]
     Ok,
     Failed {
         class: FailureClass,
@@ -295,12 +296,6 @@ impl<'r> IntoIterator for &'r RequestRecords {
 
     fn into_iter(self) -> Self::IntoIter {
         Box::new(self.iter())
-    }
-}
-
-impl FromIterator<RequestRecord> for RequestRecords {
-    fn from_iter<I: IntoIterator<Item = RequestRecord>>(records: I) -> Self {
-        Self::new(records)
     }
 }
 

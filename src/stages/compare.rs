@@ -1,6 +1,5 @@
 //! `compare:` — results of other stages beside each other, as ratios: a table, the same for programs, and a page.
 
-use std::fs;
 use std::path::Path;
 
 use super::task_context::TaskContext;
@@ -12,12 +11,11 @@ use interop::{COPY_REPEATS, MeasuredResult, MeasuredRun, RequestTrace};
 use plan::manifest::model::CompareResults;
 use report::Styler;
 use report::compare::{CompareRules, ComparedResult, Ratios, RunSet, ServerRow};
-use runner::store::WithPath as _;
 
 impl Run for CompareResults {
     const FORMAT: Option<u32> = Some(1);
 
-    async fn run(&self, context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
+    async fn run(&self, context: TaskContext) -> Result<Done, Failure> {
         let context = &context;
         let columns: Vec<String> = self.results.keys().cloned().collect();
         let rows = read(context, self)?;
@@ -65,8 +63,7 @@ impl Run for CompareResults {
         for (name, text) in
             [("table.txt", text), ("comparison.json", format!("{:#}\n", ratios.json())), ("comparison.html", page)]
         {
-            let path = context.lease.out.join(name);
-            fs::write(&path, text).at("write", &path)?;
+            context.write(name, text)?;
         }
         Ok(Done { headline: ratios.headline(), ..Done::default() })
     }

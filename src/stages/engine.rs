@@ -26,7 +26,7 @@ impl Run for Engine {
         if self.backend == EngineBackend::Simulator { Some(2) } else { Self::FORMAT }
     }
 
-    async fn run(&self, context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
+    async fn run(&self, context: TaskContext) -> Result<Done, Failure> {
         let context = &context;
         let lowered = context.lease.lowered.as_ref().map(|lowered| out_of_memory::lower(self, lowered));
         let engine = lowered.as_ref().unwrap_or(self);
@@ -227,8 +227,8 @@ fn quantize(trtllm: &str) -> String {
 /// Where a family's converter lies in a TensorRT-LLM checkout since 0.19 (`examples/models/core/…`).
 fn convert(trtllm: &str, architecture: &str) -> Result<String, ErrorText> {
     let family = match architecture {
-        "LlamaForCausalLM" | "MistralForCausalLM" => "llama",
-        "MixtralForCausalLM" => "mixtral",
+        // Mixtral is converted by the script of its dense sibling.
+        "LlamaForCausalLM" | "MistralForCausalLM" | "MixtralForCausalLM" => "llama",
         "Qwen2ForCausalLM" | "Qwen2MoeForCausalLM" | "Qwen3ForCausalLM" => "qwen",
         "GPT2LMHeadModel" => "gpt",
         "GPTJForCausalLM" => "gptj",
@@ -240,8 +240,6 @@ fn convert(trtllm: &str, architecture: &str) -> Result<String, ErrorText> {
         }
     };
     let folder = if family == "gptj" { "contrib" } else { "core" };
-    // Mixtral is converted by the script of its dense sibling.
-    let family = if family == "mixtral" { "llama" } else { family };
     Ok(format!("{trtllm}/examples/models/{folder}/{family}/convert_checkpoint.py"))
 }
 

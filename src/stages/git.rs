@@ -23,7 +23,7 @@ pub const REVISION: &str = ".regatta-revision";
 impl Run for Git {
     const FORMAT: Option<u32> = Some(1);
 
-    async fn run(&self, mut context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
+    async fn run(&self, mut context: TaskContext) -> Result<Done, Failure> {
         let urls = std::iter::once(&self.url).chain(self.cherry_picks.iter().filter_map(|pick| match pick {
             CherryPick::From { url, .. } => Some(url),
             CherryPick::Commit(_) => None,
@@ -42,7 +42,7 @@ impl Run for Git {
         }
         command.run(&["init", "--quiet", "--template=", "."]).await?;
         let (commit, name) = find(&command, &url, &self.rev).await?;
-        context.lease.report_progress(format!("checking out {}", commit.get(..12).unwrap_or(&commit)), 0, None);
+        context.lease.report_progress(format!("checking out {}", short(&commit)), 0, None);
         command.run(&["checkout", "--quiet", "--force", "--detach", &commit]).await?;
         // Force twice: also what an earlier attempt left of submodules.
         command.run(&["clean", "--quiet", "-ffdx"]).await?;
@@ -65,8 +65,8 @@ impl Run for Git {
         command.run(&["config", "--", "remote.origin.url", &without_credentials(&url)]).await?;
         remove_credentials(&context.lease.out.join(".git"), &self.url)?;
         let head = command.stdout_of(&["rev-parse", "HEAD"]).await?;
-        write(&context.lease.out.join(".git/info"), "exclude", &format!("/{REVISION}\n"))?;
-        write(&context.lease.out, REVISION, &format!("{head}\n"))?;
+        context.write(".git/info/exclude", format!("/{REVISION}\n"))?;
+        context.write(REVISION, format!("{head}\n"))?;
         // A repository in another output has a key, which changes with it.
         let name = name.filter(|_| !Path::new(&url).starts_with(context.state()));
         let source = name.map(|name| Box::new(moving_source(&self.rev, without_credentials(&url), name, commit)));
@@ -100,15 +100,10 @@ fn remove_credentials(dot_git: &Path, url: &str) -> Result<(), Failure> {
         if let Ok(text) = read_text(entry.path())
             && text.contains(&shown)
         {
-            write(entry.path().parent().unwrap_or(dot_git), "config", &text.replace(&shown, ""))?;
+            std::fs::write(entry.path(), text.replace(&shown, "")).at("write", entry.path())?;
         }
     }
     Ok(())
-}
-
-fn write(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
-    let path = folder.join(name);
-    Ok(std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, text)).at("write", &path)?)
 }
 
 /// A path in the project becomes absolute; everything else stays.
@@ -157,7 +152,7 @@ async fn fetch_commit(command: &GitCommand<'_>, url: &str, commit: &str, depth: 
     {
         return Ok(found);
     }
-    command.context.lease.report_progress(format!("fetching {}", commit.get(..12).unwrap_or(commit)), 0, None);
+    command.context.lease.report_progress(format!("fetching {}", short(commit)), 0, None);
     let alone = is_hex(commit, 40)
         && command.run(&["fetch", "--quiet", "--no-tags", "--depth", depth, "--", url, commit]).await.is_ok();
     if !alone {

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use base::event::{Event, ExternalResource, Failure, FailureKind, GpuId, Stop, TaskId};
 use base::spec::GpuClocks;
 use exec::process::{self, AttemptLog, ProcessCommand};
-use runner::Lease;
+use runner::{EventEmitter, Lease};
 
 /// Clocks that are locked. Dropping it unlocks them.
 pub struct LockedClocks {
     task: TaskId,
-    emit: Arc<dyn Fn(Event) + Send + Sync>,
+    emit: EventEmitter,
     lock: ExternalResource,
 }
 

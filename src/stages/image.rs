@@ -22,7 +22,6 @@ use base::files::{read_bytes, read_text};
 use base::spec::ContainerEngine;
 use plan::Task;
 use plan::manifest::model::{Action, Git, Image, ImageBuild, Mlperf};
-use runner::store::WithPath as _;
 
 /// What `{{ stages.NAME.image }}` means: an id, or `./file` in the same folder.
 const IMAGE: &str = "image";
@@ -32,7 +31,7 @@ pub const RECORD_FILE: &str = "image.json";
 impl Run for Image {
     const FORMAT: Option<u32> = Some(1);
 
-    async fn run(&self, task_context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
+    async fn run(&self, task_context: TaskContext) -> Result<Done, Failure> {
         let task_context = &task_context;
         let (engine, program) = program(self);
         match (&self.build, &self.pull, image_file(engine)) {
@@ -62,8 +61,8 @@ impl Run for Image {
                 task_context.lease.report_progress(format!("fetching {name}"), 0, None);
                 let argv = file_words(engine, &program, self, name, &task_context.lease.out.join(file));
                 task_context.run(task_context.command(argv.into_iter().map(OsString::from).collect())).await?;
-                write(task_context, RECORD_FILE, &format!("{:#}\n", json!({ "name": name, "file": file })))?;
-                write(task_context, IMAGE, &format!("./{file}\n"))?;
+                task_context.write_json(RECORD_FILE, &json!({ "name": name, "file": file }))?;
+                task_context.write(IMAGE, format!("./{file}\n"))?;
                 Ok(Done { headline: Some(file.to_owned()), source: moving_source(name, None), ..Done::default() })
             }
             _ => Err(Failure::refused(format!("{program} cannot build an image"))
@@ -145,18 +144,17 @@ fn build_words(
 
 fn file_words(engine: ContainerEngine, program: &str, image: &Image, name: &str, file: &Path) -> Vec<String> {
     let file = file.display().to_string();
-    let mut argv = if engine == ContainerEngine::Enroot {
-        // `aarch64`, not `linux/arm64`.
-        let arch = image.platform.iter().map(|platform| platform.rsplit('/').next().unwrap_or(platform));
-        let mut argv = vec![program.to_owned(), "import".to_owned(), format!("--output={file}")];
-        argv.extend(arch.map(|arch| format!("--arch={}", if arch == "arm64" { "aarch64" } else { arch })));
-        argv
+    let mut argv = vec![program.to_owned()];
+    if engine == ContainerEngine::Enroot {
+        argv.extend(["import".to_owned(), format!("--output={file}")]);
     } else {
-        let arch = image.platform.iter().map(|platform| platform.rsplit('/').next().unwrap_or(platform));
-        let mut argv = vec![program.to_owned(), "pull".to_owned()];
-        argv.extend(arch.map(|arch| format!("--arch={arch}")));
-        argv
-    };
+        argv.push("pull".to_owned());
+    }
+    argv.extend(image.platform.iter().map(|platform| match platform.rsplit('/').next() {
+        // `aarch64`, not `linux/arm64`.
+        Some("arm64") if engine == ContainerEngine::Enroot => "--arch=aarch64".to_owned(),
+        arch => format!("--arch={}", arch.unwrap_or(platform)),
+    }));
     argv.extend(image.args.iter().cloned());
     if engine == ContainerEngine::Apptainer {
         argv.push(file);
@@ -186,20 +184,14 @@ fn write_image_record(
     name: Option<&str>,
 ) -> Result<Done, Failure> {
     let FoundImage { id, digests } = inspect_image(program, image)?;
-    let record = json!({ "name": name, "id": id, "digests": digests });
-    write(task_context, RECORD_FILE, &format!("{record:#}\n"))?;
-    write(task_context, IMAGE, &format!("{id}\n"))?;
+    task_context.write_json(RECORD_FILE, &json!({ "name": name, "id": id, "digests": digests }))?;
+    task_context.write(IMAGE, format!("{id}\n"))?;
     Ok(Done { headline: Some(short(&id).to_owned()), ..Done::default() })
 }
 
 /// `sha256:0123456789ab`
 fn short(id: &str) -> &str {
     id.get(..19).unwrap_or(id)
-}
-
-fn write(task_context: &TaskContext, name: &str, text: &str) -> Result<(), Failure> {
-    let path = task_context.lease.out.join(name);
-    Ok(fs::write(&path, text).at("write", &path)?)
 }
 
 /// How long git may take to print a commit.

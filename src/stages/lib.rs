@@ -35,6 +35,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
 
 use base::event::{Done, Failure, MovingSource, RunId};
 use base::files::Digest;
@@ -63,13 +64,14 @@ type BoxFuture<'a> = Pin<Box<dyn Future<Output = Result<Done, Failure>> + Send +
 pub struct StageExecutor {
     home: PathBuf,
     run: RunId,
-    /// The program whose `sim serve` is the simulated server; `None` is this one.
-    program: Option<PathBuf>,
+    /// The program of simulated servers and of LoadGen's tests; `None` is this one.
+    pub program: Option<PathBuf>,
     cluster: SlurmContext,
-    /// Every task runs here, regardless of its stage's `host`: this is the place already.
-    in_place: bool,
-    /// Whether programs and servers that a manifest names may be queried for a key.
-    may_query: bool,
+    /// Every task runs here, regardless of its stage's `host`: this is the place already, a node of an allocation.
+    pub in_place: bool,
+    /// Whether programs and servers that a manifest names may be queried for a key; not for a plan, which starts and
+    /// queries nothing.
+    pub may_query: bool,
     images: Arc<container::Images>,
     /// Stages of which it is noted that a secret has no value, each with the secret.
     missing_secrets: Arc<Mutex<BTreeSet<(String, String)>>>,
@@ -91,32 +93,10 @@ impl StageExecutor {
         }
     }
 
-    /// On the nodes of an allocation: stages that request one run here.
-    #[must_use]
-    pub fn in_place(mut self, in_place: bool) -> Self {
-        self.in_place = in_place;
-        self
-    }
-
     /// Its jobs are those of this manifest.
     #[must_use]
-    pub fn of_manifest(mut self, name: &str) -> Self {
-        self.cluster = SlurmContext::of_manifest(name);
-        self
-    }
-
-    /// For a plan, which starts and queries nothing that a manifest names.
-    #[must_use]
-    pub fn without_queries(mut self) -> Self {
-        self.may_query = false;
-        self
-    }
-
-    /// Another program for simulated servers than the one that is running.
-    #[must_use]
-    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
-        self.program = Some(program.into());
-        self
+    pub fn of_manifest(self, name: &str) -> Self {
+        Self { cluster: SlurmContext::of_manifest(name), ..self }
     }
 
     /// Does a task on this machine, regardless of its stage's `host`: on a node of a cluster that is so already.
@@ -141,7 +121,7 @@ impl StageExecutor {
 
     async fn perform_action(&self, lease: Lease) -> Result<Done, Failure> {
         self.note_missing_secrets(&lease);
-        let slurm_container = match hosts::parse_remote_host(lease.assignment.host.as_deref())? {
+        let slurm_container = match assigned("host", lease.assignment.host.as_deref())? {
             Some(HostOn::Slurm(slurm)) if slurm.each_node => {
                 return Box::pin(hosts::on_each_node(lease, &slurm, &self.home, &self.run)).await;
             }
@@ -170,8 +150,17 @@ impl StageExecutor {
             context.place =
                 Box::pin(container::TaskContainer::find(&context.lease, &context.mark, &self.images)).await?;
         }
-        run(action, context, self.program.as_deref()).await
+        context.other_program.clone_from(&self.program);
+        run(action, context).await
     }
+}
+
+/// A part of a task's assignment that the plan has as JSON.
+fn assigned<T: DeserializeOwned>(part: &str, text: Option<&str>) -> Result<Option<T>, Failure> {
+    text.map(serde_json::from_str).transpose().map_err(|error| {
+        Failure::refused(format!("its {part} cannot be read: {error}"))
+            .hint("this is a bug in Regatta, not in the manifest")
+    })
 }
 
 /// The code of an action.
@@ -186,9 +175,8 @@ trait Run {
         Self::FORMAT
     }
 
-    /// Fills the output folder of the lease. `program`: the program whose `sim serve` is the simulated server, if that
-    /// is not this one.
-    async fn run(&self, context: TaskContext, program: Option<&Path>) -> Result<Done, Failure>;
+    /// Fills the output folder of the lease.
+    async fn run(&self, context: TaskContext) -> Result<Done, Failure>;
 }
 
 macro_rules! run_actions {
@@ -199,9 +187,9 @@ macro_rules! run_actions {
             }
         }
 
-        async fn run(action: Action, context: TaskContext, program: Option<&Path>) -> Result<Done, Failure> {
+        async fn run(action: Action, context: TaskContext) -> Result<Done, Failure> {
             match action {
-                $(Action::$name(settings) => Box::pin(settings.run(context, program)).await,)+
+                $(Action::$name(settings) => Box::pin(settings.run(context)).await,)+
             }
         }
     };
@@ -262,7 +250,7 @@ impl TaskExecutor for StageExecutor {
     }
 
     async fn perform(&self, lease: Lease) -> Result<Done, Failure> {
-        match hosts::parse_remote_host(lease.assignment.host.as_deref())? {
+        match assigned("host", lease.assignment.host.as_deref())? {
             Some(HostOn::Ssh(machines)) => Box::pin(hosts::over_ssh(lease, &machines, &self.home, &self.run)).await,
             Some(HostOn::Slurm(slurm)) if !self.in_place => {
                 Box::pin(slurm::perform(lease, *slurm, &self.home, &self.cluster)).await

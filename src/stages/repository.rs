@@ -21,7 +21,7 @@ impl Run for Repository {
     // 2: its digest is without paths of the machine.
     const FORMAT: Option<u32> = Some(2);
 
-    async fn run(&self, context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
+    async fn run(&self, context: TaskContext) -> Result<Done, Failure> {
         let context = &context;
         let leased = context.lease.gpus.len() as u32;
         let path = |text: &String| context.path(text).display().to_string();

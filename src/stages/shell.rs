@@ -1,7 +1,6 @@
 //! `shell:` — a command in its own empty output folder.
 
 use std::ffi::OsString;
-use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -37,7 +36,7 @@ impl Run for ShellScript {
     // 2: strict by default.
     const FORMAT: Option<u32> = Some(2);
 
-    async fn run(&self, context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
+    async fn run(&self, context: TaskContext) -> Result<Done, Failure> {
         let context = &context;
         let argv: Vec<OsString> = match self {
             Self::Text(text) if context.lease.task.strict => {

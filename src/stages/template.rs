@@ -36,7 +36,7 @@ impl Run for Template {
     // 2: with `true` and `false`.
     const FORMAT: Option<u32> = Some(2);
 
-    async fn run(&self, context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
+    async fn run(&self, context: TaskContext) -> Result<Done, Failure> {
         let context = &context;
         let from = context.path(&self.from);
         let metadata = metadata_if_there(&from).at("look at", &from)?;

@@ -3,7 +3,6 @@
 //! The command is a pure function of the manifest, so that it can be read before anything runs.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::Path;
 
 use indexmap::IndexMap;
@@ -19,12 +18,11 @@ use exec::process::{ProcessCommand, StreamCopies};
 use harness::RESULT;
 use interop::{ImportSource, Imported, ImportedResult};
 use plan::manifest::model::TrtllmBench;
-use runner::store::WithPath as _;
 
 impl Run for TrtllmBench {
     const FORMAT: Option<u32> = Some(1);
 
-    async fn run(&self, context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
+    async fn run(&self, context: TaskContext) -> Result<Done, Failure> {
         let context = &context;
         let out = &context.lease.out;
         let path = |written: &String| context.path(written).to_string_lossy().into_owned();
@@ -40,7 +38,7 @@ impl Run for TrtllmBench {
         if !bench.options.is_empty() {
             let text = serde_yaml::to_string(&bench.options)
                 .map_err(|error| Failure::refused(format!("`options` cannot be written: {error}")))?;
-            fs::write(&options, text).at("write", &options)?;
+            context.write(&options, text)?;
         }
         let report = out.join(format!("{}.json", bench.name));
         let argv: Vec<OsString> = command(&bench, &options, &report).into_iter().map(OsString::from).collect();
@@ -57,9 +55,7 @@ impl Run for TrtllmBench {
         let empty = |error: ErrorText| context.failure(FailureKind::Files, error.message, &argv);
         let imported = read_numbers(&bench, &report, printed).map_err(empty)?;
         measured_something(&imported.result).map_err(empty)?;
-        let text = serde_json::to_string_pretty(&imported.result)
-            .map_err(|error| Failure::system(format!("the result cannot be written: {error}")))?;
-        fs::write(out.join(RESULT), format!("{text}\n")).at("write", &out.join(RESULT))?;
+        context.write_json(RESULT, &imported.result)?;
         for doubt in doubts(&bench, &imported.result) {
             context.lease.notice(doubt);
         }
@@ -89,8 +85,7 @@ pub fn command(bench: &TrtllmBench, options: &Path, report: &Path) -> Vec<String
         match value {
             Value::Null | Value::Bool(false) => {}
             Value::Bool(true) => words.push(format!("--{name}")),
-            Value::String(text) => words.extend([format!("--{name}"), text.clone()]),
-            value => words.extend([format!("--{name}"), value.to_string()]),
+            value => words.extend([format!("--{name}"), unquoted(value)]),
         }
     }
     words

@@ -125,7 +125,7 @@ fn records(visits: &[Visit], is_streamed: bool, servers: usize) -> RequestRecord
             ..usual.clone()
         }
     };
-    visits.iter().zip(0..).map(record).collect()
+    RequestRecords::new(visits.iter().zip(0..).map(record))
 }
 
 /// What was found in several runs.

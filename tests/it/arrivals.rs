@@ -143,7 +143,7 @@ fn users_come_with_a_ramp_and_none_above_it() {
     }
     assert_eq!(due(500, 501).filter(|record| record.t_sched == 500 * MS).count(), 2, "two users come at 500 ms");
     // Who is above the level ends what he has begun, and begins nothing new.
-    let later: RequestRecords = due(1000, 1500).collect();
+    let later = RequestRecords::new(due(1000, 1500));
     for record in &later {
         assert!(in_flight(&later, record.t_issue) <= 2);
     }

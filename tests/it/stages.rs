@@ -61,7 +61,8 @@ impl Bench {
     }
 
     pub async fn perform_lease(&self, lease: Lease) -> Result<Done, Failure> {
-        let stages = StageExecutor::new(self.path("state"), RunId::new("run-1")).program(env!("CARGO_BIN_EXE_regatta"));
+        let program = Some(env!("CARGO_BIN_EXE_regatta").into());
+        let stages = StageExecutor { program, ..StageExecutor::new(self.path("state"), RunId::new("run-1")) };
         stages.perform(lease).await
     }
 

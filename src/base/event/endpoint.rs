@@ -35,6 +35,11 @@ impl Endpoint {
         Self { host: host.to_owned(), grpc, http: None, metrics: None, name: None }
     }
 
+    /// The port for HTTP, of servers that have it only, too.
+    pub fn http_port(&self) -> u16 {
+        self.http.unwrap_or(self.grpc)
+    }
+
     /// As other machines reach it: names that mean the machine itself become `host`, the name that it has there.
     #[must_use]
     pub fn at_host(self, host: &str) -> Self {

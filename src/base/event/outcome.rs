@@ -130,6 +130,16 @@ impl Failure {
         Self::new(FailureKind::Files, what)
     }
 
+    /// A server failed, or is not what it should be.
+    pub fn service(what: impl Into<String>) -> Self {
+        Self::new(FailureKind::Service, what)
+    }
+
+    /// The task was stopped.
+    pub fn interrupted(what: impl Into<String>) -> Self {
+        Self::new(FailureKind::Interrupted, what)
+    }
+
     pub fn new(kind: FailureKind, what: impl Into<String>) -> Self {
         Self {
             kind,

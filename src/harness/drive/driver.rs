@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -19,7 +20,7 @@ use crate::measure::summary;
 use crate::measure::summary::RunStart;
 use crate::record::BenchClock;
 use crate::schedule::plan::{self, PlanQueue};
-use crate::tokens::{LiveCounts, LiveTotals};
+use crate::tokens::LiveCounts;
 use crate::transport::http::Connector;
 use crate::{
     BenchSpec, CallInlet, ExternalObserver, ExternalSample, HarnessError, LoadPattern, RequestSchedule, Transport,
@@ -226,10 +227,8 @@ async fn sum_up(
     let summed = tokio::task::spawn_blocking(move || {
         let measured = summary::summarize(&spec, &schedule, outputs, untaken, &start);
         // A result must rest on all records.
-        measured.requests.check().map_err(|source| HarnessError::System {
-            what: "records of requests in a temporary file (TMPDIR sets the folder)".to_owned(),
-            source,
-        })?;
+        let records = "records of requests in a temporary file (TMPDIR sets the folder)";
+        measured.requests.check().map_err(HarnessError::system(records))?;
         Ok(UnjudgedRun::new(spec, measured))
     });
     summed.await.map_err(|_| HarnessError::Worker { when: "while the run was summed up" })?
@@ -262,12 +261,8 @@ fn provide_descriptors(connections: usize, workers: usize) -> Result<(), Harness
         return Ok(());
     }
     let most = limit.maximum.or(limit.current).unwrap_or_default();
-    Err(HarnessError::System {
-        what: format!(
-            "{needed} file descriptors are needed, {connections} of them for connections; `ulimit -n` is {most}"
-        ),
-        source: std::io::Error::from_raw_os_error(Errno::MFILE.raw_os_error()),
-    })
+    let needs = format!("{needed} file descriptors are needed, {connections} of them for connections");
+    Err(HarnessError::system(format!("{needs}; `ulimit -n` is {most}"))(Errno::MFILE.into()))
 }
 
 /// As many as there are cores, but every worker with equally many connections, so that servers get equal load, and none
@@ -280,20 +275,18 @@ fn workers(connections: usize, users: usize) -> usize {
 
 /// Without `scheduled` the number of requests to come is unknown: those that were issued stand for it.
 fn sum_progress(lives: &[Arc<LiveCounts>], scheduled: Option<u64>) -> BenchProgress {
-    let mut totals = LiveTotals::default();
-    for live in lives {
-        live.add_to(&mut totals);
-    }
+    let sum = |count: fn(&LiveCounts) -> &AtomicU64| LiveCounts::sum(lives, count);
     let mean_ms = |ns: u64, n: u64| (n > 0).then(|| ns as f64 / n as f64 / 1e6);
+    let issued = sum(|live| &live.issued);
     BenchProgress {
-        scheduled: scheduled.unwrap_or(totals.issued),
+        scheduled: scheduled.unwrap_or(issued),
         so_far: LiveMeasurement {
-            issued: totals.issued,
-            ended: totals.ended,
-            failed: totals.failed,
-            tokens: totals.tokens,
-            ttft_ms: mean_ms(totals.ttft_ns, totals.begun),
-            tpot_ms: mean_ms(totals.tpot_ns, totals.decoded),
+            issued,
+            ended: sum(|live| &live.ended),
+            failed: sum(|live| &live.failed),
+            tokens: sum(|live| &live.tokens),
+            ttft_ms: mean_ms(sum(|live| &live.ttft_ns), sum(|live| &live.begun)),
+            tpot_ms: mean_ms(sum(|live| &live.tpot_ns), sum(|live| &live.decoded)),
             ..LiveMeasurement::default()
         },
     }
@@ -317,8 +310,7 @@ impl WorkerThread {
                 let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
                     Ok(runtime) => runtime,
                     Err(source) => {
-                        let message = "no runtime for a worker".to_owned();
-                        let _ = tell_ready.send(Err(HarnessError::System { what: message, source }));
+                        let _ = tell_ready.send(Err(HarnessError::system("no runtime for a worker")(source)));
                         return;
                     }
                 };
@@ -342,7 +334,7 @@ impl WorkerThread {
                 // the runtime, and each task runs only when it is woken. A panic shows as a missing worker output.
                 let _ = LocalSet::new().block_on(&runtime, async { spawn_local(work).await });
             })
-            .map_err(|source| HarnessError::System { what: "no thread for a worker".to_owned(), source })?;
+            .map_err(HarnessError::system("no thread for a worker"))?;
         Ok(Self { ready, start_at: go, output })
     }
 }

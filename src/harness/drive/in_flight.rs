@@ -1,7 +1,6 @@
 //! One message in flight.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -138,31 +137,23 @@ impl InFlightRequest {
                 endpoint: self.connection.endpoint,
                 input_tokens: planned.input_len,
                 requested_tokens: planned.output_len.saturating_mul(answers),
-                tokens: 0,
-                retokenized: false,
                 token_source: counted.source,
                 chunk_tokens_unknown: !counted.is_per_chunk,
-                first_tokens: 0,
-                first_read_tokens: 0,
-                chunks: 0,
                 interleaved: answers > 1,
                 final_marker,
                 session: planned.session,
                 turn: planned.turn,
                 t_sched: planned.at_ns,
                 t_issue: from_start(self.t_issue),
-                t_first: None,
-                t_last: None,
                 t_end: from_start(t_end),
-                max_gap: 0,
                 t_cancel: t_cancel.map(from_start),
                 server: part.server.map(Box::new),
                 usage: counted.usage.map(Box::new),
                 finish_reason: counted.finish,
-                violations: BTreeMap::new(),
                 ended,
                 attempts: attempts.clone(),
-                timeline: Vec::new(),
+                // The collector fills in what is counted.
+                ..RequestRecord::default()
             };
             let answer_text = part.answer_text.take();
             self.collector.borrow_mut().take(record, counted, answer_text);

@@ -94,8 +94,7 @@ impl WorkerShare {
         }
         self.warm_up(&connections, &encoder).await?;
         self.open_connections(&connections).await;
-        let pacer = Pacer::for_arrivals(self.workers)
-            .map_err(|source| HarnessError::System { what: "no timerfd".to_owned(), source })?;
+        let pacer = Pacer::for_arrivals(self.workers).map_err(HarnessError::system("no timerfd"))?;
         Ok(PreparedWorker { share: self, connections, encoder, pacer, freed })
     }
 
@@ -150,8 +149,7 @@ impl PreparedWorker {
             no_room_since: Cell::default(),
             failed: RefCell::default(),
         });
-        let no_timer = |source| HarnessError::System { what: "timerfd".to_owned(), source };
-        let alarm_pacer = Pacer::new().map_err(no_timer)?;
+        let alarm_pacer = Pacer::new().map_err(HarnessError::system("timerfd"))?;
         // The CPU time spent before the start is not counted as the load's.
         let begin = async {
             dispatcher.alarms.until(dispatcher.share.clock.instant(t0)).await;
@@ -164,7 +162,7 @@ impl PreparedWorker {
                 Ok(never) => match never {},
             },
         };
-        outcome.map_err(no_timer)?;
+        outcome.map_err(HarnessError::system("timerfd"))?;
         if let Some(error) = dispatcher.failed.take() {
             return Err(error);
         }

@@ -79,7 +79,7 @@ async fn query_all(
         }
         Transport::Http(http) => {
             // A target over HTTP alone has its one port in the place of gRPC's.
-            let port = endpoint.http.unwrap_or(endpoint.grpc);
+            let port = endpoint.http_port();
             let Some(asker) = IdentityClient::new(&endpoint.host, port, protocol, headers, ANSWER) else { return };
             match http.api {
                 Api::Generate => kserve::by_http(&asker, model, identity).await,
@@ -234,7 +234,7 @@ const READY_ANSWER: Duration = Duration::from_secs(5);
 pub async fn readiness(endpoint: &Endpoint, spec: &BenchSpec) -> Result<(), ErrorText> {
     let Ok(sent) = SentHeaders::of_run(spec) else { return Ok(()) };
     let Transport::Http(http) = &spec.protocol else { return over_grpc(endpoint, &sent, &spec.model).await };
-    let port = endpoint.http.unwrap_or(endpoint.grpc);
+    let port = endpoint.http_port();
     let client = IdentityClient::new(&endpoint.host, port, &spec.protocol, &spec.request.headers, READY_ANSWER);
     let Some(client) = client else { return Ok(()) };
     let models = http.models_path();

@@ -113,7 +113,7 @@ pub fn repeat_folders(folder: &Path) -> Result<Vec<PathBuf>, HarnessError> {
 }
 
 fn unreadable(path: &Path, source: std::io::Error) -> HarnessError {
-    HarnessError::System { what: format!("cannot look at {}", path.display()), source }
+    HarnessError::system(format!("cannot look at {}", path.display()))(source)
 }
 
 impl RunResult {

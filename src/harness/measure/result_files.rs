@@ -65,7 +65,7 @@ fn put(path: &Path, fill: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -
         fill(&mut out)?;
         out.flush()
     };
-    write().map_err(|source| HarnessError::System { what: format!("cannot write {}", path.display()), source })
+    write().map_err(HarnessError::system(format!("cannot write {}", path.display())))
 }
 
 // Only here: another crate that read or wrote a result would compile the code of all its parts once more.
@@ -83,8 +83,7 @@ impl RunResult {
 
 /// Reads a `result.json`.
 pub fn read_result(path: &Path) -> Result<RunResult, HarnessError> {
-    let text = read_document(path)
-        .map_err(|source| HarnessError::System { what: format!("cannot read {}", path.display()), source })?;
+    let text = read_document(path).map_err(HarnessError::system(format!("cannot read {}", path.display())))?;
     let wrong = |source: ResultFormatError| HarnessError::Format { path: path.to_owned(), source };
     let result = RunResult::from_json(&text).map_err(|error| wrong(error.into()))?;
     if result.schema != super::result::SCHEMA {
@@ -95,10 +94,8 @@ pub fn read_result(path: &Path) -> Result<RunResult, HarnessError> {
 
 /// Reads the records of a file that has one a line, with no more than one of them in memory.
 pub fn read_records<T: DeserializeOwned>(path: &Path, mut take: impl FnMut(T)) -> Result<(), HarnessError> {
-    let unreadable = |place: &str, source| {
-        let action = format!("cannot read {}{place}", path.display());
-        HarnessError::System { what: action, source }
-    };
+    let unreadable =
+        |place: &str, source| HarnessError::system(format!("cannot read {}{place}", path.display()))(source);
     let (file, _) = open_regular(path).map_err(|source| unreadable("", source))?;
     let mut lines = RecordLines::new(BufReader::with_capacity(1 << 20, file));
     while let Some((number, line)) = lines.next_line().map_err(|source| unreadable("", source))? {

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::measure::course::CourseChange;
 use crate::measure::freeze::ServerFreeze;
-use crate::measure::occupancy::{FULL_SHARE, Occupancy, Sustained};
+use crate::measure::load_conditions::{FULL_SHARE, Occupancy, Sustained};
 use crate::measure::reasons::VerdictReasons;
 use crate::measure::subsets::SlowServer;
 use crate::{BenchSpec, LoadLevel, LoadPattern, ReasonSeverity, RequestRecord, RequestRecords, VerdictCheck};

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use crate::measure::collector::{Collector, WorkerOutput};
 use crate::measure::latency::{one_read_share, ttft};
 use crate::measure::load_conditions::in_flight_changes;
-use crate::measure::output_tokens::{RETOKENIZED, UnexplainedEnds, count_retokenized, mixed};
 use crate::measure::result::SCHEMA;
 use crate::measure::subsets::{by_name, cancellations, host_of, server_side};
-use crate::measure::{arrival_law, consistency, latency};
+use crate::measure::token_counts::{RETOKENIZED, UnexplainedEnds, count_retokenized, mixed};
+use crate::measure::{collector, latency};
 use crate::schedule::arrivals;
 use crate::tokens::CHUNKS;
 use crate::transport::request_encoder::{CallKind, TokenCounting};
@@ -90,7 +90,7 @@ pub(crate) fn summarize(
         generator: arrivals::GENERATOR.to_owned(),
         started: start.wall.clone(),
         load: LoadConditions::new(spec, schedule, &outputs, records, &tokens.source),
-        self_check: consistency::check(&merged, &counts),
+        self_check: collector::self_check(&merged, &counts),
         counts,
         goodput: Goodput::new(spec.slo(), records, to_answer, rates.window_s),
         steady: spec
@@ -141,7 +141,8 @@ pub(crate) fn summarize(
         // Messages arrive by the law, and requests with them; later turns of a session do not.
         let is_first = |record: &RequestRecord| record.turn == 0 && record.index.is_multiple_of(batch);
         let at = records.column(|record| is_first(record).then_some(record.t_issue)).sorted();
-        let distance = arrival_law::distance(&rate.scaled(1.0 / batch as f64), spec.arrivals, at.iter(), at.len());
+        let distance =
+            arrivals::distance_from_law(&rate.scaled(1.0 / batch as f64), spec.arrivals, at.iter(), at.len());
         (result.client.ks_distance, result.client.ks_critical) = distance.unzip();
     }
     let has_ids = matches!(&spec.protocol, Transport::Http(http) if http.prompt_ids);

@@ -2,7 +2,6 @@
 //! between them.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -105,12 +104,6 @@ pub enum Pause {
 impl Default for Pause {
     fn default() -> Self {
         Self::Fixed(0.0)
-    }
-}
-
-impl From<Duration> for Pause {
-    fn from(time: Duration) -> Self {
-        Self::Fixed(time.as_secs_f64() * 1e3)
     }
 }
 

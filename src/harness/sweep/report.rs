@@ -13,9 +13,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::gpu::{HOST_GPUS, are_of_servers};
-use crate::measure::output_tokens::token_counters;
 use crate::measure::reasons::verdict_of_file;
 use crate::measure::result_files::schema_of;
+use crate::measure::token_counts::token_counters;
 use crate::sweep::plan::{PointRole, SweepLevel};
 use crate::sweep::point::{SweepPoint, mark_front};
 use crate::{FurtherLimits, RunIdentity, RunResult, Slo, Workload};

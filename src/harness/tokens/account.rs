@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::tokens::live_counts::LiveCounts;
 use crate::tokens::spans::{ResolvedChunks, UsageMark, assumed, certain, resolve};
-use crate::tokens::{ChunkTokens, TokenChunk, Violations, WireEvent};
+use crate::tokens::{ChunkTokens, LiveCounts, TokenChunk, Violations, WireEvent};
 use crate::{FinishReason, TokenSource, Usage, Violation};
 use base::spec::UnmeasuredProtocol;
 

@@ -7,18 +7,20 @@
 //! A chunk is one message with output; a token is what the model generated. How many tokens a chunk has is known where
 //! the server sends ids, or a running count, or where its total equals the number of chunks. Where it is not known,
 //! nothing is computed per token.
+//!
+//! Live counts for progress displays. The result does not use them: it is computed from request records.
 
 mod account;
-mod live_counts;
 mod spans;
 
-pub(super) use account::{Accounting, CountedTokens};
-pub(super) use live_counts::{LiveCounts, LiveTotals};
-
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub(super) use account::{Accounting, CountedTokens};
 
 /// One chunk with at least one token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,5 +230,91 @@ impl AnswerText {
             self.texts.resize(choice + 1, String::new());
         }
         self.texts[choice].push_str(text);
+    }
+}
+
+/// Counts of one worker. Only that worker's thread writes, so an addition needs no locked instruction.
+#[derive(Debug, Default)]
+pub(crate) struct LiveCounts {
+    pub issued: AtomicU64,
+    pub ended: AtomicU64,
+    pub failed: AtomicU64,
+    pub tokens: AtomicU64,
+    /// Requests with a first token, and their times to it together, ns.
+    pub begun: AtomicU64,
+    pub ttft_ns: AtomicU64,
+    /// Requests with at least two tokens that have ended, and their times per output token together, ns.
+    pub decoded: AtomicU64,
+    pub tpot_ns: AtomicU64,
+}
+
+fn add(to: &AtomicU64, more: u64) {
+    to.store(to.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+}
+
+impl LiveCounts {
+    pub fn issue(&self, requests: u64) {
+        add(&self.issued, requests);
+    }
+
+    /// `ttft_ns`: this is the first chunk with a token, this long after the request was due.
+    pub fn chunk(&self, tokens: u64, ttft_ns: Option<u64>) {
+        add(&self.tokens, tokens);
+        if let Some(ns) = ttft_ns {
+            add(&self.begun, 1);
+            add(&self.ttft_ns, ns);
+        }
+    }
+
+    /// What arrived was counted as `counted` tokens, and is `tokens`: of another source, or of an attempt that is made
+    /// again.
+    pub fn correct(&self, counted: u64, tokens: u64) {
+        add(&self.tokens, tokens.wrapping_sub(counted));
+    }
+
+    /// `tpot_ns`: ns per output token after the first.
+    pub fn end(&self, has_failed: bool, tpot_ns: Option<u64>) {
+        add(&self.ended, 1);
+        add(&self.failed, u64::from(has_failed));
+        if let Some(ns) = tpot_ns {
+            add(&self.decoded, 1);
+            add(&self.tpot_ns, ns);
+        }
+    }
+
+    /// The sum of one count over all workers at this moment.
+    pub fn sum(lives: &[Arc<Self>], count: impl Fn(&Self) -> &AtomicU64) -> u64 {
+        lives.iter().map(|live| count(live).load(Ordering::Relaxed)).fold(0, u64::wrapping_add)
+    }
+}
+
+#[cfg(test)]
+mod live_counts_tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_counted_as_they_arrive_and_corrected_at_the_end() {
+        let lives = [Arc::new(LiveCounts::default()), Arc::new(LiveCounts::default())];
+        let [one, other] = &lives;
+        one.issue(2);
+        one.chunk(1, Some(40));
+        one.chunk(3, None);
+        other.issue(1);
+        other.chunk(2, Some(60));
+        // Usage counted less than the chunks did.
+        other.correct(2, 1);
+        other.end(false, Some(9));
+        one.end(true, None);
+        let counts: [fn(&LiveCounts) -> &AtomicU64; 8] = [
+            |live| &live.issued,
+            |live| &live.ended,
+            |live| &live.failed,
+            |live| &live.tokens,
+            |live| &live.begun,
+            |live| &live.ttft_ns,
+            |live| &live.decoded,
+            |live| &live.tpot_ns,
+        ];
+        assert_eq!(counts.map(|count| LiveCounts::sum(&lives, count)), [3, 2, 1, 5, 2, 100, 1, 9]);
     }
 }

@@ -18,10 +18,9 @@ use tokio::sync::{Mutex, MutexGuard, Notify};
 use super::http::ConnectionPool;
 use super::kserve::rpc::{self, CallError, RpcSender, StampedSocket};
 use super::kserve::shared_stream::SharedStream;
-use super::limits::CONNECT_TIMEOUT;
 use super::sent_headers::SentHeaders;
 use crate::record::BenchClock;
-use crate::spec::response_bounds::ResponseBounds;
+use crate::spec::response_bounds::{CONNECT_TIMEOUT, ResponseBounds};
 use crate::tokens::Violations;
 use crate::{FailureClass, HarnessError, Transport};
 use base::diag::{error_chain, nearest};
@@ -85,7 +84,7 @@ impl Connection {
         let (port, pool) = match protocol {
             Transport::Kserve => (endpoint.grpc, None),
             Transport::Http(_) => {
-                let port = endpoint.http.unwrap_or(endpoint.grpc);
+                let port = endpoint.http_port();
                 (port, Some(ConnectionPool::new(&endpoint.host, port)))
             }
         };

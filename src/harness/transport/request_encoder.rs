@@ -6,7 +6,7 @@ use bytes::Bytes;
 use super::connection::Connection;
 use super::http::{self, HttpRequestTemplate};
 use super::kserve::infer_request::InferRequestTemplate;
-use super::kserve::{grpc_messages, handshake};
+use super::kserve::{grpc_messages, model_metadata};
 use crate::schedule::data::{PreviousAnswers, Prompt};
 use crate::spec::transport::Api;
 use crate::{BenchSpec, HarnessError, PlannedRequest, RequestSchedule, Transport};
@@ -29,7 +29,7 @@ impl RequestEncoder {
     pub async fn negotiate(link: &Connection, spec: &BenchSpec) -> Result<Self, HarnessError> {
         match (&link.pool, &spec.protocol) {
             (Some(pool), Transport::Http(http)) => Ok(Self::Http(http::handshake(pool, spec, http).await?)),
-            _ => Ok(Self::Kserve(handshake::handshake(link, spec).await?)),
+            _ => Ok(Self::Kserve(model_metadata::handshake(link, spec).await?)),
         }
     }
 

@@ -298,7 +298,7 @@ fn a_server_that_counts_far_fewer_prompt_tokens_than_were_sent_cuts_prompts() {
         let (records, _) = collector.split();
         let usage = Usage { prompt, cached, ..Usage::default() };
         let record = |record| RequestRecord { input_tokens: sent, usage: Some(Box::new(usage)), ..record };
-        let records: RequestRecords = records.iter().map(record).collect();
+        let records = RequestRecords::new(records.iter().map(record));
         CutInput::from_records(&records, is_exact).map(|cut| (cut.sent, cut.counted))
     };
     let words = |sent, counted| cut(sent, Some(counted), None, false);

@@ -4,8 +4,8 @@
 use serde_json::Value;
 
 use crate::measure::latency::{COALESCED, NEGLIGIBLE, in_one_read};
-use crate::measure::output_tokens::{RETOKENIZED, token_counters};
 use crate::measure::reasons::VerdictReasons;
+use crate::measure::token_counts::{RETOKENIZED, token_counters};
 use crate::tokens::CHUNKS;
 use crate::transport::connection::NAME_THE_KEY;
 use crate::transport::request_encoder::TokenCounting;

@@ -3,8 +3,8 @@
 
 use crate::identity::server_changes;
 use crate::measure::latency::NEGLIGIBLE;
-use crate::measure::prompt_tokens::CountedPrompts;
 use crate::measure::reasons::VerdictReasons;
+use crate::measure::token_counts::CountedPrompts;
 use crate::verdict::unjudged_run::Evidence;
 use crate::{BenchSpec, LoadgenResult, ReasonSeverity, ReportingDelay, RunResult, VerdictCheck};
 use base::units::counted;

@@ -6,8 +6,8 @@ use std::fmt::Display;
 use bytes::Bytes;
 use tonic::Status;
 
+use super::answer::StopWords;
 use super::load::LoadedModel;
-use super::tokens::StopWords;
 use base::spec::{FieldKind, FieldValue, REQUEST_FIELDS, WireForm};
 use triton::field_tensor::{self, WordListError};
 use triton::proto::inference::model_infer_request::InferInputTensor;

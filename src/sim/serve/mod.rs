@@ -4,7 +4,6 @@
 //! read and refused as by a real server. Never prints; the caller does.
 
 mod answer;
-mod description;
 mod driver;
 mod http;
 mod inputs;
@@ -12,7 +11,6 @@ mod load;
 mod request;
 mod service;
 mod statistics;
-mod tokens;
 mod vllm;
 
 use std::collections::BTreeMap;
@@ -37,8 +35,8 @@ use self::load::LoadedModel;
 use self::request::PromptTokens;
 use self::service::{InferenceService, ServiceInner};
 use self::statistics::Statistics;
+pub use answer::token;
 use base::units::counted;
-pub use tokens::token;
 use triton::proto::health::health_server::HealthServer;
 use triton::proto::inference::grpc_inference_service_server::GrpcInferenceServiceServer;
 

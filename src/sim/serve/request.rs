@@ -6,17 +6,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use tokenizer::Tokenizer;
 use tonic::Status;
 
-use super::answer::{SelectedOutputs, ServedAnswer, ServedPrompt};
+use super::answer::{SelectedOutputs, ServedAnswer, ServedPrompt, StopWords, TokenGenerator, decode};
 use super::inputs::{Inputs, ReadFields, check};
 use super::load::{LoadFailure, LoadedEngine, LoadedModel, ModelKind};
-use super::tokens::{StopWords, TokenGenerator, decode};
 use super::vllm;
 use base::diag::ErrorText;
 use base::files::read_bytes;
 use base::spec::WireForm;
-use tokenizer::Tokenizer;
 use triton::proto::inference::ModelInferRequest;
 use triton::proto::inference::infer_parameter::ParameterChoice;
 

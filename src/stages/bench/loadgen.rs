@@ -1,6 +1,5 @@
 //! `bench:` with `loadgen:` — one LoadGen test in a child process of this program.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,10 +8,9 @@ use std::time::Instant;
 use super::measurement::{task_outcome, wait_for_unresponsive_server};
 use super::telemetry::Observers;
 use super::{identity, search};
-use crate::mlperf::{LIBRARY, MeteredTest, run_loadgen};
+use crate::mlperf::{LIBRARY, MeteredTest, read_dataset_record, run_loadgen};
 use crate::task_context::TaskContext;
-use base::event::{Done, Failure, FailureKind, Verdict};
-use base::files::read_bytes;
+use base::event::{Done, Failure, Verdict};
 use base::spec::TestMode;
 use harness::{BenchSpec, RunResult, ServerIdentity, Slo, UnjudgedRun, is_of_busy_machine};
 use mlperf::loadgen::{ChildMessage, ChildOrders, LoadgenTest, MonotonicTime};
@@ -22,7 +20,6 @@ use plan::manifest::model::{self, Bench, Loadgen};
 use rules::conf::conf;
 use rules::log::Detail;
 use rules::{Benchmark, Estimate, MlperfScenario, RuleError, TestRequest};
-use runner::store::WithPath as _;
 
 /// A stage that LoadGen measures.
 #[derive(Clone, Copy)]
@@ -30,8 +27,6 @@ pub struct LoadgenStage<'a> {
     pub context: &'a TaskContext,
     pub bench: &'a Bench,
     pub loadgen: &'a Loadgen,
-    /// What the tests run in; `None` is this program.
-    pub program: Option<&'a Path>,
 }
 
 impl LoadgenStage<'_> {
@@ -70,9 +65,7 @@ impl LoadgenStage<'_> {
         let result = match (ran, &lost) {
             (Ok(()), _) => harness::read_result(&path).map_err(system)?,
             // It had to be stopped; what it saw until then it may have written.
-            (Err(_), Some(why)) => {
-                harness::read_result(&path).map_err(|_| Failure::new(FailureKind::Service, why.clone()))?
-            }
+            (Err(_), Some(why)) => harness::read_result(&path).map_err(|_| Failure::service(why.clone()))?,
             (Err(failure), None) => return Err(failure),
         };
         let zero = zero.and_then(MonotonicTime::instant).unwrap_or_else(Instant::now);
@@ -91,32 +84,27 @@ impl LoadgenStage<'_> {
         spec: &BenchSpec,
         expected: u64,
     ) -> ChildRunOutcome {
-        let Self { context, program, .. } = *self;
+        let context = self.context;
         let stop = context.lease.stop.child();
         let (mut far, mut zero, mut lost) = (None, None, None);
         let answered = Arc::new(AtomicU64::new(0));
         let ran = {
-            let mut running =
-                std::pin::pin!(run_loadgen(context, program, orders, metered, &stop, |line| match line {
-                    ChildMessage::Phase(phase) => {
-                        let runs = ["ranging: ", "testing: "];
-                        let run = metered.map_or("", |_| runs[usize::from(zero.is_some())]);
-                        context.lease.report_progress(format!("{run}{phase}"), 0, None);
-                    }
-                    ChildMessage::Progress { issued, ended, failed } => {
-                        far = Some((ended, issued));
-                        answered.store(ended, Ordering::Relaxed);
-                        let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
-                        let sent = if issued < expected { format!(", {issued} sent") } else { String::new() };
-                        context.lease.report_progress(
-                            format!("answered{sent}{failed}"),
-                            ended,
-                            Some(expected.max(issued)),
-                        );
-                    }
-                    ChildMessage::Zero(at) => zero = Some(at),
-                    ChildMessage::Probed(_) | ChildMessage::Done | ChildMessage::Failed { .. } => {}
-                }));
+            let mut running = std::pin::pin!(run_loadgen(context, orders, metered, &stop, |line| match line {
+                ChildMessage::Phase(phase) => {
+                    let runs = ["ranging: ", "testing: "];
+                    let run = metered.map_or("", |_| runs[usize::from(zero.is_some())]);
+                    context.lease.report_progress(format!("{run}{phase}"), 0, None);
+                }
+                ChildMessage::Progress { issued, ended, failed } => {
+                    far = Some((ended, issued));
+                    answered.store(ended, Ordering::Relaxed);
+                    let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
+                    let sent = if issued < expected { format!(", {issued} sent") } else { String::new() };
+                    context.lease.report_progress(format!("answered{sent}{failed}"), ended, Some(expected.max(issued)));
+                }
+                ChildMessage::Zero(at) => zero = Some(at),
+                ChildMessage::Probed(_) | ChildMessage::Done | ChildMessage::Failed { .. } => {}
+            }));
             tokio::select! {
                 ran = &mut running => ran,
                 // A server of ours that is lost stops this task by itself; of others we see it here.
@@ -154,12 +142,8 @@ impl LoadgenStage<'_> {
         let twice = if loadgen.power.is_some() { ", run twice for the power meter: ranging, then testing" } else { "" };
         context.lease.notice(format!("{estimate}{twice}"));
         apply_rules(&mut spec, &bench, &rules.benchmark, request.scenario);
-        let write = |name: &str, text: &str| {
-            let path = out.join(name);
-            fs::write(&path, text).at("write", &path).map(|()| path)
-        };
-        let user_conf = write("user.conf", &conf.text)?;
-        let audit = conf.audit.as_deref().map(|text| write("audit.config", text)).transpose()?;
+        let user_conf = context.write(out.join("user.conf"), &conf.text)?;
+        let audit = conf.audit.as_deref().map(|text| context.write(out.join("audit.config"), text)).transpose()?;
         let test = LoadgenTest {
             library: context.path(&loadgen.library).join(LIBRARY),
             samples: folder.join("dataset.jsonl"),
@@ -230,18 +214,11 @@ fn apply_rules(spec: &mut BenchSpec, bench: &Bench, benchmark: &Benchmark, scena
 }
 
 fn dataset(folder: &Path, benchmark: &str) -> Result<DatasetRecord, Failure> {
-    let path = folder.join("dataset.json");
-    let refuse = |what: String| {
-        let failure = Failure::refused(format!("{}: {what}", path.display()));
-        failure.hint("`bench.loadgen.dataset` is the output of an `mlperf: { dataset: … }` stage")
-    };
-    let text = read_bytes(&path).map_err(|error| refuse(error.to_string()))?;
-    let dataset_record: DatasetRecord = serde_json::from_slice(&text).map_err(|error| refuse(error.to_string()))?;
-    if dataset_record.benchmark != benchmark {
-        return Err(refuse(format!(
-            "the data set belongs to {}, but the benchmark is {benchmark}",
-            dataset_record.benchmark
-        )));
+    let dataset_record = read_dataset_record(folder)?;
+    let of_data = &dataset_record.benchmark;
+    if of_data != benchmark {
+        let owner = format!("{}: the data set belongs to {of_data}", folder.display());
+        return Err(Failure::refused(format!("{owner}, but the benchmark is {benchmark}")));
     }
     Ok(dataset_record)
 }

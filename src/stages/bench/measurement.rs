@@ -105,7 +105,7 @@ pub async fn measure(
     // The measurement may have seen the stop request before this task did.
     let lost = lost.or_else(|| context.lease.stop.reason().map(|why| format!("{why}; {}", when(&far))));
     let mut measured = match (measured, &lost) {
-        (Err(HarnessError::Stopped), Some(why)) => return Err(Failure::new(FailureKind::Service, why.clone())),
+        (Err(HarnessError::Stopped), Some(why)) => return Err(Failure::service(why.clone())),
         (measured, _) => measured.map_err(|error| failure(&error))?,
     };
     observers.finish(&mut measured, lost).await;

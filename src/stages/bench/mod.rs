@@ -11,12 +11,11 @@ mod spec;
 mod telemetry;
 
 use std::borrow::Cow;
-use std::path::Path;
 
 use crate::Run;
 use crate::serve::attach;
 use crate::task_context::TaskContext;
-use base::event::{Done, Endpoint, Failure, FailureKind};
+use base::event::{Done, Endpoint, Failure};
 use base::spec::Protocol;
 use harness::{BenchSpec, SentHeaders};
 use loadgen::LoadgenStage;
@@ -27,14 +26,13 @@ use plan::manifest::targets;
 use spec::{fill_in_known_ports, instead_of_proxy, spec, unused_proxy};
 pub use telemetry::is_here;
 
-/// `program` is what LoadGen's tests run in; `None` is this one.
 impl Run for Bench {
     // 2: with the servers' own metrics. 3: with GPUs, a preflight, and answers tokenized again. 4: with LoadGen, too,
     // a plan, metrics and GPUs. 5: all settings of a request over `generate`, warm-up as the load comes, goodput of a
     // TPOT.
     const FORMAT: Option<u32> = Some(5);
 
-    async fn run(&self, context: TaskContext, program: Option<&Path>) -> Result<Done, Failure> {
+    async fn run(&self, context: TaskContext) -> Result<Done, Failure> {
         let context = &context;
         let detected = detected(self, &context.lease.assignment.endpoints);
         let bench = detected.as_ref();
@@ -60,16 +58,16 @@ impl Run for Bench {
             }
         }
         if let Some(loadgen) = &bench.loadgen {
-            let stage = LoadgenStage { context, bench, loadgen, program };
+            let stage = LoadgenStage { context, bench, loadgen };
             return Box::pin(stage.perform(spec)).await;
         }
         if let Some(search) = &bench.search {
             return Box::pin(search::perform(context, bench, spec, search)).await;
         }
         if let Some(sweep) = &bench.sweep {
-            return Box::pin(series::perform_sweep(context, &spec, bench, sweep, program)).await;
+            return Box::pin(series::perform_sweep(context, &spec, bench, sweep)).await;
         }
-        let before = Box::pin(preflight::preflight(context, &spec, bench.preflight, program)).await;
+        let before = Box::pin(preflight::preflight(context, &spec, bench.preflight)).await;
         if bench.repeat > 1 {
             return Box::pin(series::perform_repeats(context, &spec, bench, before)).await;
         }
@@ -113,17 +111,14 @@ fn require_http_port(context: &TaskContext, spec: &BenchSpec) -> Result<(), Fail
 async fn check_servers(context: &TaskContext, bench: &Bench, spec: &BenchSpec) -> Result<(), Failure> {
     let headers = SentHeaders::of_run(spec).map_err(|error| measurement::failure(&error))?.map();
     let expected = attach::ExpectedServer { headers, ..attach::ExpectedServer::of_bench(bench) };
-    let notices = tokio::select! {
-        checked = attach::check(&spec.endpoints, &expected) => checked.map_err(|failure| {
-            match spec.endpoints.first().and_then(|endpoint| instead_of_proxy(&endpoint.host)) {
-                Some(hint) if failure.hint.is_none() => failure.hint(hint),
-                _ => failure,
-            }
-        })?,
-        () = context.lease.stop.requested() => {
-            return Err(Failure::new(FailureKind::Interrupted, "stopped while its servers were queried"));
+    let checking = attach::check(&spec.endpoints, &expected);
+    let checked = context.unless_stopped(checking, "stopped while its servers were queried").await?;
+    let notices = checked.map_err(|failure| {
+        match spec.endpoints.first().and_then(|endpoint| instead_of_proxy(&endpoint.host)) {
+            Some(hint) if failure.hint.is_none() => failure.hint(hint),
+            _ => failure,
         }
-    };
+    })?;
     // Ours were started from a known configuration; others are described for the user.
     if context.lease.assignment.endpoints.is_empty() {
         for notice in notices {

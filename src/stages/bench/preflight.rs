@@ -23,16 +23,11 @@ const LOOK: Duration = Duration::from_millis(5);
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Runs the trial if it is requested or worthwhile. Anything that prevents it is a notice.
-pub async fn preflight(
-    context: &TaskContext,
-    spec: &BenchSpec,
-    wanted: Wanted,
-    program: Option<&Path>,
-) -> Option<PreflightResult> {
+pub async fn preflight(context: &TaskContext, spec: &BenchSpec, wanted: Wanted) -> Option<PreflightResult> {
     if wanted == Wanted::Off {
         return None;
     }
-    match attempt(context, spec, wanted == Wanted::On, program).await {
+    match attempt(context, spec, wanted == Wanted::On).await {
         Ok(result) => {
             for reason in result.iter().flat_map(PreflightResult::reasons) {
                 context.lease.notice(format!("preflight: {}; it is measured anyway", reason.text));
@@ -52,14 +47,13 @@ async fn attempt(
     context: &TaskContext,
     spec: &BenchSpec,
     is_asked: bool,
-    program: Option<&Path>,
 ) -> Result<Option<PreflightResult>, ErrorText> {
     let Some(trial) = trial(spec, is_asked).await else {
         let offline = "offline sends everything at once, so there is no schedule that a client could be late for";
         return if is_asked { Err(ErrorText::new(offline)) } else { Ok(None) };
     };
     context.lease.report_progress("trying the load against a server that does no work", 0, None);
-    let mut server = start(context, &trial, program)?;
+    let mut server = start(context, &trial)?;
     let endpoint = endpoint(context, &mut server).await?;
     let preflight_result = run(context, &trial, &endpoint).await?;
     let result = if preflight_result.reasons().is_empty() {
@@ -102,10 +96,8 @@ async fn run(context: &TaskContext, trial: &PreflightTrial, endpoint: &Endpoint)
 }
 
 /// The server, as a process of its own.
-fn start(context: &TaskContext, trial: &PreflightTrial, program: Option<&Path>) -> Result<Sidecar, ErrorText> {
-    let program = program.map_or_else(std::env::current_exe, |program| Ok(program.to_owned()));
-    let not_found = |error| ErrorText::new(format_args!("the regatta program cannot be found: {error}"));
-    let program = program.map_err(not_found)?;
+fn start(context: &TaskContext, trial: &PreflightTrial) -> Result<Sidecar, ErrorText> {
+    let program = context.program().map_err(|failure| ErrorText::new(failure.what))?;
     let pair = |(low, high): (f64, f64)| format!("{low},{high}");
     let argv =
         vec![program.display().to_string(), "__null-server".to_owned(), pair(trial.first_ms), pair(trial.gap_ms)];

@@ -109,7 +109,6 @@ pub async fn perform_sweep(
     spec: &BenchSpec,
     bench: &Bench,
     sweep: &BenchSweep,
-    program: Option<&Path>,
 ) -> Result<Done, Failure> {
     let plan = SweepPlan::new(sweep).map_err(|error| Failure::refused(format!("`bench.sweep`: {error}")))?;
     let end = context.lease.out.join(SWEEP);
@@ -134,7 +133,7 @@ pub async fn perform_sweep(
             };
             let after = plan.point_count().map(|count| count.saturating_sub(number + 1) as u32);
             let place = MeasurementPlace { name: &name, later: each.zip(after).map(|(each, after)| each * after) };
-            let mut trial = Box::pin(preflight(context, &spec, bench.preflight, program)).await;
+            let mut trial = Box::pin(preflight(context, &spec, bench.preflight)).await;
             if bench.repeat > 1 {
                 let results = Box::pin(runs(context, &spec, bench, &path, place, &servers, &mut trial)).await?;
                 Box::pin(keep_result(&path, &results)).await?
@@ -156,7 +155,7 @@ pub async fn perform_sweep(
         context.lease.notice(format!("sweep: {} measured before it was cut off, and kept", counted(reused, "point")));
     }
     let report = SweepReport::new(sweep.key(), points, first.as_ref());
-    fs::write(&end, report.text()).at("write", &end)?;
+    context.write(SWEEP, report.text())?;
     outcome(bench, &report, first.as_ref())
 }
 

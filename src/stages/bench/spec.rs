@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::task_context::TaskContext;
 use base::diag::ErrorText;
-use base::event::{Endpoint, Failure, FailureKind};
+use base::event::{Endpoint, Failure};
 use base::spec::{Scenario, TimeSpan};
 use harness::{BenchSpec, CallSource, DataKind, LoadLevel, LoadPattern, Pause, PromptSource, SendingSpec};
 use plan::manifest::model::{Bench, Data, LevelSetting, Load};
@@ -202,18 +202,12 @@ pub(super) async fn await_servers(context: &TaskContext, spec: &BenchSpec, limit
                 sleep(PAUSE).await;
             }
         };
-        let waited = tokio::select! {
-            biased;
-            waited = timeout(limit.saturating_sub(begun.elapsed()), wait) => waited,
-            () = context.lease.stop.requested() => {
-                return Err(Failure::new(FailureKind::Interrupted, "stopped before every server was ready"));
-            }
-        };
-        if waited.is_err() {
+        let waiting = Box::pin(timeout(limit.saturating_sub(begun.elapsed()), wait));
+        if context.unless_stopped(waiting, "stopped before every server was ready").await?.is_err() {
             let message = format!("{endpoint} was not ready within {limit:?}: {last}");
             let hint = instead_of_proxy(&endpoint.host)
                 .unwrap_or_else(|| "is it still loading? `ready_timeout` sets how long to wait".to_owned());
-            return Err(Failure::new(FailureKind::Service, message).hint(hint));
+            return Err(Failure::service(message).hint(hint));
         }
     }
     Ok(())

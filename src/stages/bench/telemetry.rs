@@ -341,13 +341,9 @@ fn polled(context: &TaskContext, spec: &BenchSpec, described: &[ServerIdentity])
             context.lease.notice(format!("the numbers of {endpoint}'s /metrics are not in the result: {why}"));
         }
         let has_metrics = is_openai && server.is_known() && server.metrics_not_read.is_none();
-        Endpoint { metrics: endpoint.metrics.or(has_metrics.then(|| http_port(endpoint))), ..endpoint.clone() }
+        Endpoint { metrics: endpoint.metrics.or(has_metrics.then(|| endpoint.http_port())), ..endpoint.clone() }
     };
     spec.endpoints.iter().zip(described).map(with_metrics).collect()
-}
-
-fn http_port(endpoint: &Endpoint) -> u16 {
-    endpoint.http.unwrap_or(endpoint.grpc)
 }
 
 /// Starts polling where there is something to poll.
@@ -357,7 +353,7 @@ fn start_scraper(spec: &BenchSpec, endpoints: &[Endpoint]) -> Result<Option<Scra
         let port = endpoint.metrics?;
         let client = HttpClient::new(HttpAddress { host: endpoint.host.clone(), port });
         // A key is for the port of the requests alone.
-        let is_beside = matches!(spec.protocol, Transport::Http(_)) && port == http_port(endpoint);
+        let is_beside = matches!(spec.protocol, Transport::Http(_)) && port == endpoint.http_port();
         Some(if is_beside { client.headers(headers.clone()) } else { client })
     };
     let clients: Vec<HttpClient> = endpoints.iter().filter_map(client).collect();

@@ -10,35 +10,30 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use base::event::{Failure, FailureKind};
-use exec::process::{ProbeOutput, ProbeResult, probe};
+use base::spec::ContainerEngine;
+use exec::process::{ProbeOutput, ProbeResult, ProcessCommand, probe};
 
 /// How long docker or podman may take for one answer; a daemon that hangs does not answer at all.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// What names meant at their first use in this run.
 #[derive(Debug, Default)]
-pub struct Images {
-    known: Mutex<BTreeMap<(String, String), Option<String>>>,
-}
+pub struct Images(Mutex<BTreeMap<(String, String), Option<String>>>);
 
 impl Images {
     /// What the name meant at its first use in this run; `None`: nothing.
     pub fn first_seen(&self, program: &str, image: &str) -> Option<String> {
         let key = (program.to_owned(), image.to_owned());
-        if let Some(known) = self.known().get(&key) {
+        if let Some(known) = self.0.lock().get(&key) {
             return known.clone();
         }
         let id = inspect_image(program, image).ok().map(|seen| seen.id);
-        self.known().entry(key).or_insert(id).clone()
+        self.0.lock().entry(key).or_insert(id).clone()
     }
 
     /// What it means from now on.
     pub fn set_image_id(&self, program: &str, image: &str, id: &str) {
-        self.known().insert((program.to_owned(), image.to_owned()), Some(id.to_owned()));
-    }
-
-    fn known(&self) -> parking_lot::MutexGuard<'_, BTreeMap<(String, String), Option<String>>> {
-        self.known.lock()
+        self.0.lock().insert((program.to_owned(), image.to_owned()), Some(id.to_owned()));
     }
 }
 
@@ -133,12 +128,16 @@ pub fn no_program(program: &str) -> Failure {
 
 /// The engine of a container: the configured one, the one that its image's ending implies, or the one that is
 /// installed.
-pub fn engine(container_engine: Option<base::spec::ContainerEngine>, image: &str) -> base::spec::ContainerEngine {
-    let is_here = |program: &str| exec::process::ProcessCommand::new([program], "/", "/dev/null").is_found();
-    container_engine.or_else(|| base::spec::ContainerEngine::of_file(image)).unwrap_or_else(|| {
+pub fn engine(container_engine: Option<ContainerEngine>, image: &str) -> ContainerEngine {
+    container_engine.or_else(|| ContainerEngine::of_file(image)).unwrap_or_else(|| {
         let only_podman = !is_here("docker") && is_here("podman");
-        if only_podman { base::spec::ContainerEngine::Podman } else { base::spec::ContainerEngine::Docker }
+        if only_podman { ContainerEngine::Podman } else { ContainerEngine::Docker }
     })
+}
+
+/// Whether a program is in PATH.
+pub fn is_here(program: &str) -> bool {
+    ProcessCommand::new([program], "/", "/dev/null").is_found()
 }
 
 #[cfg(test)]

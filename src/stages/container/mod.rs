@@ -16,10 +16,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::assigned;
 use base::event::{ExternalResource, Failure, FailureKind, GpuId};
 use exec::container::ContainerSpec;
 use exec::process::{ProbeResult, ProcessCommand, probe};
-pub use images::{FoundImage, Images, engine, engine_problem, image_id, inspect_image, no_program};
+pub use images::{FoundImage, Images, engine, engine_problem, image_id, inspect_image, is_here, no_program};
 use plan::Task;
 use plan::manifest::model::{self, SlurmContainer};
 pub use run::{
@@ -53,7 +54,7 @@ impl TaskContainer {
     /// # Errors
     /// The program or the image is not there, or the image is another than the one that the task's key names.
     pub async fn find(lease: &Lease, mark: &str, images: &Arc<Images>) -> Result<Option<Self>, Failure> {
-        let Some(written) = written(lease.assignment.container.as_deref())? else { return Ok(None) };
+        let Some(written) = written(lease)? else { return Ok(None) };
         let mut container = of_model(&written, &name(mark));
         if container.engine.is_detached() {
             let is_literal = lease.task.container.as_ref().is_none_or(|written| !written.image.contains('⟦'));
@@ -76,19 +77,11 @@ impl TaskContainer {
         self.is_named
     }
 
-    /// A command of the lease, to be run inside.
+    /// A command of the lease, to be run inside, with these of the lease's GPUs, and with files that the command names.
     ///
     /// # Errors
     /// What the engine cannot do, a path that cannot be mounted.
-    pub fn wrap(&self, lease: &Lease, command: &ProcessCommand) -> Result<ContainerCommand, Failure> {
-        self.wrap_with(lease, command, &lease.gpus, &[])
-    }
-
-    /// Like `wrap`, with some of the lease's GPUs only, and with files that the command names.
-    ///
-    /// # Errors
-    /// What the engine cannot do, a path that cannot be mounted.
-    pub fn wrap_with(
+    pub fn wrap(
         &self,
         lease: &Lease,
         command: &ProcessCommand,
@@ -171,11 +164,8 @@ fn with_image_id(task: &Task) -> Option<ContainerSpec> {
     place_of(task).filter(is_looked_up)
 }
 
-fn written(text: Option<&str>) -> Result<Option<model::Container>, Failure> {
-    text.map(serde_json::from_str).transpose().map_err(|error| {
-        Failure::refused(format!("its container cannot be read: {error}"))
-            .hint("this is a bug in Regatta, not in the manifest")
-    })
+fn written(lease: &Lease) -> Result<Option<model::Container>, Failure> {
+    assigned("container", lease.assignment.container.as_deref())
 }
 
 /// The id of an image, which must be the one that the task's key was made with.
@@ -198,10 +188,9 @@ const JOB: &str = "SLURM_JOB_ID";
 /// no engine and neither docker nor podman is there.
 pub async fn of_job(lease: &Lease) -> Result<Option<SlurmContainer>, Failure> {
     let is_command = lease.task.kind.facts().is_command;
-    let Some(container) = written(lease.assignment.container.as_deref())?.filter(|_| is_command) else {
+    let Some(container) = written(lease)?.filter(|_| is_command) else {
         return Ok(None);
     };
-    let is_here = |program: &str| ProcessCommand::new([program], "/", "/dev/null").is_found();
     let is_open = container.engine.is_none() && container.program.is_none() && container.file().is_none();
     if !is_open || std::env::var_os(JOB).is_none() || is_here("docker") || is_here("podman") || !is_here("srun") {
         return Ok(None);

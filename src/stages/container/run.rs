@@ -30,7 +30,7 @@ pub async fn run(
     argv: &mut Vec<OsString>,
 ) -> Result<ProcessExit, ContainerRunError> {
     let ContainerCommand { command, external_resource } =
-        place.wrap(lease, command).map_err(ContainerRunError::Refused)?;
+        place.wrap(lease, command, &lease.gpus, &[]).map_err(ContainerRunError::Refused)?;
     argv.clone_from(&command.argv);
     let stop = &lease.stop;
     if stop.is_requested() {

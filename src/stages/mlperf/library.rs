@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::task_context::{TaskContext, own_program};
+use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind, Stop};
 use base::files::{Sha256Of, read_bytes, read_text, sha256_of_file};
 use base::units::shell_word;
@@ -45,9 +45,8 @@ struct LoadgenLibraryInfo {
     shim_sha256: String,
 }
 
-pub async fn perform(context: &TaskContext, step: &LoadgenLibrary, program: Option<&Path>) -> Result<Done, Failure> {
+pub async fn perform(context: &TaskContext, step: &LoadgenLibrary) -> Result<Done, Failure> {
     let round = super::round(&step.round)?;
-    let out = &context.lease.out;
     context.lease.report_progress("getting LoadGen's sources", 0, None);
     let (sources, sdist, digest) = sources(context, step, &round.loadgen.version).await?;
     let missing: Vec<&str> = SOURCES.split(' ').filter(|name| !sources.join(name).is_file()).collect();
@@ -60,7 +59,7 @@ pub async fn perform(context: &TaskContext, step: &LoadgenLibrary, program: Opti
     context.lease.report_progress(format!("compiling with {compiler}"), 0, None);
     compile(context, &step.cxx, &sources).await?;
     context.lease.report_progress("asking the library for its version and seeds", 0, None);
-    let probed = probe(context, program).await?;
+    let probed = probe(context).await?;
     let mismatches = probed.mismatches(&round);
     if !mismatches.is_empty() {
         let failure = Failure::refused(format!("this is not the LoadGen of {}", round.name));
@@ -81,8 +80,7 @@ pub async fn perform(context: &TaskContext, step: &LoadgenLibrary, program: Opti
         compiler,
         shim_sha256: shim.finish(),
     };
-    let text = serde_json::to_vec_pretty(&loadgen_library_info).unwrap_or_default();
-    fs::write(out.join(RECORD_FILE), text).at("write", &out.join(RECORD_FILE))?;
+    context.write_json(RECORD_FILE, &loadgen_library_info)?;
     Ok(Done { headline: Some(format!("LoadGen {}, revision {}", probed.version, probed.revision)), ..Done::default() })
 }
 
@@ -208,13 +206,12 @@ async fn compile(context: &TaskContext, cxx: &str, sources: &Path) -> Result<(),
 }
 
 /// The library is loaded in a process of its own: what it does at loading is C++'s.
-async fn probe(context: &TaskContext, program: Option<&Path>) -> Result<LibraryFacts, Failure> {
-    let conf = context.lease.out.join("probe.conf");
-    fs::write(&conf, "").at("write", &conf)?;
+async fn probe(context: &TaskContext) -> Result<LibraryFacts, Failure> {
+    let conf = context.write("probe.conf", "")?;
     let orders =
         loadgen::ChildOrders::Probe(LibraryProbe { library: context.lease.out.join(LIBRARY), user_conf: conf.clone() });
     let mut probed = None;
-    run(context, program, &orders, None, &context.lease.stop, |line| {
+    run(context, &orders, None, &context.lease.stop, |line| {
         if let ChildMessage::Probed(report) = line {
             probed = Some(report);
         }
@@ -277,7 +274,6 @@ impl<'a> MeteredTest<'a> {
 /// this future kills the child immediately.
 pub async fn run(
     context: &TaskContext,
-    program: Option<&Path>,
     orders: &ChildOrders,
     metered: Option<&MeteredTest<'_>>,
     stop: &Stop,
@@ -286,8 +282,7 @@ pub async fn run(
     let orders_file = context.lease.log.with_extension("orders.json");
     let text = serde_json::to_vec(orders).map_err(|error| Failure::system(error.to_string()))?;
     fs::write(&orders_file, text).at("write", &orders_file)?;
-    let program = program.map_or_else(own_program, |program| Ok(program.to_owned()))?;
-    let child: Vec<OsString> = vec![program.into(), "__loadgen-test".into(), orders_file.clone().into()];
+    let child: Vec<OsString> = vec![context.program()?.into(), "__loadgen-test".into(), orders_file.clone().into()];
     let argv = metered.map_or_else(|| child.clone(), |metered| metered.command_line(context, &child));
     let answer = context.lease.log.with_extension("lines");
     let mut lines = FollowedLog::new(&answer, 0);

@@ -5,7 +5,6 @@
 mod library;
 mod package;
 
-use std::fs;
 use std::path::Path;
 
 use crate::Run;
@@ -21,15 +20,14 @@ use mlperf::{DatasetRecord, TestRecord};
 use plan::manifest::model::{Mlperf, MlperfDataset, MlperfScore, MlperfVerify};
 use rules::log::Width;
 use rules::{ResolvedTest, Round, log};
-use runner::store::WithPath as _;
 
 impl Run for Mlperf {
     const FORMAT: Option<u32> = Some(1);
 
-    async fn run(&self, context: TaskContext, program: Option<&Path>) -> Result<Done, Failure> {
+    async fn run(&self, context: TaskContext) -> Result<Done, Failure> {
         let context = &context;
         match self {
-            Self::Loadgen(step) => library::perform(context, step, program).await,
+            Self::Loadgen(step) => library::perform(context, step).await,
             Self::Dataset(step) => perform_dataset(context, step),
             Self::Score(step) => perform_score(context, step),
             Self::Verify(step) => perform_verify(context, step),
@@ -77,7 +75,7 @@ pub fn perform_dataset(context: &TaskContext, step: &MlperfDataset) -> Result<Do
 pub fn perform_score(context: &TaskContext, step: &MlperfScore) -> Result<Done, Failure> {
     let round = round(&step.round)?;
     let dataset = context.path(&step.dataset);
-    let dataset_record = read_dataset_record(&dataset.join(DATASET_FILE))?;
+    let dataset_record = read_dataset_record(&dataset)?;
     let (tokenizer, sentences) = (step.tokenizer.as_ref(), step.sentences.as_ref());
     let (tokenizer, sentences) = (tokenizer.map(|path| context.path(path)), sentences.map(|path| context.path(path)));
     let official = step.official.as_ref().map(|path| read_official(&context.path(path))).transpose()?;
@@ -125,10 +123,8 @@ pub fn perform_score(context: &TaskContext, step: &MlperfScore) -> Result<Done, 
             scored.report.unknown_tokens
         ));
     }
-    let out = &context.lease.out;
-    fs::write(out.join(ACCURACY_TEXT), &scored.text).at("write", &out.join(ACCURACY_TEXT))?;
-    let json = serde_json::to_string_pretty(&scored.report).expect("it has only text keys");
-    fs::write(out.join(ACCURACY_FILE), json + "\n").at("write", &out.join(ACCURACY_FILE))?;
+    context.write(ACCURACY_TEXT, &scored.text)?;
+    context.write_json(ACCURACY_FILE, &scored.report)?;
     Ok(Done { headline: Some(scored.report.headline()), ..Done::default() })
 }
 
@@ -145,12 +141,14 @@ fn read_official(file: &Path) -> Result<String, Failure> {
     })
 }
 
-fn read_dataset_record(file: &Path) -> Result<DatasetRecord, Failure> {
+/// Of a folder with a data set.
+pub fn read_dataset_record(folder: &Path) -> Result<DatasetRecord, Failure> {
+    let file = folder.join(DATASET_FILE);
     let no = |why: &dyn std::fmt::Display| {
         Failure::files(format!("{}: {why}", file.display()))
             .hint("`dataset` is the output of a stage with `mlperf: { dataset: … }`")
     };
-    let text = read_bytes(file).map_err(|error| no(&error))?;
+    let text = read_bytes(&file).map_err(|error| no(&error))?;
     serde_json::from_slice(&text).map_err(|error| no(&error))
 }
 
@@ -160,8 +158,7 @@ pub fn perform_verify(context: &TaskContext, step: &MlperfVerify) -> Result<Done
     let end_ids = if step.end_ids.is_empty() { &rules.benchmark.end_ids } else { &step.end_ids };
     let score = step.score.as_deref().map(|score| exact_match(&context.path(score))).transpose()?;
     let verified = audit::verify(&context.path(&step.audit), &rules, &step.benchmark, end_ids, score)?;
-    let path = context.lease.out.join(verified.file);
-    fs::write(&path, &verified.text).at("write", &path)?;
+    context.write(verified.file, &verified.text)?;
     match verified.wrong.first() {
         None => {
             if let Some(what) = verified.not_judged {

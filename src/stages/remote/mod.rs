@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use self::slurm::devices;
-use base::event::{Endpoint, Event, Failure, ReducedSetting, Stop};
+use base::event::{Endpoint, Failure, ReducedSetting, Stop};
 use plan::Task;
-use runner::{Lease, ResolvedTask, UpstreamProvenance};
+use runner::{EventEmitter, Lease, ResolvedTask, UpstreamProvenance};
 
 /// One attempt at a task, as a job or an agent reads it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ impl RemoteTask {
         &self,
         stop: &Stop,
         ready: Option<oneshot::Sender<Vec<Endpoint>>>,
-        emit: Arc<dyn Fn(Event) + Send + Sync>,
+        emit: EventEmitter,
     ) -> Result<Lease, Failure> {
         let origins = self.origins.clone();
         Ok(Lease {

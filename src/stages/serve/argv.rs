@@ -14,7 +14,7 @@ use crate::task_context::TaskContext;
 use crate::trtllm_bench::given_options;
 use base::event::{Endpoint, Failure, GpuId, ReducedSetting};
 use base::units::{counted, unquoted};
-use plan::manifest::model::{Serve, TrtllmServe, Vllm};
+use plan::manifest::model::{Serve, SimServer, TrtllmServe, Vllm};
 use runner::store::WithPath as _;
 use triton::SpecProblem;
 use triton::launch::LaunchWorld;
@@ -82,6 +82,13 @@ pub fn option_value(context: &TaskContext, setting: &str) -> Option<f64> {
     }
     let Some(Serve::TrtllmServe(server)) = context.lease.task.serve() else { return None };
     serde_json::to_value(&server.options).ok()?.pointer(&server.option(setting)?)?.as_f64()
+}
+
+/// What follows `regatta sim serve --repository PATH`; its ports are free ones.
+pub fn simulator_options(server: &SimServer) -> Vec<String> {
+    let (speed, load_seconds) = (server.speed, server.load_seconds);
+    let ports = "--grpc-port 0 --http-port 0 --metrics-port 0";
+    format!("{ports} --speed {speed} --load-seconds {load_seconds}").split(' ').map(str::to_owned).collect()
 }
 
 /// Writes the options as YAML. `None` if no option is set.

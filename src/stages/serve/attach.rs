@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::ready::{self, HealthProbe, SilenceLimits};
 use crate::task_context::TaskContext;
-use base::event::{Done, Endpoint, Failure, FailureKind};
+use base::event::{Done, Endpoint, Failure};
 use base::spec::{Interface, Scenario};
 use plan::manifest::model::{AttachServer, Bench};
 use triton::proto::inference::model_config::SchedulingChoice;
@@ -43,7 +43,7 @@ pub async fn perform(context: &mut TaskContext, attach_server: &AttachServer) ->
         biased;
         () = context.lease.stop.requested() => Ok(Done::default()),
         silent = ready::any_silent(endpoints, question, SilenceLimits::USUAL, Arc::default()) => {
-            let failure = Failure::new(FailureKind::Service, silent.to_string());
+            let failure = Failure::service(silent.to_string());
             Err(failure.hint("this run did not start it: check that its host is up, that the network path works, and \
                               that its process is alive"))
         }
@@ -61,9 +61,9 @@ async fn await_all(context: &TaskContext, endpoints: &[Endpoint], limit: Duratio
             Ok(()) => drop(absent.lock().remove(&index)),
             Err(AwaitError::Timeout { .. }) => {}
             Err(AwaitError::Stopped { .. }) => {
-                return Err(Failure::new(FailureKind::Interrupted, "stopped before every server was ready"));
+                return Err(Failure::interrupted("stopped before every server was ready"));
             }
-            Err(error) => return Err(Failure::new(FailureKind::Service, error.to_string())),
+            Err(error) => return Err(Failure::service(error.to_string())),
         }
         Ok(())
     };
@@ -91,7 +91,7 @@ async fn await_all(context: &TaskContext, endpoints: &[Endpoint], limit: Duratio
         }
         Some(_) => format!("{} of {} servers were not ready within {limit:?}", absent.len(), endpoints.len()),
     };
-    let failure = Failure::new(FailureKind::Service, message).hint(
+    let failure = Failure::service(message).hint(
         "this run does not start the server: check that it is up, and that this is its gRPC port; `ready.timeout` \
          sets how long to wait",
     );
@@ -124,8 +124,6 @@ pub struct ExpectedServer {
     pub inputs: Vec<(String, String)>,
     /// Of those that will be read.
     pub outputs: Vec<(String, String)>,
-    /// The server's version, as ServerMetadata reports it: whole, or its beginning (`2.51`).
-    pub version: Option<String>,
     /// Metadata of every call.
     pub headers: HeaderMap,
 }
@@ -151,7 +149,6 @@ impl ExpectedServer {
             },
             inputs: int32(inputs),
             outputs: int32(outputs),
-            version: None,
             headers: HeaderMap::new(),
         }
     }
@@ -192,7 +189,7 @@ pub async fn check(endpoints: &[Endpoint], expected: &ExpectedServer) -> Result<
         .filter_map(|problem| problem.hint.as_deref())
         .collect();
     hints.dedup();
-    let mut failure = Failure::new(FailureKind::Service, message).cause(lines.join("\n"));
+    let mut failure = Failure::service(message).cause(lines.join("\n"));
     if let Some(first) = hints.first() {
         failure = failure.hint(*first);
     }
@@ -225,14 +222,6 @@ async fn run_checks(
     }
     // A simple server may lack these: the harness needs none of the answers.
     server_report.server = optional(client.server_metadata().await)?;
-    if let (Some(version), Some(server)) = (&expected.version, &server_report.server)
-        && !is_version(&server.version, version)
-    {
-        server_report.problems.push(SpecProblem::new(
-            format!("its version is {}, and {version} is expected", server.version),
-            "change `version`, or use servers of that version",
-        ));
-    }
     if optional(client.is_ready().await)? == Some(false) {
         let hint = "wait until all its models are loaded; `regatta triton status` shows the progress";
         server_report.problems.push(SpecProblem::new("the server is live but not ready", hint));
@@ -448,22 +437,6 @@ fn notices(endpoints: &[Endpoint], reports: &[ServerReport]) -> Vec<String> {
     notices
 }
 
-/// `2.51` expects any `2.51.x`, and not `2.510`.
-fn is_version(text: &str, expected: &str) -> bool {
-    text.strip_prefix(expected).is_some_and(|rest| rest.is_empty() || !rest.starts_with(|c: char| c.is_ascii_digit()))
-}
-
 fn listed(names: &[&str]) -> String {
     names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_version_is_expected_whole_or_by_its_beginning() {
-        assert!(is_version("2.51.0", "2.51.0") && is_version("2.51.0", "2.51") && is_version("2.51.0", "2"));
-        assert!(!is_version("2.510.0", "2.51") && !is_version("2.51.0", "2.60"));
-    }
 }

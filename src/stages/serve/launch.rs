@@ -14,11 +14,12 @@ use super::stop::SHORT;
 use super::watch::{ServerFault, WatchReport};
 use super::{stop, watch};
 use crate::container::{self, emit_removal, wrap};
-use base::event::{Endpoint, Event, ExternalResource, Failure, FailureKind, GpuId, Stop, TaskId};
+use base::event::{Endpoint, Event, ExternalResource, Failure, GpuId, Stop, TaskId};
 use exec::container::ContainerSpec;
 use exec::process::{self, ProcessCommand, ProcessExit, Running, Splitter, remove_shared_memory};
 use plan::Task;
 use plan::manifest::model::TritonServer;
+use runner::EventEmitter;
 use runner::store::{ProjectLock, StateFolder};
 use triton::launch::{LaunchSpec, LaunchWorld, Port, Ports, ServerSpec};
 
@@ -110,7 +111,7 @@ pub(super) fn check_free(port: u16, key: &str) -> Result<(), Failure> {
     match TcpListener::bind(("0.0.0.0", port)) {
         Ok(_) => Ok(()),
         Err(error) => {
-            let failure = Failure::new(FailureKind::Service, format!("port {port} cannot be used: {error}"));
+            let failure = Failure::service(format!("port {port} cannot be used: {error}"));
             Err(match process::listener(port) {
                 Some(owner) => {
                     let failure = failure.cause(format!("process {} listens there: {}", owner.pid, owner.command));
@@ -182,7 +183,7 @@ pub struct RunningServer {
     /// Filled when all servers are up.
     pub ready_endpoint: Receiver<Option<Endpoint>>,
     pub task: TaskId,
-    pub emit: Arc<dyn Fn(Event) + Send + Sync>,
+    pub emit: EventEmitter,
 }
 
 impl RunningServer {

@@ -2,7 +2,6 @@
 
 mod argv;
 pub mod attach;
-mod failure_report;
 mod launch;
 mod loading;
 mod planned_server;
@@ -12,7 +11,6 @@ mod repository_models;
 mod stop;
 mod watch;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,14 +21,14 @@ use tokio::task::JoinSet;
 use crate::Run;
 use crate::container::refuse_taken;
 use crate::task_context::{TaskContext, ended};
-use base::event::{Done, Endpoint, Event, Failure, FailureKind, Stop};
+use base::event::{Done, Endpoint, Event, Failure, Stop};
 use exec::process::{ExitKind, Running};
-use failure_report::exit_failure;
 use launch::{ExitCause, RunningServer, ServerExit};
 use planned_server::PlannedServer;
 pub use planned_server::refused;
 pub use preview::previews;
 use triton::launch::LaunchWorld;
+use watch::exit_failure;
 
 /// signal(7)
 const SIGKILL: i32 = 9;
@@ -38,7 +36,7 @@ const SIGKILL: i32 = 9;
 impl Run for Serve {
     const FORMAT: Option<u32> = None;
 
-    async fn run(&self, mut context: TaskContext, program: Option<&Path>) -> Result<Done, Failure> {
+    async fn run(&self, mut context: TaskContext) -> Result<Done, Failure> {
         if let Some(attach) = self.attached() {
             return attach::perform(&mut context, &attach).await;
         }
@@ -53,7 +51,7 @@ impl Run for Serve {
         let limit = ready.limit();
         let send_ready = context.lease.ready.take();
         let _copies = repository_models::RepositoryCopies(&context.lease.out);
-        let planned = planned_server::plan(&context, self, program)?;
+        let planned = planned_server::plan(&context, self)?;
         let mut servers = Servers {
             context: &context,
             set: JoinSet::new(),
@@ -109,7 +107,7 @@ impl Servers<'_> {
         let stop = &self.context.lease.stop;
         let endpoints = tokio::select! {
             biased;
-            () = stop.requested() => return Err(Failure::new(FailureKind::Interrupted, "stopped before it was ready")),
+            () = stop.requested() => return Err(Failure::interrupted("stopped before it was ready")),
             Some(left) = self.set.join_next() => return Err(self.join_failure(planned, left, "before it was ready")),
             endpoints = ready::all(self.context, &shared, limit) => endpoints?,
         };
@@ -197,14 +195,14 @@ impl Servers<'_> {
     ) -> Failure {
         match left {
             Ok(left) => self.exit_failure(&planned[left.server], &left, when),
-            Err(error) => Failure::new(FailureKind::Service, format!("watching a server failed: {error}")),
+            Err(error) => Failure::service(format!("watching a server failed: {error}")),
         }
     }
 
     fn exit_failure(&self, server: &PlannedServer, left: &ServerExit, when: &str) -> Failure {
         let after = left.after.as_secs_f64();
         match &left.why {
-            ExitCause::Requested => Failure::new(FailureKind::Interrupted, "stopped"),
+            ExitCause::Requested => Failure::interrupted("stopped"),
             ExitCause::Unexpected => {
                 let message = format!("{} ended {} {when}, after {after:.1} s", server.name, ended(left.exit.how));
                 exit_failure(self.context, server, message, left.exit.how, left.first_gone)

@@ -8,8 +8,8 @@ use super::launch::{HOST, LaunchContext, check_free, choose, free_ports, rank_lo
 use super::repository_models::repositories;
 use super::{argv, launch, repository_models};
 use crate::container::{self, wrap};
-use crate::task_context::{TaskContext, out_of_memory, own_program};
-use base::event::{Endpoint, ExternalResource, Failure, FailureKind, GpuId};
+use crate::task_context::{TaskContext, out_of_memory};
+use base::event::{Endpoint, ExternalResource, Failure, GpuId};
 use base::files::read_text;
 use base::spec::Launcher;
 use exec::process::{AttemptLog, ProcessCommand};
@@ -126,7 +126,7 @@ pub(super) fn placed(
     // The program itself is one of the image's.
     let arguments = argv.iter().skip(1).filter_map(|word| word.to_str());
     let named = [wrap::in_arguments(arguments), named.to_vec()].concat();
-    let inside = place.wrap_with(&context.lease, &context.command(argv), gpus, &named)?;
+    let inside = place.wrap(&context.lease, &context.command(argv), gpus, &named)?;
     let world = match inside.external_resource {
         Some(ExternalResource::Container { program, name }) => LaunchWorld::Container { program, name },
         _ => LaunchWorld::Process,
@@ -143,9 +143,9 @@ pub(super) fn log_of(context: &TaskContext, index: usize, servers: usize) -> Att
     }
 }
 
-pub fn plan(context: &TaskContext, serve: &Serve, program: Option<&Path>) -> Result<Vec<PlannedServer>, Failure> {
+pub fn plan(context: &TaskContext, serve: &Serve) -> Result<Vec<PlannedServer>, Failure> {
     match serve {
-        Serve::Simulator(server) => simulators(context, server, program),
+        Serve::Simulator(server) => simulators(context, server),
         Serve::Triton(server) => tritons(context, server),
         Serve::TrtllmServe(server) => argv::plan_trtllm(context, server),
         Serve::Vllm(server) => argv::plan_vllm(context, server),
@@ -155,21 +155,15 @@ pub fn plan(context: &TaskContext, serve: &Serve, program: Option<&Path>) -> Res
     }
 }
 
-fn simulators(
-    context: &TaskContext,
-    server: &SimServer,
-    program: Option<&Path>,
-) -> Result<Vec<PlannedServer>, Failure> {
-    let program = program.map_or_else(own_program, |program| Ok(program.to_owned()))?;
+fn simulators(context: &TaskContext, server: &SimServer) -> Result<Vec<PlannedServer>, Failure> {
+    let program = context.program()?;
     let repositories = repository_models::private_copies(context, repositories(&context.path(&server.repository))?)?;
     let count = repositories.len();
     let planned = repositories.into_iter().enumerate().map(|(index, repository)| {
         let mut argv: Vec<OsString> = vec![program.clone().into()];
         argv.extend(words(["sim", "serve", "--repository"]));
         argv.push(repository.clone().into());
-        argv.extend(words(["--grpc-port", "0", "--http-port", "0", "--metrics-port", "0"]));
-        argv.extend(words(["--speed", &server.speed.to_string()]));
-        argv.extend(words(["--load-seconds", &server.load_seconds.to_string()]));
+        argv.extend(argv::simulator_options(server).into_iter().map(OsString::from));
         if context.lease.assignment.host.is_some() {
             // Its client is on another machine.
             argv.extend(words(["--grpc-address", "0.0.0.0"]));
@@ -286,8 +280,7 @@ fn check_no_other_server(server: &TritonServer) -> Result<(), Failure> {
         return Ok(());
     }
     let message = format!("`force: false`, and {name} runs already: process {}", pids.join(", "));
-    Err(Failure::new(FailureKind::Service, message)
-        .hint(format!("`kill {}` ends it; `force: true` starts next to it", pids.join(" "))))
+    Err(Failure::service(message).hint(format!("`kill {}` ends it; `force: true` starts next to it", pids.join(" "))))
 }
 
 /// Fixed ports must be free here, unless the servers are elsewhere.

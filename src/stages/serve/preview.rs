@@ -308,20 +308,9 @@ impl PreviewContext<'_> {
         let mut notes = Vec::new();
         let servers = self.servers(repository, &mut notes).unwrap_or_default();
         let servers = servers.into_iter().enumerate().map(|(index, one)| {
-            let words = [
-                "regatta",
-                "sim",
-                "serve",
-                "--repository",
-                &one.repository,
-                "--grpc-port",
-                "0",
-                "--speed",
-                &server.speed.to_string(),
-                "--load-seconds",
-                &server.load_seconds.to_string(),
-            ];
-            single(format!("server {index}"), words.map(str::to_owned).to_vec(), Ports::default())
+            let program = ["regatta", "sim", "serve", "--repository", &one.repository].map(str::to_owned);
+            let argv = [program.to_vec(), argv::simulator_options(server)].concat();
+            single(format!("server {index}"), argv, Ports::default())
         });
         LaunchPlan { servers: servers.collect(), notes }
     }

@@ -15,9 +15,9 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::failure_report::exit_failure;
 use super::loading::LoadingProgress;
 use super::planned_server::{PlannedServer, ReadinessProbe};
+use super::watch::exit_failure;
 use crate::task_context::TaskContext;
 use base::event::{Endpoint, Failure};
 use exec::process::ExitKind;
@@ -530,7 +530,7 @@ pub async fn first_model(endpoint: &Endpoint) -> Result<Option<String>, ClientEr
 
 /// Its callers decide how long they wait.
 fn http_client(endpoint: &Endpoint) -> HttpClient {
-    let address = HttpAddress { host: endpoint.host.clone(), port: endpoint.http.unwrap_or(endpoint.grpc) };
+    let address = HttpAddress { host: endpoint.host.clone(), port: endpoint.http_port() };
     HttpClient::new(address).deadline(BUSY_SILENCE)
 }
 

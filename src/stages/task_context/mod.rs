@@ -1,21 +1,26 @@
 //! One lease being worked on: how its commands look, and how their ends become failures.
+//!
+//! `confine: true`: a command that sees what its stage declares, the system's folders, and nothing else.
 
-mod confinement;
 pub mod out_of_memory;
-
-pub use confinement::run_confined;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
+
+use serde::Serialize;
 
 use crate::container::{self, ContainerRunError, TaskContainer};
 use crate::remote::slurm::srun_container_argv;
 use base::event::{Event, Failure, FailureKind, GpuId, MovingSource, RunId, Stop};
-use base::files::{Digest, read_bytes, read_bytes_up_to};
+use base::files::{Digest, SYSTEM_FOLDERS, read_bytes, read_bytes_up_to};
 use base::units::{is_identifier, plain_path};
-use exec::process::{self, AttemptLog, ConfinementError, ExitKind, ProcessCommand, ProcessExit, SpawnError};
+use exec::process::{
+    self, AttemptLog, Confinement, ConfinementError, ExitKind, ProcessCommand, ProcessExit, SpawnError,
+};
 use plan::manifest::model::{SlurmContainer, input_variable};
+use runner::store::{WithPath as _, discard};
 use runner::{Lease, secret_values};
 
 /// How commands sort, print and read the time, whatever the session's language and zone are, which are not in the key.
@@ -39,6 +44,8 @@ pub struct TaskContext {
     pub place: Option<TaskContainer>,
     /// Of the stage's Slurm host: its commands run in it through pyxis.
     pub slurm_container: Option<SlurmContainer>,
+    /// The program of simulated servers and of LoadGen's tests; `None` is this one.
+    pub other_program: Option<PathBuf>,
 }
 
 /// The variables of `LOCALE` that are not among these.
@@ -81,7 +88,17 @@ impl TaskContext {
             secrets.extend(values);
         }
         let log = AttemptLog::from_now(&lease.log);
-        Ok(Self { lease, env, shown_env: shown, secrets, log, mark, place: None, slurm_container: None })
+        Ok(Self {
+            lease,
+            env,
+            shown_env: shown,
+            secrets,
+            log,
+            mark,
+            place: None,
+            slurm_container: None,
+            other_program: None,
+        })
     }
 
     /// A command of this task: in its output folder, with its environment, its log and its secrets.
@@ -101,6 +118,11 @@ impl TaskContext {
     fn names(&self) -> Vec<String> {
         let shown = self.shown_env.iter().map(|(name, _)| name.clone());
         shown.chain(self.lease.task.secrets.iter().cloned()).collect()
+    }
+
+    /// What runs simulated servers, LoadGen's tests and the server of a preflight.
+    pub fn program(&self) -> Result<PathBuf, Failure> {
+        self.other_program.clone().map_or_else(own_program, Ok)
     }
 
     /// The state folder, which holds `out/KEY-N`.
@@ -139,10 +161,34 @@ impl TaskContext {
         (!undeclared.is_empty()).then(|| Box::new(MovingSource { undeclared, ..MovingSource::default() }))
     }
 
+    /// Writes a file into the output folder, and says where.
+    pub fn write(&self, name: impl AsRef<Path>, content: impl AsRef<[u8]>) -> Result<PathBuf, Failure> {
+        let path = self.lease.out.join(name);
+        fs::create_dir_all(path.parent().unwrap_or(&path))
+            .and_then(|()| fs::write(&path, content))
+            .at("write", &path)?;
+        Ok(path)
+    }
+
+    /// Like [`Self::write`], as JSON to read.
+    pub fn write_json(&self, name: impl AsRef<Path>, value: &impl Serialize) -> Result<PathBuf, Failure> {
+        let text = serde_json::to_string_pretty(value).at("write", name.as_ref())?;
+        self.write(name, text + "\n")
+    }
+
+    /// The result of a future, unless the task is stopped before.
+    pub async fn unless_stopped<T>(&self, future: impl Future<Output = T>, message: &str) -> Result<T, Failure> {
+        tokio::select! {
+            biased;
+            done = future => Ok(done),
+            () = self.lease.stop.requested() => Err(Failure::interrupted(message)),
+        }
+    }
+
     /// Fails where the task was stopped, unless the reason is a lost server, which is a part of its result.
     pub fn check_not_stopped(&self, message: &str) -> Result<(), Failure> {
         let is_stopped = self.lease.stop.is_requested() && self.lease.stop.reason().is_none();
-        if is_stopped { Err(Failure::new(FailureKind::Interrupted, message)) } else { Ok(()) }
+        if is_stopped { Err(Failure::interrupted(message)) } else { Ok(()) }
     }
 
     /// Runs a command until it exits. Any exit code but 0 is a failure.
@@ -367,6 +413,84 @@ pub fn own_program() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|error| Failure::system(format!("the regatta program cannot be found: {error}")))
 }
 
+/// What programs print with the path of a file that was refused: EACCES of the C library, of Rust, Go and Python.
+const REFUSALS: [&str; 2] = ["permission denied", "operation not permitted"];
+
+/// Runs a command that may read the task's inputs and the outputs that it uses, and may write in its output folder.
+/// `HOME` and
+/// `TMPDIR` are a folder of its own, which is removed afterwards.
+pub async fn run_confined(context: &TaskContext, mut command: ProcessCommand) -> Result<(), Failure> {
+    let lease = &context.lease;
+    refuse_open_folders(context)?;
+    let scratch = lease.log.with_extension("scratch");
+    fs::create_dir_all(&scratch).map_err(|error| {
+        let message = format!("the folder for its temporary files, {}, cannot be made: {error}", scratch.display());
+        Failure::system(message)
+    })?;
+    let read = lease.assignment.inputs.values().flatten().chain(&lease.assignment.outputs).cloned().collect();
+    let confinement = Confinement { read, write: vec![lease.out.clone(), scratch.clone()] };
+    command.confinement = Some(confinement.clone());
+    let command = command.set("HOME", &scratch).set("TMPDIR", &scratch);
+    let ended = context.run(command).await;
+    // How the command ended counts.
+    if let Err(error) = discard(&scratch) {
+        lease.notice(format!("its temporary files could not be removed: {error}"));
+    }
+    ended.map(drop).map_err(|failure| explained(failure, &confinement))
+}
+
+/// In a folder of the system, which is open to every confined command, neither the project's files nor other stages'
+/// outputs are closed.
+fn refuse_open_folders(context: &TaskContext) -> Result<(), Failure> {
+    let folders = [("project", context.lease.project.as_path()), ("state folder", context.state())];
+    for (what, folder) in folders {
+        if let Some(system) = Confinement::system_folder_of(folder) {
+            let problem = format!(
+                "it cannot be confined: the {what}, {}, is below {system}, which is open to every confined command",
+                folder.display()
+            );
+            let option = if what == "project" { "" } else { " (`--home`)" };
+            return Err(Failure::new(FailureKind::Spawn, problem).hint(format!(
+                "move the {what}{option} to a folder that is not below {} or /dev, or remove `confine: true`",
+                SYSTEM_FOLDERS.join(", ")
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// With the path that the command was refused, if its last lines or its own name tell.
+fn explained(failure: Failure, confinement: &Confinement) -> Failure {
+    let lines = failure.tail.iter().map(String::as_str).chain([failure.what.as_str()]);
+    let refused = lines.filter(|line| {
+        let line = line.to_lowercase();
+        REFUSALS.iter().any(|refusal| line.contains(refusal)) || line.contains("is not executable")
+    });
+    let Some(path) = refused.flat_map(paths).find(|path| path.exists() && !confinement.allows_reading(path)) else {
+        return failure;
+    };
+    if path.starts_with("/dev") {
+        let message = format!("it is confined, and {} is not one of the devices that are open to it", path.display());
+        return failure
+            .cause(message)
+            .hint("`regatta manual security` has the list; remove `confine: true` if the stage needs it");
+    }
+    failure.cause(format!("it is confined, and {} is not declared", path.display())).hint(format!(
+        "declare it under `inputs:`, or refer to the stage that makes it; besides these, a stage with `confine: \
+         true` may read {}",
+        SYSTEM_FOLDERS.join(", ")
+    ))
+}
+
+/// The absolute paths in a line.
+fn paths(line: &str) -> impl Iterator<Item = PathBuf> {
+    let ends = |c: char| c.is_whitespace() || "'\"`‘’;|<>()=,{}".contains(c);
+    line.split(ends)
+        .map(|word| word.trim_end_matches([':', '.']))
+        .filter(|word| word.starts_with('/'))
+        .map(PathBuf::from)
+}
+
 #[cfg(test)]
 mod undeclared_files_tests {
     use super::*;
@@ -405,5 +529,36 @@ mod tests {
     #[test]
     fn a_signal_has_its_name() {
         assert_eq!(signal_name(9), "SIGKILL (9)");
+    }
+}
+
+#[cfg(test)]
+mod confinement_tests {
+    use super::*;
+
+    #[test]
+    fn the_refused_path_is_found_in_what_programs_print() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.txt");
+        fs::write(&path, "x").unwrap();
+        let shown = path.display();
+        for line in [
+            format!("cat: {shown}: Permission denied"),
+            format!("sh: 1: cannot open {shown}: Permission denied"),
+            format!("PermissionError: [Errno 13] Permission denied: '{shown}'"),
+            format!("`{shown}` is not executable"),
+        ] {
+            let failure = Failure::new(FailureKind::Exit(1), "exit code 1").tail(vec![line.clone()]);
+            let explained = explained(failure, &Confinement::default());
+            assert_eq!(explained.cause.unwrap(), format!("it is confined, and {shown} is not declared"), "{line}");
+        }
+        let failure =
+            Failure::new(FailureKind::Exit(1), "exit code 1").tail(vec!["cat: /dev: Permission denied".to_owned()]);
+        let explained = super::explained(failure, &Confinement::default());
+        assert_eq!(explained.cause.unwrap(), "it is confined, and /dev is not one of the devices that are open to it");
+        let allowed = Confinement { read: vec![folder.path().to_owned()], write: Vec::new() };
+        let failure =
+            Failure::new(FailureKind::Exit(1), "exit code 1").tail(vec![format!("cat: {shown}: Permission denied")]);
+        assert_eq!(super::explained(failure, &allowed).cause, None);
     }
 }

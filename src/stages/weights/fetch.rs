@@ -18,7 +18,7 @@ use super::completeness::{CheckedFiles, FileHasher};
 use super::hub::{FetchError, Hub, chain, chosen, read_listing};
 use super::index::{HubIndex, WeightsFile, differs};
 use crate::task_context::TaskContext;
-use base::event::{Failure, FailureKind};
+use base::event::Failure;
 use base::files::read_text;
 use plan::manifest::model::Weights;
 use runner::store::WithPath as _;
@@ -96,7 +96,7 @@ async fn fetch_each(
             _ = tick.tick() => {
                 context.lease.report_progress("bytes fetched", done.load(Ordering::Relaxed), Some(total));
             }
-            () = context.lease.stop.requested() => return Err(stopped()),
+            () = context.lease.stop.requested() => return Err(Failure::interrupted(STOPPED)),
         }
     }
 }
@@ -266,9 +266,7 @@ impl FileWriter {
     }
 }
 
-pub(super) fn stopped() -> Failure {
-    Failure::new(FailureKind::Interrupted, "stopped; downloaded parts are kept, and the next run continues from there")
-}
+pub(super) const STOPPED: &str = "stopped; downloaded parts are kept, and the next run continues from there";
 
 /// Bytes of the files that are wanted of a repository, from its hub's index; `None` for a folder that is there already,
 /// of which the output has links only. Blocks, for at most `limit`; not for use inside of a runtime.

@@ -28,7 +28,7 @@ use base::event::{Done, Failure, MovingSource};
 use base::files::{Digest, metadata_if_there};
 use base::units::{counted, size};
 use completeness::{CheckedFiles, HubDigest};
-use fetch::{hub_token, stopped};
+use fetch::{STOPPED, hub_token};
 pub use fetch::{listed_size, weights_size};
 use hub::{Hub, choice, chosen};
 use index::WeightsFile;
@@ -43,7 +43,7 @@ impl Run for Weights {
         if self.path.is_some() { Some(2) } else { Self::FORMAT }
     }
 
-    async fn run(&self, context: TaskContext, _: Option<&Path>) -> Result<Done, Failure> {
+    async fn run(&self, context: TaskContext) -> Result<Done, Failure> {
         match (&self.hf, &self.path) {
             (Some(name), _) => from_hub(context, self, name).await,
             (None, Some(path)) => perform(&context, self, path).await,
@@ -57,10 +57,7 @@ async fn from_hub(mut context: TaskContext, weights: &Weights, name: &str) -> Re
     let hub = Hub::new(name, token)?;
     context.hide(hub.secrets());
     context.lease.report_progress(format!("asking for {name}"), 0, None);
-    let index = tokio::select! {
-        index = hub.index(&weights.revision) => index?,
-        () = context.lease.stop.requested() => return Err(stopped()),
-    };
+    let index = context.unless_stopped(hub.index(&weights.revision), STOPPED).await??;
     let source = (weights.revision != index.commit).then(|| {
         let version = format!("commit {}", index.commit.get(..12).unwrap_or(&index.commit));
         Box::new(MovingSource { name: format!("`revision: {}`", weights.revision), version, ..MovingSource::default() })
@@ -72,7 +69,7 @@ async fn from_hub(mut context: TaskContext, weights: &Weights, name: &str) -> Re
     completeness::check(&out, &wanted)
         .map_err(|error| Failure::refused(error.to_string()).hint("was it left out by `include` or `exclude`?"))?;
     memory.remove_record();
-    Ok(Done { source, ..write_list(&out, Some((name, &index.commit)), &wanted)? })
+    Ok(Done { source, ..write_list(&context, Some((name, &index.commit)), &wanted)? })
 }
 
 /// What is read on a thread, which may take long.
@@ -80,10 +77,8 @@ async fn read_unless_stopped<T: Send + 'static>(
     context: &TaskContext,
     read: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<io::Result<T>, Failure> {
-    tokio::select! {
-        read = tokio::task::spawn_blocking(read) => read.map_err(|error| Failure::refused(error.to_string())),
-        () = context.lease.stop.requested() => Err(stopped()),
-    }
+    let read = context.unless_stopped(tokio::task::spawn_blocking(read), STOPPED).await?;
+    read.map_err(|error| Failure::refused(error.to_string()))
 }
 
 pub(super) async fn perform(context: &TaskContext, weights: &Weights, path: &str) -> Result<Done, Failure> {
@@ -111,7 +106,7 @@ pub(super) async fn perform(context: &TaskContext, weights: &Weights, path: &str
         done += size;
         files.push(WeightsFile { path: name, size, sum });
     }
-    write_list(&context.lease.out, None, &files)
+    write_list(context, None, &files)
 }
 
 /// The links of a finished output, as if they led nowhere: which files they lead to is in the list, with the digest of
@@ -170,12 +165,14 @@ pub(super) struct List<'a> {
     pub(super) files: &'a [WeightsFile],
 }
 
-pub(super) fn write_list(out: &Path, of: Option<(&str, &str)>, files: &[WeightsFile]) -> Result<Done, Failure> {
+pub(super) fn write_list(
+    context: &TaskContext,
+    of: Option<(&str, &str)>,
+    files: &[WeightsFile],
+) -> Result<Done, Failure> {
     let bytes = files.iter().map(|file| file.size).sum();
     let list = List { repository: of.map(|(name, _)| name), commit: of.map(|(_, commit)| commit), bytes, files };
-    let text = serde_json::to_string_pretty(&list).map_err(|error| Failure::refused(error.to_string()))?;
-    let path = out.join(LIST);
-    fs::write(&path, format!("{text}\n")).at("write", &path)?;
+    context.write_json(LIST, &list)?;
     let name = of.map(|(name, commit)| format!("{name} at {}, ", commit.get(..12).unwrap_or(commit)));
     let headline =
         format!("{}{}, {}, all as they should be", name.unwrap_or_default(), counted(files.len(), "file"), size(bytes));

@@ -11,14 +11,13 @@ use bytes::Bytes;
 
 use super::{RequestAttempt, RequestProgress, State};
 use crate::record::FailureClass;
-use crate::spec::response_bounds::ResponseBounds;
+use crate::spec::response_bounds::{HeldBytes, LONGEST_NAME, ResponseBounds, shortened};
 use crate::tokens::{ChunkTokens, Violation, WireEvent};
 use crate::transport::kserve::extra_outputs;
 use crate::transport::kserve::grpc_messages::{Frames, ScannedResponse, WireError, scan_response, scan_stream};
 use crate::transport::kserve::infer_request::InferRequestTemplate;
 use crate::transport::kserve::rpc::{CallError, RpcFault, RpcResponse, send};
 use crate::transport::kserve::shared_stream::StreamReply;
-use crate::transport::limits::{HeldBytes, LONGEST_NAME, shortened};
 use crate::transport::request_encoder::{CallKind, TokenCounting};
 use base::spec::{CancelBy, CancelPolicy};
 use base::units::counted;

@@ -29,7 +29,7 @@ pub(crate) fn for_each_record(
     let begin = reader.fill_buf().map_err(|error| fault(file, error.to_string()))?.trim_ascii_start();
     if is_begun(begin) {
         let whole = serde_json::from_reader(reader).map_err(|error| fault(file, error.to_string()))?;
-        let records = records(whole).map_err(|error| fault(file, error.to_string()))?;
+        let records = records(whole).ok_or_else(|| fault(file, "`data` must be a list of objects".to_owned()))?;
         for (number, record) in (1..).zip(records) {
             let text = serde_json::Value::Object(record).to_string();
             if take(RecordPlace::Entry(number), text.as_bytes())?.is_break() {
@@ -396,11 +396,6 @@ fn removal(names: &[&str]) -> String {
 // model, or the bodies of OpenAI's interfaces under `payload`; and AIPerf's `inputs.json`, which has the bodies of a
 // session under `payloads`. Each entry becomes a record as a line of JSON has it.
 
-/// `data` is not a list of objects.
-#[derive(Debug, thiserror::Error)]
-#[error("`data` must be a list of objects")]
-pub(super) struct NotInputData;
-
 /// Whether a file that begins so is one.
 pub(super) fn is_begun(begin: &[u8]) -> bool {
     let rest = begin.trim_ascii_start().strip_prefix(b"{").unwrap_or_default().trim_ascii_start();
@@ -408,9 +403,9 @@ pub(super) fn is_begun(begin: &[u8]) -> bool {
     rest.strip_prefix(b":").is_some_and(|rest| rest.trim_ascii_start().first() == Some(&b'['))
 }
 
-/// Its entries as records; of sequences all steps, in order.
-pub(super) fn records(mut file: Map<String, Value>) -> Result<Vec<Map<String, Value>>, NotInputData> {
-    let Some(Value::Array(entries)) = file.remove("data") else { return Err(NotInputData) };
+/// Its entries as records; of sequences all steps, in order. `None`: `data` is not a list of objects.
+pub(super) fn records(mut file: Map<String, Value>) -> Option<Vec<Map<String, Value>>> {
+    let Value::Array(entries) = file.remove("data")? else { return None };
     let steps = entries.into_iter().flat_map(|entry| match entry {
         Value::Array(steps) => steps,
         Value::Object(mut session) => match session.shift_remove("payloads") {
@@ -427,7 +422,7 @@ pub(super) fn records(mut file: Map<String, Value>) -> Result<Vec<Map<String, Va
         },
         entry => vec![entry],
     });
-    steps.map(|step| if let Value::Object(step) = step { Ok(record(step)) } else { Err(NotInputData) }).collect()
+    steps.map(|step| if let Value::Object(step) = step { Some(record(step)) } else { None }).collect()
 }
 
 /// Inputs have a list of values, or an object that also gives their shape.
@@ -491,9 +486,9 @@ mod tests {
 mod perf_analyzer_tests {
     use super::*;
 
-    fn read(file: Value) -> Result<Value, NotInputData> {
+    fn read(file: Value) -> Option<Value> {
         let Value::Object(file) = file else { unreachable!("an object") };
-        Ok(json!(records(file)?))
+        Some(json!(records(file)?))
     }
 
     #[test]
@@ -516,7 +511,7 @@ mod perf_analyzer_tests {
             {"session_id": "s", "payload": {"prompt": "f"}},
         ]);
         assert_eq!(read(file).unwrap(), expected);
-        read(json!({"data": [3]})).unwrap_err();
+        assert_eq!(read(json!({"data": [3]})), None);
     }
 
     #[test]

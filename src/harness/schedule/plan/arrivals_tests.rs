@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::tests::{requests, server, spec};
 use super::*;
-use crate::measure::arrival_law;
+use crate::schedule::arrivals;
 use crate::{LoadLevel, LoadSegment};
 use base::spec::{Arrivals, StopAfter};
 
@@ -78,11 +78,11 @@ fn gaps_pass_a_kolmogorov_smirnov_test_whatever_the_law_and_the_ramp() {
         for seed in 0..20 {
             let plan = plan(&spec(LoadPattern::Server { rate: rate.clone() }, law, requests(3_000), seed)).unwrap();
             let at: Vec<u64> = plan.scheduled().collect();
-            let (distance, critical) = arrival_law::distance(&rate, law, at.iter().copied(), at.len()).unwrap();
+            let (distance, critical) = arrivals::distance_from_law(&rate, law, at.iter().copied(), at.len()).unwrap();
             assert!(distance < critical, "{law:?}, seed {seed}: {distance}");
             // And another law does not pass.
             let other = if law == Arrivals::Poisson { Arrivals::Gamma { cv: 0.5 } } else { Arrivals::Poisson };
-            let (distance, critical) = arrival_law::distance(&rate, other, at.iter().copied(), at.len()).unwrap();
+            let (distance, critical) = arrivals::distance_from_law(&rate, other, at.iter().copied(), at.len()).unwrap();
             assert!(distance > critical, "{law:?} passes for {other:?}, seed {seed}");
         }
     }

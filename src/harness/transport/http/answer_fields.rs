@@ -1,8 +1,8 @@
 //! The fields of one answer or of one event of it, found without building it in memory.
 
 use super::json::{Json, NotJson};
+use crate::spec::response_bounds::shortened;
 use crate::tokens::{ChunkTokens, FinishReason, Usage};
-use crate::transport::limits::shortened;
 use base::spec::UnmeasuredProtocol;
 
 /// One event, or one whole answer.

@@ -1,7 +1,7 @@
 //! HTTP/1.1 answers, byte by byte: head, then body by length, by chunks, or until the connection closes. No input, no
 //! output.
 
-use crate::transport::limits::shortened;
+use crate::spec::response_bounds::shortened;
 use base::spec::UnmeasuredProtocol;
 use base::units::{has_secret_parameter, without_credentials};
 

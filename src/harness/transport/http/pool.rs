@@ -18,9 +18,9 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::either::Either;
 
 use super::tls::{self, Connector, TlsRefusal};
+use crate::spec::response_bounds::CONNECT_TIMEOUT;
 use crate::tokens::{Violation, Violations};
 use crate::transport::connection::{ConnectAttempts, ConnectError};
-use crate::transport::limits::CONNECT_TIMEOUT;
 use base::event::host_port;
 
 /// At the end of a run a server has as long for what it still sends as for its slowest answer, and this much more; in
@@ -28,6 +28,7 @@ use base::event::host_port;
 const LAST_BYTES_SLACK: Duration = Duration::from_millis(100);
 const LAST_BYTES_PATIENCE: Duration = Duration::from_secs(5);
 
+#[derive(Default)]
 pub(crate) struct ConnectionPool {
     host: String,
     port: u16,
@@ -57,21 +58,7 @@ const READ_AT_ONCE: usize = 64 << 10;
 
 impl ConnectionPool {
     pub fn new(host: &str, port: u16) -> Self {
-        Self {
-            host: host.to_owned(),
-            port,
-            address: Cell::new(None),
-            idle: RefCell::new(Vec::new()),
-            tls: None,
-            attempts: ConnectAttempts::default(),
-            opened: Cell::new(0),
-            idle_closed: Cell::new(0),
-            resent: Cell::new(0),
-            surplus: Rc::default(),
-            slowest: Cell::default(),
-            round_trip: Cell::default(),
-            buffer: RefCell::new(vec![0; READ_AT_ONCE]),
-        }
+        Self { host: host.to_owned(), port, buffer: RefCell::new(vec![0; READ_AT_ONCE]), ..Self::default() }
     }
 
     pub fn authority(&self) -> String {

@@ -9,8 +9,7 @@ use prost::Message;
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, encode_key, encode_varint, skip_field};
 
 use crate::record::FailureClass;
-use crate::spec::response_bounds::ResponseBounds;
-use crate::transport::limits::HeldBytes;
+use crate::spec::response_bounds::{HeldBytes, ResponseBounds};
 
 const FRAME_HEAD: usize = 5;
 /// Memory for a message that arrives in pieces grows in steps of this size, because its announced length is only the

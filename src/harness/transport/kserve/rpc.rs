@@ -18,8 +18,8 @@ use tokio::net::TcpStream;
 
 use super::grpc_messages::{Frames, WireError};
 use crate::record::{BenchClock, FailureClass};
+use crate::spec::response_bounds::shortened;
 use crate::transport::connection::{ConnectError, Connection};
-use crate::transport::limits::shortened;
 use crate::transport::sent_headers::SentHeaders;
 use base::diag::error_chain;
 

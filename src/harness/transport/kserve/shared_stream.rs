@@ -3,7 +3,6 @@
 //! Answers find their request by its id. A message without an id belongs to the only request in flight; when several
 //! are, its owner is unknown, so the stream is closed and all of them fail. The next request opens a new stream.
 
-use base::diag::error_chain;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -17,9 +16,9 @@ use tokio::sync::mpsc;
 use super::grpc_messages::{Frames, WireError, named};
 use super::rpc::{CallError, RpcFault, RpcSender, answer_of, broken_class};
 use crate::record::FailureClass;
-use crate::spec::response_bounds::ResponseBounds;
+use crate::spec::response_bounds::{ResponseBounds, shortened};
 use crate::tokens::{Violation, Violations};
-use crate::transport::limits::shortened;
+use base::diag::error_chain;
 
 /// Messages that wait for the connection's flow control before senders wait too.
 const QUEUE: usize = 64;

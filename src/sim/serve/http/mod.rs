@@ -3,8 +3,9 @@
 //!
 //! It serves the same engines as the gRPC interface: a request arrives as JSON, goes through the same checks, and
 //! its responses are sent as JSON.
+//!
+//! Bodies of requests and of responses: JSON, errors in Triton's shape, server-sent events.
 
-mod body;
 mod kserve;
 mod metrics;
 mod openai;
@@ -14,21 +15,23 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use http::{Method, Request, StatusCode};
-use hyper::body::Incoming;
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, Limited, StreamBody};
+use hyper::body::{Body as _, Frame, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use serde_json::json;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio_stream::{Stream, StreamExt as _};
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
+use tonic::{Code, Status};
 
-use self::body::{
-    Answer, bytes, empty, event, events, full_reply, json_reply, ok_reply, parse, refusal_reply, status_of,
-};
 use super::service::ServiceInner;
-use super::{description, listen};
+use super::{listen, service};
 use triton::pbtxt::{self, message_json};
 
 /// What a port is for.
@@ -119,23 +122,23 @@ async fn kserve(inner: &Arc<ServiceInner>, words: &[&str], request: Request<Inco
     }
     let (name, version, call) = match words {
         [] if !is_post => {
-            return json_reply(StatusCode::OK, &message_json("ServerMetadataResponse", &description::server(inner)));
+            return json_reply(StatusCode::OK, &message_json("ServerMetadataResponse", &service::server(inner)));
         }
         ["models", "stats"] if !is_post => ("", "", &["stats"][..]),
         ["repository", "index"] if is_post => {
             return json_reply(
                 StatusCode::OK,
-                &message_json("RepositoryIndexResponse", &description::index(inner))["models"],
+                &message_json("RepositoryIndexResponse", &service::index(inner))["models"],
             );
         }
-        ["logging"] if !is_post => return json_reply(StatusCode::OK, &description::log_settings()),
+        ["logging"] if !is_post => return json_reply(StatusCode::OK, &service::log_settings()),
         ["trace", "setting"] | ["models", _, "trace", "setting"] if !is_post => {
-            return json_reply(StatusCode::OK, &description::trace_settings());
+            return json_reply(StatusCode::OK, &service::trace_settings());
         }
         ["systemsharedmemory" | "cudasharedmemory", "status"] if !is_post => {
             return json_reply(StatusCode::OK, &json!([]));
         }
-        ["repository", "models", _, "load" | "unload"] if is_post => return refusal_reply(&description::load_refused()),
+        ["repository", "models", _, "load" | "unload"] if is_post => return refusal_reply(&service::load_refused()),
         ["models", name, "versions", version, call @ ..] => (*name, *version, call),
         ["models", name, call @ ..] => (*name, "", call),
         _ => return empty(StatusCode::NOT_FOUND),
@@ -143,9 +146,9 @@ async fn kserve(inner: &Arc<ServiceInner>, words: &[&str], request: Request<Inco
     let model = || inner.find(name, version);
     let value = match (is_post, call) {
         (false, ["ready"]) => return empty(ready(inner.is_ready && model().is_ok())),
-        (false, []) => model().map(|model| message_json("ModelMetadataResponse", &description::metadata(model))),
+        (false, []) => model().map(|model| message_json("ModelMetadataResponse", &service::metadata(model))),
         (false, ["config"]) => model().map(|model| pbtxt::json(&model.config)),
-        (false, ["stats"]) => description::statistics(inner, name, version)
+        (false, ["stats"]) => service::statistics(inner, name, version)
             .map(|statistics| message_json("ModelStatisticsResponse", &statistics)),
         (true, ["infer" | "generate" | "generate_stream"]) => {
             let answer = post(inner, name, version, call[0], request).await;
@@ -174,4 +177,80 @@ async fn post(
 const fn ready(is: bool) -> StatusCode {
     // Triton's status for "not yet".
     if is { StatusCode::OK } else { StatusCode::BAD_REQUEST }
+}
+
+type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+type Answer = Response<Body>;
+
+fn full_reply(status: StatusCode, kind: &str, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()).boxed_unsync());
+    *answer.status_mut() = status;
+    if let Ok(kind) = kind.parse() {
+        answer.headers_mut().insert("content-type", kind);
+    }
+    answer
+}
+
+fn ok_reply(text: String, kind: &str) -> Answer {
+    full_reply(StatusCode::OK, kind, text)
+}
+
+fn empty(status: StatusCode) -> Answer {
+    full_reply(status, "text/plain", Bytes::new())
+}
+
+fn json_reply(status: StatusCode, value: &Value) -> Answer {
+    full_reply(status, "application/json", value.to_string())
+}
+
+/// An error in Triton's shape.
+fn refusal_reply(refusal: &Status) -> Answer {
+    json_reply(status_of(refusal.code()), &json!({"error": refusal.message()}))
+}
+
+/// As Triton maps its errors to HTTP status codes.
+const fn status_of(code: Code) -> StatusCode {
+    match code {
+        Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        Code::NotFound => StatusCode::NOT_FOUND,
+        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        Code::Unimplemented => StatusCode::NOT_IMPLEMENTED,
+        _ => StatusCode::BAD_REQUEST,
+    }
+}
+
+/// Server-sent events, each in a piece of its own.
+fn events(events: impl Stream<Item = Bytes> + Send + 'static) -> Answer {
+    let frames = events.map(|event| Ok::<_, Infallible>(Frame::data(event)));
+    let mut answer = Response::new(StreamBody::new(frames).boxed_unsync());
+    if let Ok(kind) = "text/event-stream; charset=utf-8".parse() {
+        answer.headers_mut().insert("content-type", kind);
+    }
+    answer
+}
+
+fn event(data: &Value) -> Bytes {
+    format!("data: {data}\n\n").into()
+}
+
+// Reads the body of a request.
+
+/// The longest body of a request, as Triton's `--http-max-input-size`.
+const LONGEST_BODY: usize = 64 << 20;
+
+async fn bytes(request: Request<Incoming>) -> Result<Bytes, Status> {
+    if request.body().size_hint().lower() > LONGEST_BODY as u64 {
+        return Err(Status::invalid_argument(format!("the body is longer than {LONGEST_BODY} bytes")));
+    }
+    let body = Limited::new(request.into_body(), LONGEST_BODY).collect().await.map_err(|error| {
+        Status::invalid_argument(format!("cannot read a body of at most {LONGEST_BODY} bytes: {error}"))
+    })?;
+    Ok(body.to_bytes())
+}
+
+/// Fails as the real server does.
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Status> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| Status::invalid_argument(format!("failed to parse the request JSON buffer: {error}")))
 }

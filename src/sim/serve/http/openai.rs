@@ -18,8 +18,8 @@ use super::super::load::LoadedModel;
 use super::super::request::{Accepted, RequestPart, check_lengths};
 use super::super::service::{GuardedResponseStream, ServiceInner};
 use super::{Answer, bytes, event, events, json_reply, parse, status_of};
+use crate::serve::answer::TokenGenerator;
 use crate::serve::request::PromptTokens;
-use crate::serve::tokens::TokenGenerator;
 use triton::proto::inference::ModelStreamInferResponse;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

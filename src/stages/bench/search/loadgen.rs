@@ -69,7 +69,6 @@ pub async fn perform(stage: &LoadgenStage<'_>, bounds: RateBounds, spec: &BenchS
         probes,
         found: interval,
     };
-    let json = serde_json::to_vec_pretty(&search_report).unwrap_or_default();
     let probes = &search_report.probes;
     // The output of this stage is that of the whole test at the rate that was found.
     let best = probes
@@ -79,8 +78,7 @@ pub async fn perform(stage: &LoadgenStage<'_>, bounds: RateBounds, spec: &BenchS
     if let Some(best) = best {
         copy(&context.lease.out.join(&best.folder), &context.lease.out)?;
     }
-    let path = context.lease.out.join(FILE);
-    fs::write(&path, json).at("write", &path)?;
+    context.write_json(FILE, &search_report)?;
     let upper = interval.below.map_or_else(|| " or more".to_owned(), |below| format!("–{below}"));
     let whole = probes.iter().filter(|one| one.judgement.is_whole).count();
     let headline = format!(

@@ -11,9 +11,8 @@ pub mod loadgen;
 mod probe;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use super::measurement::headline_details;
@@ -28,7 +27,6 @@ use harness::{
 };
 use plan::manifest::model::{Bench, RateSearch};
 use probe::{LimitProbe, Prober, StartPoint, goal_of, measured_again};
-use runner::store::WithPath as _;
 
 /// Probes that estimate the rate. One more is made at the lower end of the interval.
 const ESTIMATING: usize = 11;
@@ -102,13 +100,12 @@ pub async fn perform(
         probes: tried,
         found,
     };
-    let write = |path: PathBuf, bytes: Vec<u8>| fs::write(&path, bytes).at("write", &path);
     let tried = &search_report.probes;
     // The result of this stage is the last measurement at the rate that was found.
     if let Some(best) = tried.iter().rev().find(|tried| tried.probe.rate.total_cmp(&found.at_least).is_eq()) {
         Box::pin(copy(&context.lease.out.join(&best.folder), &context.lease.out, true)).await?;
     }
-    write(context.lease.out.join(FILE), serde_json::to_vec_pretty(&search_report).unwrap_or_default())?;
+    context.write_json(FILE, &search_report)?;
     warnings.extend(tried.iter().filter_map(measured_again));
     warnings.extend(warnings_of(tried, found.at_least));
     let done = with_identity(

@@ -17,18 +17,21 @@ use super::connection::host_problems;
 use crate::StageExecutor;
 use base::event::{Done, Endpoint, Event, Failure, RunId, Stop};
 use exec::process::{WatchdogHandle, mark_descendants};
-use runner::isolate_panics;
+use runner::{EventEmitter, isolate_panics};
 use triton::SpecProblem;
 
 /// How long servers may drain when no run is left.
 const ORPHANED: Duration = Duration::from_secs(2);
+
+/// Sends a message to the run.
+pub type AgentSender = Arc<dyn Fn(&AgentMessage) + Send + Sync>;
 
 /// The input of an agent: the run's messages, and the channel for its answers.
 pub struct AgentInput {
     pub orders: AgentOrders,
     /// Ends when the connection does.
     pub lines: UnboundedReceiver<String>,
-    pub send: Arc<dyn Fn(&AgentMessage) + Send + Sync>,
+    pub send: AgentSender,
 }
 
 /// The whole of an agent. The result of the stage has been sent when it returns.
@@ -44,7 +47,7 @@ pub async fn run_agent(input: AgentInput) {
         return send(&AgentMessage::Ended(Box::new(Ok(Done::default()))));
     }
     let watchdog = Arc::new(Mutex::new(start_watchdog(&orders, &send)));
-    let emit: Arc<dyn Fn(Event) + Send + Sync> = {
+    let emit: EventEmitter = {
         let (send, watchdog) = (Arc::clone(&send), Arc::clone(&watchdog));
         Arc::new(move |event| take(event, &watchdog, &send))
     };
@@ -60,7 +63,7 @@ pub async fn run_agent(input: AgentInput) {
 }
 
 /// Until then others may still turn out to be unusable.
-async fn wait_for_go(lines: &mut UnboundedReceiver<String>, send: &Arc<dyn Fn(&AgentMessage) + Send + Sync>) -> bool {
+async fn wait_for_go(lines: &mut UnboundedReceiver<String>, send: &AgentSender) -> bool {
     let mut beat = interval(BEAT_INTERVAL);
     let mut deserted = Instant::now() + DESERTED;
     loop {
@@ -77,7 +80,7 @@ async fn wait_for_go(lines: &mut UnboundedReceiver<String>, send: &Arc<dyn Fn(&A
 }
 
 /// Ends everything that carries our name, should we be killed.
-fn start_watchdog(orders: &AgentOrders, send: &Arc<dyn Fn(&AgentMessage) + Send + Sync>) -> Option<WatchdogHandle> {
+fn start_watchdog(orders: &AgentOrders, send: &AgentSender) -> Option<WatchdogHandle> {
     let program = std::env::current_exe().ok()?;
     let hold = File::options().write(true).open("/dev/null").ok()?;
     let send = Arc::clone(send);
@@ -88,7 +91,7 @@ fn start_watchdog(orders: &AgentOrders, send: &Arc<dyn Fn(&AgentMessage) + Send 
 }
 
 /// Its processes concern only this machine; messages for the run are passed on.
-fn take(event: Event, watchdog: &Mutex<Option<WatchdogHandle>>, send: &Arc<dyn Fn(&AgentMessage) + Send + Sync>) {
+fn take(event: Event, watchdog: &Mutex<Option<WatchdogHandle>>, send: &AgentSender) {
     if let Some(watchdog) = &*watchdog.lock() {
         watchdog.follow(&event);
     }
@@ -97,12 +100,7 @@ fn take(event: Event, watchdog: &Mutex<Option<WatchdogHandle>>, send: &Arc<dyn F
     }
 }
 
-async fn perform(
-    orders: &AgentOrders,
-    stop: &Stop,
-    emit: Arc<dyn Fn(Event) + Send + Sync>,
-    send: &Arc<dyn Fn(&AgentMessage) + Send + Sync>,
-) -> Result<Done, Failure> {
+async fn perform(orders: &AgentOrders, stop: &Stop, emit: EventEmitter, send: &AgentSender) -> Result<Done, Failure> {
     let (ready, receiver) = oneshot::channel();
     let lease = orders.work.lease(stop, Some(ready), emit)?;
     let sender = Arc::clone(send);
@@ -121,7 +119,7 @@ async fn watch(
     orders: &AgentOrders,
     lines: &mut UnboundedReceiver<String>,
     stop: &Stop,
-    send: &Arc<dyn Fn(&AgentMessage) + Send + Sync>,
+    send: &AgentSender,
 ) -> std::convert::Infallible {
     let mut beat = interval(BEAT_INTERVAL);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -12,11 +12,11 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::agent::{AgentMessage, AgentOrders, BEAT, BEAT_INTERVAL, GO, KILL, SILENT, STOP};
 use super::host_place::HostPlace;
 use crate::remote::ssh::{NO_FOLDER, NO_FOLDER_TEXT, NO_PROGRAM, explain_error};
-use base::event::{Done, Event, Failure, FailureKind, Stop, TaskId};
+use base::event::{Done, Event, Failure, Stop, TaskId};
 use exec::process::{self, ExitKind, LineReader, LineWriter, ProcessCommand, ProcessExit, Running, tail};
 use plan::manifest::model::{Action, Serve};
 use plan::{ActionError, read_action};
-use runner::Lease;
+use runner::{EventEmitter, Lease};
 use triton::SpecProblem;
 
 /// To log in, to load this program, and to look around on a slow filesystem.
@@ -66,7 +66,7 @@ pub struct HostConnection {
     /// Of the connection; its log holds its last messages.
     pub command: ProcessCommand,
     pub task: TaskId,
-    pub emit: std::sync::Arc<dyn Fn(Event) + Send + Sync>,
+    pub emit: EventEmitter,
     pub commands: UnboundedReceiver<HostCommand>,
     pub events: UnboundedSender<(usize, HostEvent)>,
 }
@@ -89,11 +89,9 @@ impl HostConnection {
         let last = match received.ended {
             Some(how) => HostEvent::Message(AgentMessage::Ended(how)),
             None => HostEvent::Lost(HostLost {
-                last_message_at: received.last_message_at,
-                since: received.since,
                 how: exit.filter(|exit| exit.how != ExitKind::Stopped).map(|exit| exit.how),
                 last_lines: tail(&words, LAST_WORDS),
-                was_greeted: received.has_handshake,
+                ..received.lost
             }),
         };
         self.send_event(last);
@@ -106,12 +104,7 @@ impl HostConnection {
 
     /// Until all has finished there, or the host is lost.
     async fn exchange_lines(&mut self, running: &mut Running) -> ReceivedState {
-        let mut received = ReceivedState {
-            last_message_at: Timestamp::now(),
-            since: Instant::now(),
-            has_handshake: false,
-            ended: None,
-        };
+        let mut received = ReceivedState { lost: HostLost::new(None, Vec::new()), ended: None };
         let Some((writer, mut reader)) = running.take_pipes() else { return received };
         let outgoing = spawn_writer(writer);
         let [env, orders] = [serde_json::to_string(&self.env), serde_json::to_string(&self.orders)];
@@ -136,7 +129,7 @@ impl HostConnection {
                 order = self.commands.recv(), if has_commands => match order {
                     Some(HostCommand::Go) => drop(outgoing.send(GO.to_owned())),
                     // Nothing has started there, and nothing will without a command from us.
-                    Some(HostCommand::Stop) if !received.has_handshake => return received,
+                    Some(HostCommand::Stop) if !received.lost.was_greeted => return received,
                     Some(HostCommand::Stop) => drop(outgoing.send(STOP.to_owned())),
                     killing @ (Some(HostCommand::Kill) | None) => {
                         has_commands = killing.is_some();
@@ -148,8 +141,8 @@ impl HostConnection {
                     let _ = outgoing.send(BEAT.to_owned());
                     // The delay may be on our side: read what has arrived before judging.
                     self.drain_lines(&mut reader, &mut received);
-                    let patience = if received.has_handshake { SILENT } else { HANDSHAKE };
-                    if received.since.elapsed() > patience || killed.is_some_and(|at| at.elapsed() > KILLS) {
+                    let patience = if received.lost.was_greeted { SILENT } else { HANDSHAKE };
+                    if received.lost.since.elapsed() > patience || killed.is_some_and(|at| at.elapsed() > KILLS) {
                         return received;
                     }
                 }
@@ -169,12 +162,12 @@ impl HostConnection {
     fn handle_line(&self, line: &str, received: &mut ReceivedState) {
         // For example a shell's own greeting.
         let Ok(message) = serde_json::from_str::<AgentMessage>(line) else { return };
-        (received.last_message_at, received.since) = (Timestamp::now(), Instant::now());
+        (received.lost.last_message_at, received.lost.since) = (Timestamp::now(), Instant::now());
         match message {
             AgentMessage::Beat => {}
             AgentMessage::Ended(how) => received.ended = Some(how),
             message => {
-                received.has_handshake |= matches!(message, AgentMessage::Hello(_));
+                received.lost.was_greeted |= matches!(message, AgentMessage::Hello(_));
                 self.send_event(HostEvent::Message(message));
             }
         }
@@ -190,9 +183,8 @@ impl HostLost {
 
 /// What was received so far.
 struct ReceivedState {
-    last_message_at: Timestamp,
-    since: Instant,
-    has_handshake: bool,
+    /// As the host stands if nothing more comes.
+    lost: HostLost,
     ended: Option<Box<Result<Done, Failure>>>,
 }
 
@@ -234,7 +226,7 @@ pub fn unusable_hosts(places: &[HostPlace], problems: &[(usize, SpecProblem)]) -
     };
     let lines = problems.iter().map(|(host, problem)| format!("{}: {}", places[*host].name, problem.line()));
     let lines: Vec<String> = lines.collect();
-    Failure::new(FailureKind::Service, message).cause(lines.join("\n"))
+    Failure::service(message).cause(lines.join("\n"))
 }
 
 /// Why a host never greeted us.
@@ -274,7 +266,7 @@ pub fn lost_host_failure(place: &HostPlace, lost: &HostLost, log: &Path, when: &
         place.name,
         lost.since.elapsed().as_secs_f64()
     );
-    let mut failure = Failure::new(FailureKind::Service, message).tail(last_lines(log));
+    let mut failure = Failure::service(message).tail(last_lines(log));
     failure.log = Some(log.to_owned());
     let last = lost.last_lines.iter().rev().find(|line| !line.trim().is_empty());
     failure = match (&explanation, last) {

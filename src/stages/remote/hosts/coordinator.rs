@@ -90,8 +90,7 @@ impl<'a> Coordinator<'a> {
         for (index, place) in places.iter().enumerate() {
             let out = lease.out.join(&place.name);
             let log = lease.log.with_extension(format!("{}.log", place.name));
-            std::fs::create_dir_all(&out)
-                .map_err(|error| Failure::new(FailureKind::System, format!("{}: {error}", out.display())))?;
+            std::fs::create_dir_all(&out).map_err(|error| Failure::system(format!("{}: {error}", out.display())))?;
             let name = format!("{}.{}", context.mark, place.name);
             let (order, commands) = unbounded_channel();
             let mut work = RemoteTask::new(lease, origins.clone(), out, log.clone());
@@ -144,11 +143,11 @@ impl<'a> Coordinator<'a> {
             tokio::select! {
                 biased;
                 () = self.context.lease.stop.requested() => {
-                    return Err(Failure::new(FailureKind::Interrupted, "stopped"));
+                    return Err(Failure::interrupted("stopped"));
                 }
                 news = self.events.recv() => match news {
                     Some((host, news)) => self.take(host, news),
-                    None => return Err(Failure::new(FailureKind::System, "watching the hosts failed")),
+                    None => return Err(Failure::system("watching the hosts failed")),
                 },
             }
             if let HostFailureTiming::AtOnce(when) = timing {
@@ -215,9 +214,10 @@ impl<'a> Coordinator<'a> {
                     return Err(lost_host_failure(place, lost, &self.logs[host], when));
                 }
                 Some(HostEnd::Ended(how)) => {
-                    let failure = (**how).clone().err().unwrap_or_else(|| {
-                        Failure::new(FailureKind::Service, format!("its servers ended {when}")).tail(Vec::new())
-                    });
+                    let failure = (**how)
+                        .clone()
+                        .err()
+                        .unwrap_or_else(|| Failure::service(format!("its servers ended {when}")).tail(Vec::new()));
                     return Err(failed_host(place, failure));
                 }
             }

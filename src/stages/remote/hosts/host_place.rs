@@ -15,7 +15,7 @@ use crate::remote::slurm::reachable;
 use crate::remote::ssh::Ssh;
 use crate::remote::{ssh, ssh as ssh_command};
 use crate::task_context::own_program;
-use base::event::{Endpoint, Failure, FailureKind};
+use base::event::{Endpoint, Failure};
 use exec::process::{self, ExitKind, ProbeOutput, ProbeResult, probe};
 use plan::manifest::model::{Slurm, SshHost, SshMachine};
 use triton::SpecProblem;
@@ -94,21 +94,21 @@ fn ssh(machine: &SshMachine) -> Ssh {
 /// The nodes of the allocation, as Slurm counts them.
 pub async fn of_allocation(slurm: &Slurm, project: &Path) -> Result<Vec<HostPlace>, Failure> {
     let Some(list) = std::env::var_os("SLURM_JOB_NODELIST") else {
-        return Err(Failure::new(FailureKind::Refused, "`each_node` requires a Slurm allocation"));
+        return Err(Failure::refused("`each_node` requires a Slurm allocation"));
     };
     let words =
         ["scontrol", "show", "hostnames"].map(OsString::from).into_iter().chain([list.clone()]).collect::<Vec<_>>();
     let probed = tokio::task::spawn_blocking(move || process::probe(words, QUERY_TIMEOUT)).await;
     let Some(names) = probed.ok().and_then(process::ProbeResult::successful_output) else {
         let message = format!("the nodes {} cannot be distinguished", list.to_string_lossy());
-        return Err(Failure::new(FailureKind::System, message).hint("`scontrol show hostnames` must work on the nodes"));
+        return Err(Failure::system(message).hint("`scontrol show hostnames` must work on the nodes"));
     };
     let mut names: Vec<&str> = names.lines().map(str::trim).filter(|name| !name.is_empty()).collect();
     let wanted = slurm.nodes.map_or(names.len(), |nodes| nodes as usize);
     if names.len() < wanted {
         let message =
             format!("the stage needs {wanted} nodes, but the allocation has {}: {}", names.len(), names.join(", "));
-        return Err(Failure::new(FailureKind::Refused, message).hint(format!("`--on slurm --slurm nodes={wanted}`")));
+        return Err(Failure::refused(message).hint(format!("`--on slurm --slurm nodes={wanted}`")));
     }
     names.truncate(wanted);
     let program = match &slurm.program {

@@ -28,18 +28,10 @@ mod host_place;
 use std::path::Path;
 
 pub use agent::{AgentInput, AgentMessage, AgentOrders, run_agent};
-use base::event::{Done, Failure, FailureKind, RunId};
+use base::event::{Done, Failure, RunId};
 pub use host_place::{agent_command_lines, query_host};
-use plan::manifest::model::{HostOn, Slurm, SshHost};
+use plan::manifest::model::{Slurm, SshHost};
 use runner::{Lease, within};
-
-/// Where a task runs when that is not here.
-pub fn parse_remote_host(host: Option<&str>) -> Result<Option<HostOn>, Failure> {
-    host.map(serde_json::from_str).transpose().map_err(|error| {
-        Failure::new(FailureKind::Refused, format!("its host cannot be read: {error}"))
-            .hint("this is a bug in Regatta, not in the manifest")
-    })
-}
 
 /// On machines that are reached over ssh.
 pub async fn over_ssh(lease: Lease, hosts: &[SshHost], home: &Path, run: &RunId) -> Result<Done, Failure> {

@@ -12,12 +12,12 @@ use tokio::time::timeout;
 use super::commands::{Environment, addresses};
 use super::run_attempt;
 use super::submission::SlurmContext;
-use base::event::{Done, Endpoint, Event, ExternalResource, Failure, Stop, TaskId};
+use base::event::{Done, Endpoint, ExternalResource, Failure, Stop, TaskId};
 use exec::process::orders;
 use plan::manifest::model::Slurm;
 use plan::{ActionKind, Task};
 use runner::store::JobFolder;
-use runner::{Lease, ResolvedTask, UpstreamProvenance};
+use runner::{EventEmitter, Lease, ResolvedTask, UpstreamProvenance};
 
 /// A run that executes in one allocation.
 #[derive(Clone)]
@@ -32,7 +32,7 @@ pub struct AllocationRun {
     pub log: PathBuf,
     pub project: PathBuf,
     pub stop: Stop,
-    pub emit: Arc<dyn Fn(Event) + Send + Sync>,
+    pub emit: EventEmitter,
 }
 
 /// Submits the run, or finds the job of an earlier command, and follows it. A run that ended with another code than 0

@@ -111,7 +111,7 @@ impl JobAttempt<'_> {
                     "its output has {} files and {} bytes here, and had {} files and {} bytes on its node",
                     here.files, here.bytes, there.files, there.bytes
                 );
-                return Err(Failure::new(FailureKind::System, message).hint(
+                return Err(Failure::system(message).hint(
                     "is the project folder on a filesystem that all nodes share? Was it written to after the \
                         job's end?",
                 ));
@@ -254,7 +254,7 @@ mod tests {
         let job = async {
             folder.claim("7").unwrap();
             sleep(Duration::from_secs(5)).await;
-            let how = Err(Failure::new(FailureKind::Interrupted, "stopped"));
+            let how = Err(Failure::interrupted("stopped"));
             let (number, node) = ("7".to_owned(), "n1".to_owned());
             folder.end(&JobEnd { number, node, how, extent: FolderSize::default() }).unwrap();
             let ended = Instant::now();

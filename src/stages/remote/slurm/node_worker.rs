@@ -87,13 +87,13 @@ impl UnwantedStop {
     fn failure(self, how: Result<Done, Failure>) -> Failure {
         match self {
             Self::Signal => {
-                let failure = how.err().unwrap_or_else(|| Failure::new(FailureKind::Interrupted, "stopped"));
+                let failure = how.err().unwrap_or_else(|| Failure::interrupted("stopped"));
                 Failure { kind: FailureKind::Interrupted, ..failure }
             }
             Self::Orphaned => {
                 let minutes = ORPHANED_SERVER_TIMEOUT.as_secs() / 60;
                 let message = format!("its job stopped it: its run did not respond for {minutes} minutes");
-                Failure::new(FailureKind::Service, message)
+                Failure::service(message)
                     .hint("was the run suspended, or could it not write to the project's filesystem?")
             }
         }
@@ -211,7 +211,7 @@ pub fn devices(wanted: u32, visible: Option<&str>) -> Result<Vec<GpuId>, Failure
         return Ok(Vec::new());
     }
     let given = GpuId::visible(visible.unwrap_or_default())
-        .map_err(|error| Failure::new(FailureKind::Refused, format!("CUDA_VISIBLE_DEVICES: {error}")))?;
+        .map_err(|error| Failure::refused(format!("CUDA_VISIBLE_DEVICES: {error}")))?;
     Ok(if given.is_empty() {
         (0..wanted).map(GpuId::Index).collect()
     } else {
@@ -384,7 +384,7 @@ mod tests {
     fn a_server_that_a_signal_stopped_has_not_ended_well() {
         let drained = UnwantedStop::Signal.failure(Ok(Done::default()));
         assert_eq!(drained.kind, FailureKind::Interrupted, "the queue has the reason");
-        let died = Failure::new(FailureKind::Service, "server 0 ended with exit code 143 while it was needed");
+        let died = Failure::service("server 0 ended with exit code 143 while it was needed");
         let failure = UnwantedStop::Signal.failure(Err(died.clone()));
         assert_eq!(
             (failure.kind, failure.what),

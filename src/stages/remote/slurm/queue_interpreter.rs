@@ -220,7 +220,7 @@ impl QueueInterpreter {
                     return QueueObservation::Wait(format!("job {number} waits: {reason}"));
                 }
                 let message = format!("its job {number} will never start: {why} ({reason})");
-                QueueObservation::Ended(Box::new(Failure::new(FailureKind::Refused, message).hint(what_to_do)))
+                QueueObservation::Ended(Box::new(Failure::refused(message).hint(what_to_do)))
             }
         }
     }

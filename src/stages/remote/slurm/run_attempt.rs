@@ -36,7 +36,7 @@ pub async fn perform(mut lease: Lease, slurm: Slurm, home: &Path, cluster: &Slur
     let folder = JobFolder::for_output(home, &lease.out);
     let owner = JobOwner { project: &lease.project, manifest: &cluster.manifest, task: &lease.task.id };
     let superseded = superseded(&folder, owner);
-    let superseded = superseded.map_err(|error| Failure::new(FailureKind::System, error.to_string()))?;
+    let superseded = superseded.map_err(|error| Failure::system(error.to_string()))?;
     for text in cancel_jobs::end_abandoned_by(superseded, cluster).await {
         lease.notice(text);
     }
@@ -60,7 +60,7 @@ pub async fn run_attempt(
 ) -> (Result<Done, Failure>, bool) {
     if let Some(problem) = folder_problem(folder.path()) {
         let hint = "give the project, or its state folder, another path";
-        return (Err(Failure::new(FailureKind::Refused, problem).hint(hint)), true);
+        return (Err(Failure::refused(problem).hint(hint)), true);
     }
     let job_spec: Option<JobSpec> = match folder.read() {
         Ok(found) => found,
@@ -251,7 +251,7 @@ impl JobAttempt<'_> {
     /// Without its folder the job's end would not be seen.
     async fn cannot_follow(&mut self, error: &PathError) -> Failure {
         let end = if self.cancel_for_certain(Enqueued::InQueue).await { "was cancelled" } else { "may still be there" };
-        let failure = Failure::new(FailureKind::System, format!("{error}; its job {end}"));
+        let failure = Failure::system(format!("{error}; its job {end}"));
         Failure { log: Some(self.lease.log.clone()), ..failure }
     }
 
@@ -282,7 +282,7 @@ impl JobAttempt<'_> {
     async fn cancel_and_wait(&mut self, enqueued: Enqueued) -> Failure {
         let is_gone = self.cancel_for_certain(enqueued).await;
         let message = if is_gone { "stopped, and its job cancelled" } else { "stopped; its job may still be there" };
-        Failure::new(FailureKind::Interrupted, message)
+        Failure::interrupted(message)
     }
 
     /// Cancels whatever there may be of it, and waits until it is gone. Returns whether that could be confirmed.
@@ -455,7 +455,7 @@ mod tests {
         let lease = slurm.lease(Lifetime::Step);
         let mut attempt = slurm.attempt(&lease, Slurm::default()).await;
         attempt.folder.claim("7").unwrap();
-        let how = Err(Failure::new(FailureKind::Interrupted, "stopped"));
+        let how = Err(Failure::interrupted("stopped"));
         let (number, node) = ("7".to_owned(), "n1".to_owned());
         attempt.folder.end(&JobEnd { number, node, how, extent: FolderSize::default() }).unwrap();
         let failure = attempt.go(true, None, None).await.unwrap_err();

@@ -21,8 +21,8 @@ use super::commands::{JobQueue, QueueView, SlurmJob, Submission, SubmitOutcome, 
 use super::run_attempt::{JobAttempt, submission_command};
 use base::event::{Event, Failure, FailureKind, Stop, TaskId};
 use base::spec::TimeSpan;
-use runner::BatchSlot;
 use runner::store::{JobFolder, PathError, WithPath as _};
+use runner::{BatchSlot, EventEmitter};
 
 /// From one try to the next, while the controller takes nothing; doubled each time.
 const FIRST_RETRY_DELAY: Duration = Duration::from_secs(2);
@@ -64,7 +64,7 @@ pub async fn until_submitted(
     let enqueued = tokio::select! {
         biased;
         enqueued = receiver => {
-            enqueued.unwrap_or_else(|_| Err(Failure::new(FailureKind::System, "its submission was given up")))
+            enqueued.unwrap_or_else(|_| Err(Failure::system("its submission was given up")))
         }
         // A hard stop does not wait: a submission may be under way.
         () = attempt.lease.stop.hard_requested() => Ok(Enqueued::UnderWay),
@@ -206,8 +206,8 @@ impl PendingSubmission {
                 SubmitOutcome::RetryLater(why) => self.notify_retry(&why),
                 SubmitOutcome::Refused(why) => {
                     let message = format!("Slurm rejects its {}: {why}", self.noun());
-                    let failure = Failure::new(FailureKind::Refused, message)
-                        .hint("check `host.slurm`, and `SBATCH_*` in the environment");
+                    let failure =
+                        Failure::refused(message).hint("check `host.slurm`, and `SBATCH_*` in the environment");
                     return self.all_fail(&failure.command(submission_command(&submission)));
                 }
                 SubmitOutcome::Absent(why) => {
@@ -341,7 +341,7 @@ pub struct PendingJob {
     view: watch::Receiver<QueueView>,
     known: JobExistence,
     stop: Stop,
-    emit: Arc<dyn Fn(Event) + Send + Sync>,
+    emit: EventEmitter,
     reply: oneshot::Sender<EnqueueResult>,
 }
 
