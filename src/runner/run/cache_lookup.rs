@@ -1,6 +1,6 @@
 //! The key of a task, with which it need not run if its output is in the cache or comes from the shared store; what is
-//! made here is offered there. And what the user has to know of a measurement that is taken from the cache although its servers are
-//! not started by the run.
+//! made here is offered there. And what the user has to know of a measurement that is taken from the cache although its
+//! servers are not started by the run.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -241,7 +241,7 @@ impl<W: TaskExecutor> Runner<W> {
         self.settle_cached(ix, record, from);
     }
 
-    /// Its output becomes that of this task, if it passes. `links`: its link in `latest` is not there, or leads elsewhere.
+    /// Its output becomes that of this task, if it passes. `links`: its link in `latest` may lead elsewhere.
     fn adopt(&mut self, ix: TaskIndex, record: &Arc<TaskRecord>, links: bool) -> Result<Arc<TaskRecord>, Failure> {
         let task = self.task(ix);
         // The next run explains itself by this one, whichever task or manifest made the output.

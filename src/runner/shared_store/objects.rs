@@ -63,8 +63,8 @@ impl Objects {
     }
 
     pub(super) async fn get(&self, name: &str) -> Result<Option<Bytes>, SharedStoreError> {
-        let found = limited(self.store.get_opts(&self.path(name), GetOptions::default())).await?;
-        let Some(found) = none_if_not_found(found)? else { return Ok(None) };
+        let answer = limited(self.store.get_opts(&self.path(name), GetOptions::default())).await?;
+        let Some(found) = none_if_not_found(answer)? else { return Ok(None) };
         if found.meta.size > LARGEST_OBJECT {
             let reason = format!("has {} bytes, too many to be read at once", found.meta.size);
             return Err(SharedStoreError::damaged(name, reason));
