@@ -9,8 +9,8 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::TestRecord;
 use super::submission_check::files;
-use super::test_record::TestRecord;
 use base::files::read_text;
 use base::spec::TestMode;
 

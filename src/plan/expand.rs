@@ -10,7 +10,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::PlanReference;
 use crate::actions::{across, packages, speculative_decoding};
 use crate::instance::{ExpandedStages, Instance, instances};
 use crate::manifest::model::Serve;
@@ -19,9 +18,8 @@ use crate::manifest::{
     load_with_errors, on_expression_stack, targets, topological_order,
 };
 use crate::references::Directory;
-use crate::task::{Lifetime, Need, Plan, Task};
 use crate::task_builder::{PlanBuilder, TaskDraft};
-use crate::task_part::{TaskPart, UnwritableAction};
+use crate::{Lifetime, Need, Plan, PlanReference, Task, TaskPart, UnwritableAction};
 use base::diag::{Diagnostic, Diagnostics};
 use base::event::Endpoint;
 use base::files::{cores, in_parts};
@@ -67,7 +65,9 @@ fn expand_unexplained(manifest: &Manifest) -> Result<Plan, Diagnostics> {
 fn expand_with(expressions: &Expressions, manifest: &Manifest, traces: bool) -> Result<Plan, Diagnostics> {
     let mut faults = Diagnostics::new();
     let expanded = instances(manifest, expressions, &mut faults);
-    let builder = PlanBuilder { manifest, expressions, expanded: &expanded, directory: directory(&expanded), traces };
+    let stages = expanded.stages.iter().map(|stage| (stage.name.to_owned(), (stage.kind, stage.instances.clone())));
+    let directory = Arc::new(Directory { stages: stages.collect(), instances: Arc::clone(&expanded.all) });
+    let builder = PlanBuilder { manifest, expressions, expanded: &expanded, directory, traces };
     let built = build_all(&builder, &expanded.all, &mut faults);
     let needs: Vec<Vec<usize>> = built
         .iter()
@@ -100,13 +100,18 @@ fn expand_with(expressions: &Expressions, manifest: &Manifest, traces: bool) -> 
             return Err(faults.unique());
         }
     };
+    let params = manifest.params.iter();
+    let variable = |chosen: &ResolvedParam| match &chosen.origin {
+        ValueOrigin::Environment(variable) => Some(variable.clone()),
+        _ => None,
+    };
     Ok(Plan {
         name: manifest.name.clone(),
         manifest: String::new(),
         sources: manifest.sources().to_vec(),
-        params: params(manifest),
-        of_environment: of_environment(manifest),
-        at_default: at_default(manifest),
+        params: params.clone().map(|(name, chosen)| (name.clone(), unquoted(&chosen.value))).collect(),
+        of_environment: params.clone().filter_map(|(name, chosen)| Some((name.clone(), variable(chosen)?))).collect(),
+        at_default: params.filter(|(_, chosen)| chosen.is_default).map(|(name, _)| name.clone()).collect(),
         given: given(manifest, &tasks),
         tasks,
     })
@@ -147,14 +152,6 @@ fn check_is_complete(expanded: &ExpandedStages<'_>, built: &[BuiltTask], sorted:
     }
 }
 
-fn params(manifest: &Manifest) -> BTreeMap<String, String> {
-    manifest.params.iter().map(|(name, chosen)| (name.clone(), unquoted(&chosen.value))).collect()
-}
-
-fn at_default(manifest: &Manifest) -> BTreeSet<String> {
-    manifest.params.iter().filter(|(_, chosen)| chosen.is_default).map(|(name, _)| name.clone()).collect()
-}
-
 /// Each argument with its stages; with none where it may be why one of them is skipped, which is something that it
 /// changes.
 fn given(manifest: &Manifest, tasks: &[Task]) -> BTreeMap<String, BTreeSet<String>> {
@@ -164,19 +161,6 @@ fn given(manifest: &Manifest, tasks: &[Task]) -> BTreeMap<String, BTreeSet<Strin
         (word.clone(), if decides(word) { BTreeSet::new() } else { users.clone() })
     };
     manifest.given.iter().map(affected_stages).collect()
-}
-
-fn of_environment(manifest: &Manifest) -> BTreeMap<String, String> {
-    let variable = |chosen: &ResolvedParam| match &chosen.origin {
-        ValueOrigin::Environment(variable) => Some(variable.clone()),
-        _ => None,
-    };
-    manifest.params.iter().filter_map(|(name, chosen)| Some((name.clone(), variable(chosen)?))).collect()
-}
-
-fn directory(expanded: &ExpandedStages<'_>) -> Arc<Directory> {
-    let stages = expanded.stages.iter().map(|stage| (stage.name.to_owned(), (stage.kind, stage.instances.clone())));
-    Arc::new(Directory { stages: stages.collect(), instances: Arc::clone(&expanded.all) })
 }
 
 /// The tasks in order, their needs pointing to places in that order.

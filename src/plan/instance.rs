@@ -7,7 +7,7 @@ use minijinja::Value;
 
 use super::actions::{Action, ActionKind};
 use crate::manifest::{Expressions, FaultyParts, Manifest, MapEntry, Node, NodeValue, Scope, value_of, value_text};
-use base::diag::{Diagnostic, Diagnostics, Span};
+use base::diag::{Diagnostic, Diagnostics};
 use base::event::TaskId;
 use base::units::unquoted;
 
@@ -167,8 +167,7 @@ fn product(
     };
     let mut empty = None;
     for (variable, list) in lists {
-        if let Some(place) = uses(&list.node, "stages", expressions) {
-            found.push(too_early(place, "foreach"));
+        if uses_stages(&list.node, "foreach", expressions, found) {
             return ForeachExpansion::Invalid;
         }
         let before = found.len();
@@ -238,10 +237,10 @@ fn when(
     found: &mut Diagnostics,
 ) -> Option<String> {
     let when = &entry.node.get("when")?.node;
-    if let Some(place) = uses(when, "stages", expressions) {
-        found.push(too_early(place, "when"));
+    if uses_stages(when, "when", expressions, found) {
         return None;
     }
+    let bare = when.text().map(|text| text.trim().trim_start_matches("{{").trim_end_matches("}}").trim());
     let scope = Arc::new(Scope { globals: Arc::clone(&manifest.globals), local: coordinates.clone() });
     let before = found.len();
     let rendered = expressions.render(when, &scope, found);
@@ -249,27 +248,22 @@ fn when(
         // `when:` with nothing behind it.
         NodeValue::Null if when.tree == NodeValue::Null => None,
         NodeValue::Bool(true) => None,
-        NodeValue::Bool(false) => Some(match when.text() {
-            Some(text) => {
-                let bare = text.trim().trim_start_matches("{{").trim_end_matches("}}").trim();
-                format!("when is false: {bare}")
-            }
-            None => "when is false".to_owned(),
-        }),
+        NodeValue::Bool(false) => {
+            Some(bare.map_or_else(|| "when is false".to_owned(), |bare| format!("when is false: {bare}")))
+        }
         // What could not be rendered is reported already.
         _ if found.len() > before || expressions.budget().is_exceeded() => None,
         _ => {
             let value = unquoted(&rendered.json());
             let found_here = Diagnostic::error(format!("`stages.{stage}.when` must be true or false"));
             let found_here = found_here.at(when.span.first_line(), format!("this is `{value}`"));
-            let name = when.text().map(|text| text.trim().trim_start_matches("{{").trim_end_matches("}}").trim());
             let is_name = |name: &&str| {
                 let is_literal = matches!(*name, "none" | "None" | "true" | "True" | "false" | "False");
                 let rest = name.strip_prefix(|first: char| first.is_ascii_alphabetic() || first == '_');
                 let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_.".contains(&byte);
                 !is_literal && rest.is_some_and(|rest| rest.bytes().all(is_part))
             };
-            let name = name.filter(is_name).unwrap_or("x");
+            let name = bare.filter(is_name).unwrap_or("x");
             let is_there = format!("test whether it has a value: {{{{ {name} is not none }}}}");
             found.push(found_here.hint(match rendered.tree {
                 NodeValue::Null => is_there,
@@ -280,18 +274,19 @@ fn when(
     }
 }
 
-fn uses(node: &Node, name: &str, expressions: &Expressions) -> Option<Span> {
+/// Reports a value of a key that needs other stages, which do not exist yet.
+fn uses_stages(node: &Node, key: &str, expressions: &Expressions, found: &mut Diagnostics) -> bool {
     match &node.tree {
-        NodeValue::Text(text) if text.contains(name) => {
-            expressions.names_in(text).iter().any(|used| used == name).then(|| node.span.first_line())
+        NodeValue::Text(text) if text.contains("stages") => {
+            let is_used = expressions.names_in(text).iter().any(|used| used == "stages");
+            if is_used {
+                let early = Diagnostic::error(format!("`stages` cannot be used in `{key}`"));
+                let early = early.at(node.span.first_line(), "this is decided before any stage runs");
+                found.push(early.hint("use params and vars here"));
+            }
+            is_used
         }
-        NodeValue::List(items) => items.iter().find_map(|item| uses(item, name, expressions)),
-        _ => None,
+        NodeValue::List(items) => items.iter().any(|item| uses_stages(item, key, expressions, found)),
+        _ => false,
     }
-}
-
-fn too_early(place: Span, what: &str) -> Diagnostic {
-    Diagnostic::error(format!("`stages` cannot be used in `{what}`"))
-        .at(place, "this is decided before any stage runs")
-        .hint("use params and vars here")
 }

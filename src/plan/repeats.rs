@@ -19,9 +19,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::manifest::model::{Action, Bench, RepeatRole};
-use crate::references::{PlanReference, UnknownReference};
-use crate::task::{Lifetime, Need, Plan, Task};
-use crate::task_part::{TaskPart, UnwritableAction};
+use crate::{Lifetime, Need, Plan, PlanReference, Task, TaskPart, UnknownReference, UnwritableAction};
 use base::event::TaskId;
 use base::spec::BenchSweep;
 

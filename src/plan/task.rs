@@ -12,10 +12,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::PlanReference;
-use crate::actions::{Action, ActionKind};
+use crate::actions::Action;
 use crate::manifest::model::{Bench, Container, HostOn, Mlperf, Serve};
-use crate::task_part::TaskPart;
+use crate::{ActionKind, PlanReference, TaskPart};
 use base::diag::{Diagnostic, Diagnostics, did_you_mean};
 use base::event::{Endpoint, TaskId};
 use base::files::{Digest, Hasher};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-use crate::actions::{Action, ActionKind};
+use crate::actions::{self, Action};
 use crate::instance::{ExpandedStages, Instance, StageOf};
 use crate::manifest::model::{Container, Host, Retry, RetryAfter, Serve, Stage};
 use crate::manifest::{
@@ -15,9 +15,7 @@ use crate::manifest::{
 use crate::references::{
     Directory, ReferenceAccess, SeveralTasksProblem, StageScope, TouchedReferences, coordinates_match, inputs,
 };
-use crate::task::{Lifetime, OomReductionRule, RetryRule, Task};
-use crate::task_part::{TaskPart, UnwritableAction};
-use crate::{PlanReference, actions};
+use crate::{ActionKind, Lifetime, OomReductionRule, PlanReference, RetryRule, Task, TaskPart, UnwritableAction};
 use base::diag::{Diagnostic, Diagnostics, MissingValue, Span, did_you_mean};
 use base::event::TaskId;
 use base::spec::TimeSpan;
@@ -119,11 +117,14 @@ impl<'a> PlanBuilder<'a> {
         }
         let is_cached = typed.cache == Some(true);
         let by_loadgen = typed.bench.as_ref().is_some_and(|bench| bench.loadgen.is_some());
-        let refuse = |error: StageError| {
+        let refuse = |error: UnwritableAction| {
             let message = format!("`stages.{}` {error}", stage.name);
             found.push(Diagnostic::error(message).at(stage.entry.key.clone(), ""));
         };
-        let task = task(stage, instance, typed).map_err(refuse).ok()?;
+        let container = container(&mut typed);
+        // The schema has seen that there is one.
+        let action = typed.take_action()?;
+        let task = task(stage, instance, typed, container, action).map_err(refuse).ok()?;
         if let Err(error) = budget.take(text_of(&task)) {
             found.push(Diagnostic::error(error.to_string()).at(stage.entry.key.clone(), "this stage is too much"));
             return None;
@@ -355,19 +356,14 @@ const fn lifetime(kind: ActionKind) -> Lifetime {
     if kind.facts().is_service { Lifetime::Service } else { Lifetime::Step }
 }
 
-/// What is wrong with a stage that was checked. Reads after its name.
-#[derive(Debug, thiserror::Error)]
-enum StageError {
-    #[error("has no action")]
-    NoAction,
-    #[error(transparent)]
-    Unwritable(#[from] UnwritableAction),
-}
-
-/// The task of a stage that was checked.
-fn task(stage: &StageOf<'_>, instance: &Instance, mut typed: Stage) -> Result<Task, StageError> {
-    let container = container(&mut typed);
-    let action = typed.take_action().ok_or(StageError::NoAction)?;
+/// The task of a stage that was checked; its container and its action were taken out of it.
+fn task(
+    stage: &StageOf<'_>,
+    instance: &Instance,
+    typed: Stage,
+    container: Option<Container>,
+    action: Action,
+) -> Result<Task, UnwritableAction> {
     let mut inputs: BTreeMap<String, Vec<String>> =
         typed.inputs.into_iter().map(|(name, paths)| (name, paths.all().to_vec())).collect();
     let image = container.as_ref().and_then(Container::file).map(|path| ("container.image", path));

@@ -17,18 +17,17 @@
 //! | file | what it does |
 //! |---|---|
 //! | `schedule` | which task may start and which must stop: a pure state machine |
-//! | `run` | the loop; `run/task_key` and `run/cache_lookup`: whether a task must run; `run/attempt_end`, `run/retry` |
+//! | `run` | the loop; `run/cache_lookup`: whether a task must run; `run/attempt_end`: what follows an attempt |
 //! | `run/run_end` | the outcome of each task, and what the next run compares to find that nothing is to be done |
-//! | `attempt` | one attempt of a step: its folder, the work, the checks, the hash |
-//! | `batches` | tasks of a stage that start in the same moment, for code that does them as one |
-//! | `task_executor`, `options` | what `stages` implements; how to run, and the outcome; GPUs needed at once |
-//! | `keying`, `project_folder` | a task's key, in which the project's own folder has no place |
+//! | `attempt` | one attempt of a step: its folder, the work with its timeout and panics, the checks, the hash |
+//! | `task_executor` | what `stages` implements; tasks that start in the same moment, for code that does them as one |
+//! | `options` | how to run, and the outcome; GPUs needed at once |
+//! | `keying` | a task's key, in which the project's own folder has no place |
 //! | `predict` | what a run would do |
 //! | `upstream_provenance` | what a task was made from |
-//! | `time_limit` | timeouts and panics of the work of a task |
 //! | `secret_values`, `signing` | secrets in the forms in which they are printed; Ed25519 signatures |
 //! | `store` | all durable state of a project; `store/gc` removes what could go |
-//! | `shared_store` | outputs that machines share; `scan` looks for secrets on their way out; `gc` makes room |
+//! | `shared_store` | outputs that machines share; `push` looks for secrets on their way out; `gc` makes room |
 //!
 //! # Formats of state
 //!
@@ -58,11 +57,9 @@
 //! | no folder | its end was seen, and nothing is to be looked for again |
 
 mod attempt;
-mod batches;
 mod keying;
 mod options;
 mod predict;
-mod project_folder;
 mod run;
 mod schedule;
 mod secret_values;
@@ -73,10 +70,9 @@ mod signing;
 mod simulated_seeds;
 pub mod store;
 mod task_executor;
-mod time_limit;
 mod upstream_provenance;
 
-pub use batches::BatchSlot;
+pub use attempt::{isolate_panics, within};
 pub use keying::KeyContext;
 pub use options::{
     EventEmitter, GPUS_HINT, KeyedTask, RunOptions, RunSummary, TaskRole, WatchedRun, gpus_together, note_full_disk,
@@ -87,8 +83,7 @@ pub use run::run;
 pub use secret_values::{SecretNotText, no_secret_text, secret_values, usable_secret_values};
 pub use signing::{PublicKey, Signature, SignatureError, SigningKey, TrustedKeys};
 pub use task_executor::{
-    KeptService, KeptServices, Lease, OpenFact, OutputCheck, OutputRequest, OutputSource, PendingFetch, ResolvedTask,
-    TaskExecutor,
+    BatchSlot, KeptService, KeptServices, Lease, OpenFact, OutputCheck, OutputRequest, OutputSource, PendingFetch,
+    ResolvedTask, TaskExecutor,
 };
-pub use time_limit::{isolate_panics, within};
 pub use upstream_provenance::{UpstreamProvenance, UpstreamTask, upstream_provenance};

@@ -6,9 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::keying::Keyed;
-use super::predict::UnchangedTasks;
-use super::task_executor::{KeptServices, OutputCheck, OutputSource};
 use crate::store::{TaskKey, TaskRecord, WatchedPaths, WatchedTask};
+use crate::{KeptServices, OutputCheck, OutputSource, UnchangedTasks};
 use base::event::{Done, Event, Failure, GpuId, TaskId, TaskTally};
 use plan::{Lifetime, Plan};
 

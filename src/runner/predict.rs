@@ -3,11 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::keying::{KeyContext, Keyed};
-use super::options::{RunOptions, TaskRole};
+use super::keying::Keyed;
 use super::run::age_notice;
-use super::{OpenFact, TaskExecutor};
 use crate::store::{Lookup, PathError, TaskKey, TaskRecord, WatchedOutput, WatchedTask};
+use crate::{KeyContext, OpenFact, RunOptions, TaskExecutor, TaskRole};
 use base::event::{Decision, Failure, Prediction, TaskId};
 use base::files::Digest;
 use plan::{Lifetime, Need, Plan, Task};

@@ -109,7 +109,7 @@ async fn who_ignores_term_is_killed_after_the_grace_with_its_children() {
     let dir = folder();
     let stop = Stop::new();
     let text = "trap '' TERM; sleep 1000 & echo $! > child; while :; do sleep 1000; done";
-    let command = shell(&dir, text).grace(Duration::from_millis(50));
+    let command = ProcessCommand { grace: Duration::from_millis(50), ..shell(&dir, text) };
     let (exit, child) = tokio::join!(run(command, &stop, |_| {}), async {
         let child = line_in(&dir.path().join("child")).await;
         stop.request();
@@ -123,8 +123,8 @@ async fn who_ignores_term_is_killed_after_the_grace_with_its_children() {
 async fn the_hard_stop_does_not_wait_for_the_grace() {
     let dir = folder();
     let stop = Stop::new();
-    let command =
-        shell(&dir, "trap '' TERM; echo up > up; while :; do sleep 1000; done").grace(Duration::from_hours(1));
+    let text = "trap '' TERM; echo up > up; while :; do sleep 1000; done";
+    let command = ProcessCommand { grace: Duration::from_hours(1), ..shell(&dir, text) };
     let (exit, ()) = tokio::join!(run(command, &stop, |_| {}), async {
         line_in(&dir.path().join("up")).await;
         stop.request();
@@ -160,7 +160,7 @@ async fn a_stop_before_the_start_starts_nothing() {
 async fn a_background_process_is_ended_and_named_and_does_not_hang_us() {
     for secrets in [vec![], vec!["hush".to_owned()]] {
         let dir = folder();
-        let command = shell(&dir, "sleep 1000 & echo $!").secrets(secrets);
+        let command = ProcessCommand { secrets, ..shell(&dir, "sleep 1000 & echo $!") };
         let exit = run(command, &Stop::new(), |_| {}).await.unwrap();
         assert_eq!(exit.how, ExitKind::Code(0));
         let pid: i32 = log(&dir).trim().parse().unwrap();
@@ -174,8 +174,8 @@ async fn a_background_process_is_ended_and_named_and_does_not_hang_us() {
 #[tokio::test]
 async fn no_secret_reaches_the_log() {
     let dir = folder();
-    let command = shell(&dir, "printf 'token=hun'; printf 'ter2\\n'; yes hunter2 | head -20000; echo end")
-        .secrets(vec!["hunter2".to_owned()]);
+    let text = "printf 'token=hun'; printf 'ter2\\n'; yes hunter2 | head -20000; echo end";
+    let command = ProcessCommand { secrets: vec!["hunter2".to_owned()], ..shell(&dir, text) };
     let exit = run(command, &Stop::new(), |_| {}).await.unwrap();
     assert_eq!(exit.how, ExitKind::Code(0));
     let log = log(&dir);

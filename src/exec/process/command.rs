@@ -86,24 +86,6 @@ impl ProcessCommand {
         self
     }
 
-    #[must_use]
-    pub fn answer(mut self, answer: impl Into<PathBuf>) -> Self {
-        self.answer = Some(answer.into());
-        self
-    }
-
-    #[must_use]
-    pub fn grace(mut self, grace: Duration) -> Self {
-        self.grace = grace;
-        self
-    }
-
-    #[must_use]
-    pub fn secrets(mut self, secrets: Vec<String>) -> Self {
-        self.secrets = secrets;
-        self
-    }
-
     /// Whether its program is there and may be started.
     pub fn is_found(&self) -> bool {
         self.program().is_ok()

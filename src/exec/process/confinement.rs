@@ -19,7 +19,9 @@ const NEWEST: ABI = ABI::V9;
 /// What is in it can be listed; only the devices below are open.
 const DEVICES: &str = "/dev";
 /// Devices that hold no files of a user, open for writing, too, and folders of such devices. `shm` is the exception:
-/// MPI, NCCL and CUDA's tools share memory by files in it.
+/// MPI, NCCL and CUDA's tools share memory by files in it. From `accel` on they are GPUs and other accelerators, beside
+/// those whose names begin as below; from `hugepages` on networks of a cluster, and what MPI copies between processes
+/// with.
 const OPEN_DEVICES: [&str; 19] = [
     "null",
     "zero",
@@ -30,13 +32,11 @@ const OPEN_DEVICES: [&str; 19] = [
     "ptmx",
     "pts",
     "shm",
-    // GPUs and other accelerators, beside those whose names begin as below.
     "accel",
     "dri",
     "dxg",
     "gdrdrv",
     "kfd",
-    // Networks of a cluster, and what MPI copies between processes with.
     "hugepages",
     "infiniband",
     "knem",

@@ -97,16 +97,15 @@ impl AttemptLog {
 }
 
 fn tail_from(log: &Path, begin: u64, n: usize) -> Vec<String> {
-    let mut bytes = Vec::new();
     let read = || -> std::io::Result<Vec<u8>> {
         let (mut file, metadata) = open_regular(log)?;
-        let size = metadata.len();
-        file.seek(SeekFrom::Start(size.saturating_sub(WINDOW).max(begin)))?;
+        file.seek(SeekFrom::Start(metadata.len().saturating_sub(WINDOW).max(begin)))?;
+        let mut bytes = Vec::new();
         file.take(WINDOW).read_to_end(&mut bytes)?;
-        Ok(std::mem::take(&mut bytes))
+        Ok(bytes)
     };
     // A tail is an extra in a message about something else: an unreadable log must not hide that.
-    let bytes = { read }().unwrap_or_default();
+    let bytes = read().unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let mut lines: Vec<String> = text.lines().rev().map(clean).filter(|line| !line.is_empty()).take(n).collect();
     lines.reverse();

@@ -226,17 +226,9 @@ pub type PortOwner = Leftover;
 
 /// The process that listens on a TCP port of this machine, if we may see it.
 pub fn listener(port: u16) -> Option<PortOwner> {
-    let sockets: Vec<String> = ["/proc/net/tcp", "/proc/net/tcp6"]
-        .iter()
-        .filter_map(|table| read_text(table).ok())
-        .flat_map(|table| {
-            table
-                .lines()
-                .filter_map(|line| listening(line, port))
-                .map(|inode| format!("socket:[{inode}]"))
-                .collect::<Vec<_>>()
-        })
-        .collect();
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|table| read_text(table).unwrap_or_default());
+    let inodes = tables.iter().flat_map(|table| table.lines()).filter_map(|line| listening(line, port));
+    let sockets: Vec<String> = inodes.map(|inode| format!("socket:[{inode}]")).collect();
     if sockets.is_empty() {
         return None;
     }

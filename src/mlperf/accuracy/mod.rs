@@ -17,8 +17,6 @@ mod scoring_method;
 mod sentences;
 
 pub use answers::TokenDecoder;
-use base::event::Failure;
-use base::units::counted;
 pub use rouge::{Rouge, WordInterner, stem};
 use rules::{Benchmark, written_metric};
 pub use score::{Scored, Scoring, score};
@@ -48,37 +46,31 @@ fn is_outside_words(c: char) -> bool {
     matches!(c, ')' | '"' | ';' | '}' | ']' | '*' | ':' | '@' | '\'' | '(' | '{' | '[' | '?' | '!')
 }
 
-// Errors in a log; only the first ones are reported.
+// Errors in a file; only the first ones are reported.
 
 /// How many errors are reported one by one.
 const MOST: usize = 8;
 
-/// What is wrong with answers, by place.
+/// What is wrong with the entries of a file, by place.
 #[derive(Default)]
-struct AnswerErrors {
-    count: u64,
-    first_errors: Vec<(u64, String)>,
+pub(crate) struct FirstErrors {
+    pub count: u64,
+    first: Vec<(u64, String)>,
 }
 
-impl AnswerErrors {
-    pub fn push_error(&mut self, offset: u64, why: &dyn std::fmt::Display) {
+impl FirstErrors {
+    pub fn push(&mut self, place: u64, error: String) {
         self.count += 1;
-        self.first_errors.push((offset, format!("byte {offset}: {why}")));
-        self.first_errors.sort_unstable();
-        self.first_errors.truncate(MOST);
+        self.first.push((place, error));
+        self.first.sort_unstable();
+        self.first.truncate(MOST);
     }
 
-    pub fn end(self) -> Result<(), Failure> {
-        if self.count == 0 {
-            return Ok(());
-        }
-        let mut lines: Vec<String> = self.first_errors.into_iter().map(|(_, message)| message).collect();
-        let more = self.count - lines.len() as u64;
-        if more > 0 {
-            lines.push(format!("… and {more} more"));
-        }
-        let (count, lines) = (counted(self.count, "error"), lines.join("\n"));
-        Err(Failure::refused(format!("{count} in the accuracy log:\n{lines}")))
+    /// One for each error, and one for all that are left out.
+    pub fn lines(self) -> Vec<String> {
+        let more = self.count - self.first.len() as u64;
+        let more = (more > 0).then(|| format!("… and {more} more"));
+        self.first.into_iter().map(|(_, error)| error).chain(more).collect()
     }
 }
 

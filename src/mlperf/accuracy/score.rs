@@ -12,11 +12,12 @@ use super::scoring_method::{
     UnscoredMetric,
 };
 use super::sentences::{PunktModel, one_sentence_per_line};
-use super::{AnswerErrors, answers, mean, mean_of_some, numpy_round, python_round, repr, stripped};
+use super::{FirstErrors, answers, mean, mean_of_some, numpy_round, python_round, repr, stripped};
 use crate::DatasetRecord;
 use base::diag::{ErrorText, in_file};
 use base::event::Failure;
 use base::spec::TestMode;
+use base::units::counted;
 use rules::log::{AnswerLog, LogError, LoggedAnswer, Width};
 use rules::{Benchmark, Round};
 
@@ -163,28 +164,28 @@ fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64))
         }
         drop(done);
         let mut outcomes: Vec<Option<ScoredAnswer>> = Vec::new();
-        let mut errors = AnswerErrors::default();
+        let mut errors = FirstErrors::default();
         let (mut entries, mut answered, mut scored) = (0, vec![false; bench.references.len()], 0);
         let mut width: Option<Width> = None;
         let mut take = |(at, offset, outcome): (usize, u64, Result<ScoredAnswer, ErrorText>),
                         outcomes: &mut Vec<Option<ScoredAnswer>>,
-                        errors: &mut AnswerErrors| {
+                        errors: &mut FirstErrors| {
             scored += 1;
             if scored % 1024 == 0 {
                 progress(scored);
             }
             match outcome {
                 Ok(outcome) => outcomes[at] = Some(outcome),
-                Err(error) => errors.push_error(offset, &error),
+                Err(error) => errors.push(offset, format!("byte {offset}: {error}")),
             }
         };
         while let Some(entry) = log.next().transpose().map_err(unread)? {
             entries += 1;
-            let index = entry.qsl_idx as usize;
+            let (index, offset) = (entry.qsl_idx as usize, entry.offset);
             if index >= answered.len() {
                 let samples = answered.len();
-                let problem = format_args!("the data set has no sample {index}; it has {samples}");
-                errors.push_error(entry.offset, &problem);
+                let error = format!("byte {offset}: the data set has no sample {index}; it has {samples}");
+                errors.push(offset, error);
                 continue;
             }
             if std::mem::replace(&mut answered[index], true) {
@@ -195,7 +196,8 @@ fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64))
             if let (Some(first), Some(entry_width), Some(_)) = (width, entry_width, entry.token_count)
                 && first != entry_width
             {
-                errors.push_error(entry.offset, &"its token ids are of another width than those before");
+                let error = format!("byte {offset}: its token ids are of another width than those before");
+                errors.push(offset, error);
                 continue;
             }
             outcomes.push(None);
@@ -211,7 +213,10 @@ fn read(scoring: &Scoring<'_>, bench: &Bench<'_>, progress: &mut dyn FnMut(u64))
         for result in results {
             take(result, &mut outcomes, &mut errors);
         }
-        errors.end()?;
+        if errors.count > 0 {
+            let count = counted(errors.count, "error");
+            return Err(Failure::refused(format!("{count} in the accuracy log:\n{}", errors.lines().join("\n"))));
+        }
         let outcomes = outcomes.into_iter().flatten().collect();
         Ok(ReadLog { outcomes, log: AccuracyLogSummary { sha256: log.sha256(), entries, token_ids: width } })
     })

@@ -144,11 +144,7 @@ impl AuditedRun<'_> {
             self.wrong.push(format!("exact match is {score_text}, less than {least}"));
         }
         let (line, verb) = outcome(&self.wrong, is_synthetic);
-        let check = match (is_synthetic, passes_score) {
-            (true, _) => "Not judged",
-            (false, true) => "True",
-            (false, false) => "False",
-        };
+        let check = verdict(!is_synthetic, passes_score);
         let not_judged =
             is_synthetic.then(|| format!("exact match, {score_text} of at least {least}: the samples are synthetic"));
         let text = format!(
@@ -189,6 +185,15 @@ const fn outcome(wrong: &[String], is_synthetic: bool) -> (&'static str, &'stati
         // Everything but what synthetic data cannot show is right.
         (true, true) => (NOT_JUDGED, "is NOT JUDGED, SIMULATED"),
         (true, false) => ("PASS", "passes"),
+    }
+}
+
+/// One check of TEST07 or TEST09 in the verification.
+const fn verdict(is_judged: bool, passes: bool) -> &'static str {
+    match (is_judged, passes) {
+        (false, _) => "Not judged",
+        (true, true) => "True",
+        (true, false) => "False",
     }
 }
 
@@ -292,11 +297,7 @@ impl AnswerLengths {
              Min output tokens: {least}\nMax output tokens: {}\nStd deviation: {spread:.2}\n\n",
             self.count, self.max
         );
-        let flag = |fine: bool| match (judges, fine) {
-            (false, _) => "Not judged",
-            (true, true) => "True",
-            (true, false) => "False",
-        };
+        let flag = |fine| verdict(judges, fine);
         if let Some(min) = bounds.min {
             let _ = writeln!(text, "Min threshold: {min}\nMin check pass: {}", flag(mean >= min));
         }

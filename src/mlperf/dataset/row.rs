@@ -193,7 +193,7 @@ fn read_records(
     let mut json = serde_json::Deserializer::from_reader(BufReader::new(bounded));
     let record = Record { columns, fault: &fault, longest, left: &left };
     let read = if begin == b'[' {
-        Records { record, sink }.deserialize(&mut json).and_then(|()| json.end())
+        json.deserialize_seq(Records { record, sink }).and_then(|()| json.end())
     } else {
         // A record a line: an end where the next would begin is the end.
         loop {
@@ -240,14 +240,6 @@ impl<R: Read> Read for RecordBound<'_, R> {
 struct Records<'a, 's> {
     record: Record<'a>,
     sink: &'a mut RowSink<'s>,
-}
-
-impl<'de> DeserializeSeed<'de> for Records<'_, '_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_seq(self)
-    }
 }
 
 impl<'de> Visitor<'de> for Records<'_, '_> {

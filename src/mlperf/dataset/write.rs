@@ -12,7 +12,7 @@ use super::row::{
 use super::synthetic::DatasetShape;
 use super::{parquet, row};
 use crate::DatasetRecord;
-use crate::accuracy::ScoringMethod;
+use crate::accuracy::{FirstErrors, ScoringMethod};
 use base::diag::{ErrorText, in_file};
 use base::event::Failure;
 use base::files::{Sha256Of, open_regular, sha256_of_file};
@@ -171,9 +171,6 @@ fn digest(from: &Path, form: DatasetFormat) -> Result<String, ErrorText> {
 
 // Checks rows and writes them, one at a time.
 
-/// How many errors are reported one by one.
-const MOST: usize = 8;
-
 #[base::omit_empty]
 #[derive(Serialize)]
 struct Sample<'a> {
@@ -195,8 +192,7 @@ pub(super) struct SampleWriter {
     references: u64,
     /// Least, sum and most.
     tokens: (u64, u64, u64),
-    errors: Vec<String>,
-    more_errors: u64,
+    errors: FirstErrors,
     line: Vec<u8>,
     failed: Option<std::io::Error>,
 }
@@ -213,8 +209,7 @@ impl SampleWriter {
             samples: 0,
             references: 0,
             tokens: (u64::MAX, 0, 0),
-            errors: Vec::new(),
-            more_errors: 0,
+            errors: FirstErrors::default(),
             line: Vec::new(),
             failed: None,
         })
@@ -224,18 +219,19 @@ impl SampleWriter {
         let index = self.samples;
         self.samples += 1;
         let ids = match row.ids.as_deref() {
-            None => return self.push_error(format!("row {index} has no token ids")),
-            Some([]) => return self.push_error(format!("row {index} has an empty list of token ids")),
+            None => return self.errors.push(index, format!("row {index} has no token ids")),
+            Some([]) => return self.errors.push(index, format!("row {index} has an empty list of token ids")),
             Some(ids) => ids,
         };
         if self.needs_task && row.reference.is_some() && row.task.is_none() {
-            return self.push_error(format!("row {index} does not say which part of the data set it belongs to"));
+            let error = format!("row {index} does not say which part of the data set it belongs to");
+            return self.errors.push(index, error);
         }
         let checked: Result<Vec<u32>, i64> =
             ids.iter().map(|id| i32::try_from(*id).ok().and_then(|id| u32::try_from(id).ok()).ok_or(*id)).collect();
         let ids = match checked {
             Ok(ids) => ids,
-            Err(id) => return self.push_error(format!("row {index}: {id} is not a token id")),
+            Err(id) => return self.errors.push(index, format!("row {index}: {id} is not a token id")),
         };
         let length = ids.len() as u64;
         self.tokens = (self.tokens.0.min(length), self.tokens.1 + length, self.tokens.2.max(length));
@@ -256,29 +252,19 @@ impl SampleWriter {
         }
     }
 
-    fn push_error(&mut self, what: String) {
-        if self.errors.len() < MOST {
-            self.errors.push(what);
-        } else {
-            self.more_errors += 1;
-        }
-    }
-
     /// Samples, those with a reference, tokens of the inputs, and the digest of what was written.
     pub fn end(mut self, columns: &Columns) -> Result<(u64, u64, LengthSpread, String), Failure> {
         let written = self.failed.take().map_or_else(|| self.file.flush(), Err);
         written.map_err(in_file(&self.path)).map_err(Failure::system)?;
-        if self.more_errors > 0 {
-            self.errors.push(format!("… and {} more", self.more_errors));
+        let mut errors = self.errors.lines();
+        if errors.iter().any(|error| error.ends_with("has no token ids")) {
+            errors.push(format!("token ids are looked for in the columns {}", columns.tokens.join(", ")));
         }
-        if self.errors.iter().any(|error| error.ends_with("has no token ids")) {
-            self.errors.push(format!("token ids are looked for in the columns {}", columns.tokens.join(", ")));
+        if errors.iter().any(|error| error.ends_with("it belongs to")) {
+            errors.push(format!("parts are read from the columns {}", columns.task.join(", ")));
         }
-        if self.errors.iter().any(|error| error.ends_with("it belongs to")) {
-            self.errors.push(format!("parts are read from the columns {}", columns.task.join(", ")));
-        }
-        if !self.errors.is_empty() {
-            return Err(Failure::refused(self.errors.join("\n")));
+        if !errors.is_empty() {
+            return Err(Failure::refused(errors.join("\n")));
         }
         let (min, sum, max) = self.tokens;
         let mean = sum as f64 / self.samples.max(1) as f64;

@@ -9,8 +9,8 @@ use walkdir::WalkDir;
 
 use super::{PackageEntry, PackageRequest, Unpacked};
 use crate::layout::{test_folder, verdict_file};
+use crate::loadgen::is_simulated;
 use crate::submission_check::{POWER_PATHS, describes_power, files};
-use crate::test_record::is_simulated;
 use crate::{LockedResult, LockedRun, SubmissionLayout, TEST_FILE, TestRecord, truncate_accuracy_log};
 use base::files::{read_text, sha256_of_file};
 use base::spec::TestMode;

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::accuracy::{miscounted, numbers};
+use super::accuracy::{implausible, miscounted, numbers};
 use super::checks::{Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::consistency::mean_tokens;
+use super::loadgen;
 use super::tree::{ResultEntry, Submitter, SystemEntry, folders};
-use super::{answers, loadgen};
 use crate::audit::{AuditOutputs, NOT_JUDGED};
 use crate::layout::{test_folder, verdict_file};
 use crate::provenance::shortened;
@@ -170,7 +170,7 @@ fn test06(to: &mut SubmissionFindings, at: &Path, benchmark: &Benchmark, scenari
                 "the verification must cover the samples that the test logged", fix);
         }
     };
-    answers::implausible(to, at, [answers.answers as usize, answers.different.len()], answers.largest);
+    implausible(to, at, [answers.answers as usize, answers.different.len()], answers.largest);
     let most = benchmark.max_output_tokens as usize;
     let [samples, queries] = [&answers.samples, &answers.queries].map(|numbers| numbers.len() as u64);
     let count = answers.answers;

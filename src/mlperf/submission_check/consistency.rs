@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 
 use indexmap::IndexMap;
 
-use super::JudgedRun;
 use super::checks::{FindingWeight, REPACK, Refused, Review, SubmissionCheck, SubmissionFindings, finding, findings};
 use super::tree::ResultEntry;
 use crate::layout::verdict_file;
-use crate::truncate_accuracy_log;
+use crate::{JudgedRun, truncate_accuracy_log};
 use base::files::{read_text, sha256_of_file};
 use base::spec::TestMode;
 use rules::MlperfScenario;

@@ -2,7 +2,7 @@
 //!
 //! Values of a `bench` that fit their types, and that no measurement can be made from.
 
-use super::{ActionFacts, BY_THIS_PROGRAM, Check, PlanReference, StageChecker};
+use super::{ActionFacts, BY_THIS_PROGRAM, Check, PlanReference, StageChecker, faults};
 use crate::manifest::model::{Bench, Data, Stage};
 use crate::manifest::{Map, Node, targets};
 use base::spec::{
@@ -44,27 +44,22 @@ impl Check for Bench {
             checker.content(bench);
         }
         checker.number_fault(&["bench", "rate"], bench.rate, "requests per second");
-        // With data each record is sent once.
-        if is_ours && bench.stop.requests.is_none() && bench.stop.duration.is_none() && bench.data.is_none() {
-            checker
-                .fault(&["bench", "stop"], "needs `requests` or `duration`", "it would never end")
-                .hint("give `requests: 1000`, `duration: 60s`, or both");
-        }
-        checker.time_fault(&["bench", "stop", "duration"], bench.stop.time(), "no request would be sent");
-        if bench.scenario == Scenario::Offline && bench.stop.requests.is_none() && bench.stop.duration.is_some() {
-            checker
-                .fault(&["bench", "stop"], "needs `requests`", "offline sends everything at once")
-                .hint("give `requests: 1000`");
-        }
-        if let Some(limits) = &bench.limits {
-            let has_slo = bench.slo.as_ref().is_some_and(|slo| *slo != SloLimits::default())
-                || limits.ttft_p99.is_some()
-                || limits.tpot_p99.is_some();
-            if limits.goodput.is_some() && !has_slo {
-                checker
-                    .fault(&["bench", "limits", "goodput"], "needs `slo`", "goodput counts the requests that keep it")
-                    .hint("add `slo: { ttft: 450ms, tpot: 40ms }`");
-            }
+        let has_slo = bench.slo.as_ref().is_some_and(|slo| *slo != SloLimits::default());
+        let lacks_slo = bench.limits.as_ref().is_some_and(|limits| {
+            limits.goodput.is_some() && !has_slo && limits.ttft_p99.is_none() && limits.tpot_p99.is_none()
+        });
+        let (counts, ends) = (bench.stop.requests.is_some(), bench.stop.duration.is_some());
+        faults! { checker;
+            // With data each record is sent once.
+            ["bench", "stop"], is_ours && !counts && !ends && bench.data.is_none(),
+                "needs `requests` or `duration`", "it would never end",
+                "give `requests: 1000`, `duration: 60s`, or both";
+            ["bench", "stop", "duration"], bench.stop.time().is_some_and(|time| time.is_zero()),
+                "must be above 0", "no request would be sent";
+            ["bench", "stop"], bench.scenario == Scenario::Offline && !counts && ends,
+                "needs `requests`", "offline sends everything at once", "give `requests: 1000`";
+            ["bench", "limits", "goodput"], lacks_slo, "needs `slo`", "goodput counts the requests that keep it",
+                "add `slo: { ttft: 450ms, tpot: 40ms }`";
         }
         checker.length("input_tokens", &bench.input_tokens);
         checker.length("output_tokens", &bench.output_tokens);
@@ -81,40 +76,29 @@ impl Check for Bench {
 
 impl StageChecker<'_> {
     pub(super) fn sending(&mut self, bench: &Bench) {
-        if bench.stream == StreamMode::Shared {
-            let spoken = targets(&bench.target).unwrap_or_default().protocol(bench.protocol);
-            if spoken != Protocol::Kserve {
-                self.fault(&["bench", "stream"], "cannot be `shared` over HTTP", "gRPC's streams are meant")
-                    .hint("`protocol: kserve`, or leave `stream` out");
-            }
-            if bench.request.cancel.as_ref().is_some_and(|cancel| cancel.by == CancelBy::Rpc) {
-                self.fault(
-                    &["bench", "request", "cancel"],
-                    "cannot be by `rpc` with `stream: shared`",
-                    "cancelling the call would end every request on the shared stream",
-                )
-                .hint("add `by: stop`, or `stream: per_request`");
-            }
-        }
-        if bench.retries.as_ref().is_some_and(|retries| retries.on.is_empty()) {
-            self.fault(&["bench", "retries", "on"], "names no failure", "nothing would be sent again")
-                .hint("`on: [connect, refused]`");
+        let is_shared = bench.stream == StreamMode::Shared;
+        let is_over_http = || targets(&bench.target).unwrap_or_default().protocol(bench.protocol) != Protocol::Kserve;
+        let is_cancelled_by_rpc = bench.request.cancel.as_ref().is_some_and(|cancel| cancel.by == CancelBy::Rpc);
+        faults! { self;
+            ["bench", "stream"], is_shared && is_over_http(), "cannot be `shared` over HTTP",
+                "gRPC's streams are meant", "`protocol: kserve`, or leave `stream` out";
+            ["bench", "request", "cancel"], is_shared && is_cancelled_by_rpc,
+                "cannot be by `rpc` with `stream: shared`",
+                "cancelling the call would end every request on the shared stream",
+                "add `by: stop`, or `stream: per_request`";
+            ["bench", "retries", "on"], bench.retries.as_ref().is_some_and(|retries| retries.on.is_empty()),
+                "names no failure", "nothing would be sent again", "`on: [connect, refused]`";
         }
     }
 
     /// The checks of the request block that need no model; the rest is checked against the server before the first
     /// request.
     pub(super) fn request(&mut self, request: &Request) {
-        if request.repetition_penalty == Some(0.0) {
-            self.fault(&["bench", "request", "repetition_penalty"], "must be greater than 0", "1 is none");
-        }
-        if request.beam_width > Some(1) && request.streaming == Some(true) {
-            self.fault(
-                &["bench", "request", "beam_width"],
-                "cannot stream above 1",
-                "every response would hold all tokens so far",
-            )
-            .hint("set `streaming: false`");
+        faults! { self;
+            ["bench", "request", "repetition_penalty"], request.repetition_penalty == Some(0.0),
+                "must be greater than 0", "1 is none";
+            ["bench", "request", "beam_width"], request.beam_width > Some(1) && request.streaming == Some(true),
+                "cannot stream above 1", "every response would hold all tokens so far", "set `streaming: false`";
         }
         for (key, words) in [("stop_words", &request.stop_words), ("bad_words", &request.bad_words)] {
             let Some(words) = words else { continue };
@@ -124,22 +108,20 @@ impl StageChecker<'_> {
                     ("texts", texts.is_empty() || texts.iter().any(String::is_empty), Interface::Text)
                 }
             };
-            if is_empty {
-                self.fault(&["bench", "request", key, kind], "must have entries", "here is an empty one, or none");
-            }
-            if request.interface.is_some_and(|interface| interface != expected) {
-                self.fault(&["bench", "request", key, kind], "does not fit `interface`", "entries of the other kind")
-                    .hint("`ids` go with token ids, `texts` with text models");
+            faults! { self;
+                ["bench", "request", key, kind], is_empty, "must have entries", "here is an empty one, or none";
+                ["bench", "request", key, kind], request.interface.is_some_and(|interface| interface != expected),
+                    "does not fit `interface`", "entries of the other kind",
+                    "`ids` go with token ids, `texts` with text models";
             }
         }
         if let Some(cancel) = &request.cancel {
-            if request.streaming == Some(false) {
-                self.fault(&["bench", "request", "cancel"], "needs streaming", "it counts tokens as they come")
-                    .hint("remove `streaming: false`");
-            }
-            if cancel.by == CancelBy::Stop && request.interface == Some(Interface::Text) {
-                self.fault(&["bench", "request", "cancel", "by"], "cannot be `stop`", "text models have no such input")
-                    .hint("use `by: rpc`");
+            faults! { self;
+                ["bench", "request", "cancel"], request.streaming == Some(false), "needs streaming",
+                    "it counts tokens as they come", "remove `streaming: false`";
+                ["bench", "request", "cancel", "by"],
+                    cancel.by == CancelBy::Stop && request.interface == Some(Interface::Text),
+                    "cannot be `stop`", "text models have no such input", "use `by: rpc`";
             }
         }
     }
@@ -187,9 +169,9 @@ impl StageChecker<'_> {
     }
 
     fn prompts(&mut self, bench: &Bench) {
-        if bench.prefixes.is_some_and(|prefixes| prefixes.fault().is_some()) {
-            let path = ["bench", "prefixes", "zipf"];
-            self.fault(&path, "must be 0 or more", "an exponent; 0 makes all equally frequent");
+        faults! { self;
+            ["bench", "prefixes", "zipf"], bench.prefixes.is_some_and(|prefixes| prefixes.fault().is_some()),
+                "must be 0 or more", "an exponent; 0 makes all equally frequent";
         }
         if bench.distinct_prompts.is_some() && bench.data.is_some() {
             let path = ["bench", "distinct_prompts"];
@@ -203,9 +185,10 @@ impl StageChecker<'_> {
         if let Some(fault) = sessions.turns.fault() {
             self.fault(&["bench", "sessions", "turns"], fault, "turns of a session");
         }
-        if sessions.history == History::Answers && bench.request.sequences() > 1 {
-            let message = "cannot be `answers` with `num_return_sequences` above 1";
-            self.fault(&["bench", "sessions", "history"], message, "which of the answers does the session continue?");
+        faults! { self;
+            ["bench", "sessions", "history"], sessions.history == History::Answers && bench.request.sequences() > 1,
+                "cannot be `answers` with `num_return_sequences` above 1",
+                "which of the answers does the session continue?";
         }
     }
 

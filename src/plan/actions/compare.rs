@@ -4,7 +4,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ActionFacts, BY_THIS_PROGRAM, Check, StageChecker};
+use super::{ActionFacts, BY_THIS_PROGRAM, Check, StageChecker, faults};
 use crate::manifest::model::{OneOrMany, Stage};
 use base::diag::did_you_mean;
 
@@ -79,13 +79,11 @@ impl Check for CompareResults {
 
     fn check(&self, _: &Stage, checker: &mut StageChecker<'_>) {
         let columns: Vec<&str> = self.results.keys().map(String::as_str).collect();
-        if columns.len() < 2 {
-            checker
-                .fault(&["compare", "results"], "needs two columns or more", "nothing to compare with")
-                .hint("`{ custom: \"{{ stages.a.outs }}\", triton: \"{{ stages.b.outs }}\" }`");
-        }
-        if self.metrics.is_empty() {
-            checker.fault(&["compare", "metrics"], "must name a number", "it is empty").hint("`[output_tokens]`");
+        faults! { checker;
+            ["compare", "results"], columns.len() < 2, "needs two columns or more", "nothing to compare with",
+                "`{ custom: \"{{ stages.a.outs }}\", triton: \"{{ stages.b.outs }}\" }`";
+            ["compare", "metrics"], self.metrics.is_empty(), "must name a number", "it is empty",
+                "`[output_tokens]`";
         }
         for (index, row) in self.published_server.iter().enumerate() {
             if !columns.contains(&row.column.as_str()) {

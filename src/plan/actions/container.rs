@@ -1,6 +1,6 @@
 //! `container:` — the place that a stage's programs run in, beside any action that starts one.
 
-use super::{ActionKind, StageChecker};
+use super::{ActionKind, StageChecker, faults};
 use crate::manifest::model::{Mlperf, Serve, Stage};
 use base::diag::did_you_mean;
 use base::spec::Container;
@@ -37,16 +37,15 @@ impl StageChecker<'_> {
         if let Some(size) = &container.shm_size {
             let digits = size.trim_end_matches(|c: char| c.is_ascii_alphabetic());
             let unit = &size[digits.len()..];
-            if digits.parse::<u64>().is_err() || !matches!(unit.to_lowercase().as_str(), "" | "b" | "k" | "m" | "g") {
-                self.fault(&[path, &["shm_size"]].concat(), "must be a size", "a number with b, k, m or g")
-                    .hint("for example `2g`");
+            let is_unit = matches!(unit.to_lowercase().as_str(), "" | "b" | "k" | "m" | "g");
+            faults! { self;
+                [path, &["shm_size"]].concat(), digits.parse::<u64>().is_err() || !is_unit, "must be a size",
+                    "a number with b, k, m or g", "for example `2g`";
             }
         }
         for (name, limit) in container.ulimits.iter().flatten() {
             let path = [path, &["ulimits", name]].concat();
-            if *limit < -1 {
-                self.fault(&path, "must be -1 (no limit) or more", "less than -1");
-            }
+            faults! { self; path, *limit < -1, "must be -1 (no limit) or more", "less than -1"; }
             if !LIMITS.split(' ').any(|limit| limit == name) {
                 let hint = did_you_mean(name, LIMITS.split(' '));
                 self.fault(&path, "is not a limit", "not known").maybe_hint(hint);

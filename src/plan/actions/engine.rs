@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::StageChecker;
+use super::{StageChecker, faults};
 use base::diag::ErrorText;
 use base::spec::{
     AcceptanceRate, Drafter, Drafting, LONGEST_LENGTH, LoraConfig, MOST_PARTS, ModelShape, SimCalibration, SimScheduler,
@@ -216,41 +216,31 @@ impl SpeculativeConfig {
 }
 
 impl StageChecker<'_> {
-    pub(super) fn lora_config(&mut self, engine: &Engine) {
-        if engine.lora_config.is_some() && engine.backend == EngineBackend::TensorrtLlm {
-            let hint = "set `build_flags.lora_plugin` and `build_flags.max_lora_rank`; for trtllm-serve and vLLM, \
-                `options` of the server";
-            self.idle(&["engine", "lora_config"], "only a simulated engine reads it", hint);
-        }
-    }
-
-    pub(super) fn max_cudagraph_capture_size(&mut self, engine: &Engine) {
-        if engine.max_cudagraph_capture_size.is_none() {
-            return;
-        }
-        let path = ["engine", "max_cudagraph_capture_size"];
+    /// What only a simulated engine reads.
+    pub(super) fn simulated(&mut self, engine: &Engine) {
+        const NO_EFFECT: &str = "has no effect";
+        const SIMULATED: &str = "only a simulated engine reads it";
+        let is_built = engine.backend == EngineBackend::TensorrtLlm;
+        let has_size = engine.max_cudagraph_capture_size.is_some();
         let calibration = engine.system.calibration.as_deref();
-        if engine.backend == EngineBackend::TensorrtLlm {
-            let hint = "for trtllm-serve and vLLM, set `options` of the server";
-            self.idle(&path, "only a simulated engine reads it", hint);
-        } else if calibration.is_none_or(|calibration| calibration.scheduler != SimScheduler::Vllm) {
-            let hint = "set `scheduler: vllm` in the calibration of the system";
-            self.idle(&path, "only a simulated engine with vLLM's scheduler reads it", hint);
+        let is_vllm = calibration.is_some_and(|calibration| calibration.scheduler == SimScheduler::Vllm);
+        faults! { self;
+            ["engine", "speculative_config"], is_built && engine.speculative_config.is_some(), NO_EFFECT, SIMULATED,
+                "set `build_flags.speculative_decoding_mode` and `build_flags.max_draft_len`; for trtllm-serve \
+                 and vLLM, `options.speculative_config` of the server";
+            ["engine", "lora_config"], is_built && engine.lora_config.is_some(), NO_EFFECT, SIMULATED,
+                "set `build_flags.lora_plugin` and `build_flags.max_lora_rank`; for trtllm-serve and vLLM, \
+                 `options` of the server";
+            ["engine", "max_cudagraph_capture_size"], is_built && has_size, NO_EFFECT, SIMULATED,
+                "for trtllm-serve and vLLM, set `options` of the server";
+            ["engine", "max_cudagraph_capture_size"], !is_built && has_size && !is_vllm, NO_EFFECT,
+                "only a simulated engine with vLLM's scheduler reads it",
+                "set `scheduler: vllm` in the calibration of the system";
         }
-    }
-
-    pub(super) fn speculative_config(&mut self, engine: &Engine) {
-        let Some(config) = &engine.speculative_config else { return };
-        let path = ["engine", "speculative_config"];
-        if engine.backend == EngineBackend::TensorrtLlm {
-            let hint = "set `build_flags.speculative_decoding_mode` and `build_flags.max_draft_len`; for trtllm-serve \
-                and vLLM, `options.speculative_config` of the server";
-            self.idle(&path, "only a simulated engine reads it", hint);
-            return;
-        }
+        let Some(config) = engine.speculative_config.as_ref().filter(|_| !is_built) else { return };
         match config.drafting() {
             Err(error) => {
-                self.fault(&path, "does not say how to draft", &error.to_string());
+                self.fault(&["engine", "speculative_config"], "does not say how to draft", &error.to_string());
             }
             Ok(drafting) => {
                 if let Err(error) = drafting.acceptance.given_those_before(drafting.draft_len) {

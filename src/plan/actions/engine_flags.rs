@@ -12,11 +12,10 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::repository::repository_facts;
-use super::{ActionFacts, Check, StageChecker};
-use crate::PlanReference;
+use super::{Check, StageChecker};
 use crate::manifest::Node;
 use crate::manifest::model::{Action, Engine, EngineBackend, Repository, Stage};
-use crate::task::Task;
+use crate::{ActionFacts, PlanReference, Task};
 use base::diag::{Diagnostics, nearest};
 use base::event::TaskId;
 
@@ -89,9 +88,7 @@ impl StageChecker<'_> {
     pub(super) fn engine(&mut self, engine: &Engine) {
         self.decided(engine);
         self.supported(engine);
-        self.speculative_config(engine);
-        self.lora_config(engine);
-        self.max_cudagraph_capture_size(engine);
+        self.simulated(engine);
         let flags = &engine.build_flags;
         let build = |name| ["engine", "build_flags", name];
         for name in flags.keys().filter(|name| !BUILD.split(' ').any(|flag| flag == *name)) {

@@ -7,7 +7,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::StageChecker;
+use super::{StageChecker, faults};
 use crate::manifest::model::{Serve, Stage};
 use base::spec::{JobTimeLimit, Launcher, MOST_PARTS, MOST_USERS, TimeSpan};
 
@@ -222,44 +222,35 @@ impl SshMachine {
 impl StageChecker<'_> {
     /// A stage that runs on another machine.
     pub(super) fn check_remote_stage(&mut self, stage: &Stage, host: &HostOn) {
-        if stage.resume {
-            self.fault(
-                &["resume"],
-                "cannot be true with `host`",
+        faults! { self;
+            ["resume"], stage.resume, "cannot be true with `host`",
                 "an attempt that was cut off may still write into the folder that the next one continues in",
-            )
-            .hint("remove one of them");
-        }
-        if matches!(stage.serve.as_deref(), Some(Serve::Attach(_))) {
-            self.fault(&["host"], "cannot be combined with `serve.attach`", "nothing is started").hint("remove `host`");
+                "remove one of them";
+            ["host"], matches!(stage.serve.as_deref(), Some(Serve::Attach(_))),
+                "cannot be combined with `serve.attach`", "nothing is started", "remove `host`";
         }
         match host {
             HostOn::Slurm(slurm) => {
-                if slurm.container.is_some() && stage.container.is_some() {
-                    self.fault(&["container"], "is given twice", "`host.slurm` also has one")
-                        .hint("keep this one, or that of `host.slurm`");
+                let has_container = slurm.container.is_some();
+                faults! { self;
+                    ["container"], has_container && stage.container.is_some(), "is given twice",
+                        "`host.slurm` also has one", "keep this one, or that of `host.slurm`";
                 }
                 self.slurm(slurm);
-                if let (true, Some(Serve::Triton(server))) = (slurm.each_node, stage.serve.as_deref())
-                    && server.launcher == Some(Launcher::Srun)
-                {
-                    self.fault(
-                        &["serve", "triton", "launcher"],
-                        "cannot be `srun` with `each_node`",
-                        "each node starts its own ranks",
-                    )
-                    .hint("`launcher: mpi` starts them there; or remove `each_node`");
+                let triton = if let Some(Serve::Triton(server)) = stage.serve.as_deref() { Some(server) } else { None };
+                let is_by_srun = triton.is_some_and(|server| server.launcher == Some(Launcher::Srun));
+                faults! { self;
+                    ["serve", "triton", "launcher"], slurm.each_node && is_by_srun,
+                        "cannot be `srun` with `each_node`", "each node starts its own ranks",
+                        "`launcher: mpi` starts them there; or remove `each_node`";
                 }
                 if slurm.each_node {
                     self.many(stage, &["host", "slurm", "each_node"]);
-                    if slurm.container.is_some() {
-                        self.fault(
-                            &["host", "slurm", "container"],
-                            "cannot be combined with `each_node`",
-                            "its commands start on one node only",
-                        )
-                        .hint("`container` next to `host` starts them on each");
-                    }
+                }
+                faults! { self;
+                    ["host", "slurm", "container"], slurm.each_node && has_container,
+                        "cannot be combined with `each_node`", "its commands start on one node only",
+                        "`container` next to `host` starts them on each";
                 }
             }
             HostOn::Ssh(hosts) => {
@@ -277,17 +268,12 @@ impl StageChecker<'_> {
                     .hint("remove it, or put the stage into a Slurm job: `host: slurm`");
             }
             Some(Serve::Triton(server)) => {
-                if server.host.is_some() {
-                    self.fault(&["serve", "triton", "host"], "cannot be the same for several hosts", "here")
-                        .hint("set `address` of each host to where requests reach it");
-                }
-                if !server.mpi.hosts.is_empty() {
-                    self.fault(
-                        &["serve", "triton", "mpi", "hosts"],
-                        "cannot be combined with several hosts",
-                        "each host starts its own server",
-                    )
-                    .hint("remove one of them");
+                faults! { self;
+                    ["serve", "triton", "host"], server.host.is_some(), "cannot be the same for several hosts", "here",
+                        "set `address` of each host to where requests reach it";
+                    ["serve", "triton", "mpi", "hosts"], !server.mpi.hosts.is_empty(),
+                        "cannot be combined with several hosts", "each host starts its own server",
+                        "remove one of them";
                 }
             }
             Some(_) => {}
@@ -296,9 +282,9 @@ impl StageChecker<'_> {
 
     fn ssh(&mut self, hosts: &[SshHost]) {
         let mut names = std::collections::BTreeSet::new();
-        if hosts.is_empty() {
-            self.fault(&["host", "ssh"], "is empty", "nothing would be started")
-                .hint("name the machines: `ssh: [node-a, node-b]`");
+        faults! { self;
+            ["host", "ssh"], hosts.is_empty(), "is empty", "nothing would be started",
+                "name the machines: `ssh: [node-a, node-b]`";
         }
         for (index, host) in hosts.iter().enumerate() {
             let machine = host.machine();
@@ -308,26 +294,22 @@ impl StageChecker<'_> {
                 SshHost::Machine(_) => vec!["host", "ssh", &index, "name"],
             };
             let odd = |c: char| !c.is_ascii_alphanumeric() && !"._-:".contains(c);
-            if machine.name.is_empty() || machine.name.starts_with('-') || machine.name.contains(odd) {
-                self.fault(&at, "is not a name of a host", "letters, digits, `.`, `_` and `-`, not starting with `-`")
-                    .hint("`ssh` takes ssh's destination");
-            }
-            if machine.destination().starts_with('-') {
-                self.fault(&at, "is not a host", "ssh would take it for an option");
-            }
-            if !names.insert(machine.name.clone()) {
-                let label = format!("another host is also called `{}`", machine.name);
-                self.fault(&at, "is given twice", &label).hint("give one of them another `name`");
+            faults! { self;
+                at, machine.name.is_empty() || machine.name.starts_with('-') || machine.name.contains(odd),
+                    "is not a name of a host", "letters, digits, `.`, `_` and `-`, not starting with `-`",
+                    "`ssh` takes ssh's destination";
+                at, machine.destination().starts_with('-'), "is not a host", "ssh would take it for an option";
+                at, !names.insert(machine.name.clone()), "is given twice",
+                    &format!("another host is also called `{}`", machine.name), "give one of them another `name`";
             }
         }
     }
 
     fn slurm(&mut self, slurm: &Slurm) {
-        const AT: [&str; 2] = ["host", "slurm"];
-        let at = |key: &'static str| [AT[0], AT[1], key];
-        if slurm.gres.as_ref().is_some_and(|gres| gres.starts_with("gpu")) && slurm.gpus_per_node.is_some() {
-            self.fault(&at("gres"), "cannot be combined with `gpus_per_node`", "both request GPUs")
-                .hint("remove one of them");
+        let requests_gpus = slurm.gres.as_ref().is_some_and(|gres| gres.starts_with("gpu"));
+        faults! { self;
+            ["host", "slurm", "gres"], requests_gpus && slurm.gpus_per_node.is_some(),
+                "cannot be combined with `gpus_per_node`", "both request GPUs", "remove one of them";
         }
         for (index, word) in slurm.args.iter().enumerate() {
             let flag = word.strip_prefix("--").map(|flag| flag.split('=').next().unwrap_or(flag));
@@ -349,22 +331,18 @@ impl StageChecker<'_> {
     pub(super) fn gpu_clocks(&mut self, stage: &Stage) {
         let Some(clocks) = &stage.gpu_clocks else { return };
         let [least, greatest] = clocks.graphics;
-        if least == 0 || least > greatest {
-            self.fault(&["gpu_clocks", "graphics"], "must be the least and the greatest clock", "MHz")
-                .hint("`[1410, 1410]` is one clock");
-        }
-        if stage.gpus == 0 {
-            self.fault(&["gpu_clocks"], "needs GPUs of the stage", "`gpus` is 0")
-                .hint("set `gpus`; or lock them in the stage that starts the servers");
-        }
         let is_elsewhere = match stage.host.as_deref().and_then(Host::remote) {
             Some(HostOn::Ssh(_)) => true,
             Some(HostOn::Slurm(slurm)) => slurm.each_node,
             None => false,
         };
-        if is_elsewhere {
-            self.fault(&["gpu_clocks"], "cannot be combined with several hosts", "only one machine's are locked")
-                .hint("lock them there before the run: `nvidia-smi -lgc`");
+        faults! { self;
+            ["gpu_clocks", "graphics"], least == 0 || least > greatest, "must be the least and the greatest clock",
+                "MHz", "`[1410, 1410]` is one clock";
+            ["gpu_clocks"], stage.gpus == 0, "needs GPUs of the stage", "`gpus` is 0",
+                "set `gpus`; or lock them in the stage that starts the servers";
+            ["gpu_clocks"], is_elsewhere, "cannot be combined with several hosts", "only one machine's are locked",
+                "lock them there before the run: `nvidia-smi -lgc`";
         }
     }
 }

@@ -4,8 +4,8 @@
 //!
 //! `bench.sweep:` sets one value of its benchmark at each point, so that nothing else may set it.
 
-use super::StageChecker;
 use super::bench::{Bench, RateSearch};
+use super::{StageChecker, faults};
 use crate::manifest::Node;
 use base::diag::Diagnostic;
 use base::spec::{Arrivals, BenchSweep, GoodputLimit, Length, MOST_USERS, Ramp, Scenario, sets_length};
@@ -51,6 +51,7 @@ pub struct LoadFault {
 const SCENARIO: &[&str] = &["bench", "scenario"];
 const SEARCH: &[&str] = &["bench", "search"];
 const RAMP: &[&str] = &["bench", "ramp"];
+const ADD_USERS: &str = "add `concurrency: 16`: users";
 
 impl LoadFault {
     const fn new(key: &'static [&'static str], what: &'static str, label: &'static str, hint: &'static str) -> Self {
@@ -106,12 +107,7 @@ impl<'a> Load<'a> {
             }
             Scenario::Concurrency => level(bench.concurrency.map(f64::from)).map(Self::Concurrency).ok_or(LoadFault {
                 level: Some("concurrency"),
-                ..LoadFault::new(
-                    SCENARIO,
-                    "needs `concurrency`",
-                    "here users take turns",
-                    "add `concurrency: 16`: users",
-                )
+                ..LoadFault::new(SCENARIO, "needs `concurrency`", "here users take turns", ADD_USERS)
             }),
             Scenario::Interactive | Scenario::SingleStream => {
                 let hint = "add `loadgen`, or choose `server`";
@@ -164,30 +160,24 @@ impl StageChecker<'_> {
     pub(super) fn search(&mut self, bench: &Bench) {
         let Some(search) = &bench.search else { return };
         let least = bench.limits.as_ref().and_then(|limits| limits.goodput);
-        if bench.loadgen.is_none() && matches!(least, Some(GoodputLimit::PerSecond(_))) {
-            let reason = "no rate below that many requests per second can have as much goodput";
-            self.fault(&["bench", "limits", "goodput"], "must be a share with `search`", reason)
-                .hint("as a share of the requests: `goodput: 95%`");
-        }
-        if !(search.low > 0.0 && search.low < search.high && search.high.is_finite()) {
-            self.fault(&["bench", "search", "low"], "must be above 0 and below `high`", "requests per second");
-        }
-        if search.start.is_some_and(|start| !(search.low..=search.high).contains(&start)) {
-            self.fault(&["bench", "search", "start"], "must be between `low` and `high`", "requests per second");
-        }
-        if search.start_from.is_some() {
-            let path = ["bench", "search", "start_from"];
-            if search.start.is_some() {
-                self.fault(&path, "cannot be combined with `start`", "both set the first rate")
-                    .hint("remove one of them");
-            }
-            if bench.loadgen.is_some() {
-                self.fault(&path, "cannot be combined with `loadgen`", "LoadGen's tests are tried from `low` on")
-                    .hint("remove it, or raise `low`");
-            }
-        }
-        if !(search.precision > 0.0 && search.precision < 1.0) {
-            self.fault(&["bench", "search", "precision"], "must be between 0 and 1", "a share: 0.02 is 2 %");
+        let starts_from = search.start_from.is_some();
+        faults! { self;
+            ["bench", "limits", "goodput"],
+                bench.loadgen.is_none() && matches!(least, Some(GoodputLimit::PerSecond(_))),
+                "must be a share with `search`", "no rate below that many requests per second can have as much goodput",
+                "as a share of the requests: `goodput: 95%`";
+            ["bench", "search", "low"], !(search.low > 0.0 && search.low < search.high && search.high.is_finite()),
+                "must be above 0 and below `high`", "requests per second";
+            ["bench", "search", "start"],
+                search.start.is_some_and(|start| !(search.low..=search.high).contains(&start)),
+                "must be between `low` and `high`", "requests per second";
+            ["bench", "search", "start_from"], starts_from && search.start.is_some(),
+                "cannot be combined with `start`", "both set the first rate", "remove one of them";
+            ["bench", "search", "start_from"], starts_from && bench.loadgen.is_some(),
+                "cannot be combined with `loadgen`", "LoadGen's tests are tried from `low` on",
+                "remove it, or raise `low`";
+            ["bench", "search", "precision"], !(search.precision > 0.0 && search.precision < 1.0),
+                "must be between 0 and 1", "a share: 0.02 is 2 %";
         }
     }
 
@@ -226,14 +216,12 @@ impl StageChecker<'_> {
 
     /// Runs are repeated where one measurement is one run.
     pub(super) fn repeat(&mut self, bench: &Bench) {
-        let key = ["bench", "repeat"];
-        let hint = "remove `repeat`";
-        if bench.repeat > 1 && bench.search.is_some() {
-            self.fault(&key, "cannot be combined with `search`", "a search has several runs of its own").hint(hint);
-        }
-        if bench.repeat > 1 && bench.loadgen.is_some() {
-            self.fault(&key, "cannot be combined with `loadgen`", "MLPerf's rules set how often a test is run")
-                .hint(hint);
+        let is_repeated = bench.repeat > 1;
+        faults! { self;
+            ["bench", "repeat"], is_repeated && bench.search.is_some(), "cannot be combined with `search`",
+                "a search has several runs of its own", "remove `repeat`";
+            ["bench", "repeat"], is_repeated && bench.loadgen.is_some(), "cannot be combined with `loadgen`",
+                "MLPerf's rules set how often a test is run", "remove `repeat`";
         }
     }
 
@@ -276,9 +264,9 @@ impl StageChecker<'_> {
     /// As it is written: a sweep sets its level itself. LoadGen has rules of its own.
     pub(super) fn load_keys(&mut self, bench: &Bench, written: &Node) {
         self.time_fault(&["bench", "stall_timeout"], Some(bench.stall_timeout.time()), "every request would fail");
-        if bench.ready_timeout.as_ref().is_some_and(|limit| limit.time().is_zero()) {
-            self.fault(&["bench", "ready_timeout"], "must be above 0", "nothing is waited for")
-                .hint("remove it: a server has to be ready then");
+        faults! { self;
+            ["bench", "ready_timeout"], bench.ready_timeout.as_ref().is_some_and(|limit| limit.time().is_zero()),
+                "must be above 0", "nothing is waited for", "remove it: a server has to be ready then";
         }
         let is_loadgens = matches!(bench.scenario, Scenario::Interactive | Scenario::SingleStream);
         if bench.loadgen.is_some() || is_loadgens {

@@ -9,7 +9,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ActionFacts, Check, StageChecker};
+use super::{ActionFacts, Check, StageChecker, faults};
 use crate::loadgen::test_request;
 use crate::manifest::model::{Bench, OneOrMany, Stage};
 use crate::manifest::targets;
@@ -357,7 +357,48 @@ impl Check for Mlperf {
     }
 
     fn check(&self, _: &Stage, checker: &mut StageChecker<'_>) {
-        checker.mlperf(self);
+        // Its round and its benchmark.
+        let (word, round, benchmarks): (&str, &str, Vec<&str>) = match self {
+            Self::Loadgen(step) => ("loadgen", &step.round, vec![]),
+            Self::Dataset(step) => ("dataset", &step.round, vec![&step.benchmark]),
+            Self::Score(step) => ("score", &step.round, vec![&step.benchmark]),
+            Self::Verify(step) => ("verify", &step.round, vec![&step.benchmark]),
+            Self::Package(step) => {
+                ("package", &step.round, step.results.iter().map(|entry| entry.benchmark.as_str()).collect())
+            }
+        };
+        if let Self::Package(step) = self {
+            for (index, results) in step.results.iter().enumerate() {
+                let Err((key, what)) = results.entries() else { continue };
+                let index = index.to_string();
+                let mut path = vec!["mlperf", "package", "results", &index];
+                path.extend(key.iter().map(String::as_str));
+                checker
+                    .fault(&path, &what, "one for each scenario, in their order")
+                    .hint("`{{ stages.NAME.outs }}` of a stage with `foreach: { scenario: … }`");
+            }
+        }
+        let Some(table) = Round::named(round) else {
+            let hint = did_you_mean(round, Round::NAMES);
+            checker
+                .fault(&["mlperf", word, "round"], &format!("cannot be `{round}`"), "it has no table")
+                .maybe_hint(hint);
+            return;
+        };
+        faults! { checker;
+            ["mlperf", word, "round"], matches!(self, Self::Loadgen(_)) && !table.loadgen.is_packaged,
+                &format!("cannot be `{round}`"), "its LoadGen was not published as a package",
+                format!("`regatta mlperf check DIR --round {round}` checks results of it");
+        }
+        for (index, name) in benchmarks.iter().enumerate() {
+            let Err(wrong) = ResolvedTest::named(round, name) else { continue };
+            let index = index.to_string();
+            let path: &[&str] = match self {
+                Self::Package(_) => &["mlperf", "package", "results", &index, "benchmark"],
+                _ => &["mlperf", word, "benchmark"],
+            };
+            checker.fault(path, &wrong.what, &wrong.rule).maybe_hint(wrong.hint);
+        }
     }
 }
 
@@ -393,27 +434,23 @@ impl StageChecker<'_> {
     fn has_power(&mut self, bench: &Bench) {
         let Some(loadgen) = bench.loadgen.as_deref() else { return };
         let Some(power) = &loadgen.power else { return };
-        let key = ["bench", "loadgen", "power"];
-        if loadgen.mode != TestMode::Performance {
-            let clash = format!("cannot be combined with `mode: {}`", loadgen.mode.as_str());
-            self.fault(&key, &clash, "the rules measure the power of performance runs only").hint("remove it");
-        }
-        if bench.search.is_some() {
-            self.fault(&key, "cannot be combined with `search`", "LoadGen runs once for each rate").hint("remove it");
-        }
-        if !power.has_valid_server() {
-            let key = ["bench", "loadgen", "power", "server"];
-            self.fault(&key, "must be a host, or a host and a port", "the machine with the power meter")
-                .hint("`HOST` or `HOST:4950`");
+        faults! { self;
+            ["bench", "loadgen", "power"], loadgen.mode != TestMode::Performance,
+                &format!("cannot be combined with `mode: {}`", loadgen.mode.as_str()),
+                "the rules measure the power of performance runs only", "remove it";
+            ["bench", "loadgen", "power"], bench.search.is_some(), "cannot be combined with `search`",
+                "LoadGen runs once for each rate", "remove it";
+            ["bench", "loadgen", "power", "server"], !power.has_valid_server(), "must be a host, or a host and a port",
+                "the machine with the power meter", "`HOST` or `HOST:4950`";
         }
     }
 
     /// LoadGen's samples are token ids, and it is given those of each answer: not every protocol has them.
     fn has_token_ids(&mut self, bench: &Bench) {
         let label = "LoadGen's samples are token ids, and it is given the token ids of each answer";
-        if bench.request.interface == Some(Interface::Text) {
-            let hint = "`interface: token_ids`";
-            self.fault(&["bench", "request", "interface"], "cannot be combined with `loadgen`", label).hint(hint);
+        faults! { self;
+            ["bench", "request", "interface"], bench.request.interface == Some(Interface::Text),
+                "cannot be combined with `loadgen`", label, "`interface: token_ids`";
         }
         let parsed = targets(&bench.target).unwrap_or_default();
         let (what, hint) = match parsed.protocol(bench.protocol) {
@@ -442,24 +479,15 @@ impl StageChecker<'_> {
 
     /// A search for the highest rate under LoadGen's own rules.
     fn searched(&mut self, bench: &Bench) {
-        let key = ["bench", "search"];
-        if !matches!(bench.scenario, Scenario::Server | Scenario::Interactive) {
-            self.fault(&key, "needs the scenario `server` or `interactive`", "only there requests arrive at a rate")
-                .hint("`scenario: server` or `interactive`");
-        }
-        if let Some(loadgen) = &bench.loadgen {
-            if loadgen.target_qps.is_some() {
-                self.fault(
-                    &["bench", "loadgen", "target_qps"],
-                    "cannot be combined with `search`",
-                    "it is what is searched",
-                )
-                .hint("remove it");
-            }
-            if loadgen.mode != TestMode::Performance {
-                self.fault(&["bench", "loadgen", "mode"], "cannot be searched in", "only performance has limits")
-                    .hint("`mode: performance`");
-            }
+        let Some(loadgen) = &bench.loadgen else { return };
+        faults! { self;
+            ["bench", "search"], !matches!(bench.scenario, Scenario::Server | Scenario::Interactive),
+                "needs the scenario `server` or `interactive`", "only there requests arrive at a rate",
+                "`scenario: server` or `interactive`";
+            ["bench", "loadgen", "target_qps"], loadgen.target_qps.is_some(), "cannot be combined with `search`",
+                "it is what is searched", "remove it";
+            ["bench", "loadgen", "mode"], loadgen.mode != TestMode::Performance, "cannot be searched in",
+                "only performance has limits", "`mode: performance`";
         }
     }
 
@@ -471,47 +499,5 @@ impl StageChecker<'_> {
         let is_at_key = wrong.is_of_key || wrong.at.is_empty();
         let report = if is_at_key { Self::key_fault } else { Self::fault };
         report(self, &path, &wrong.what, &wrong.rule).maybe_hint(wrong.hint.clone());
-    }
-
-    /// An `mlperf` step: its round and its benchmark.
-    pub(super) fn mlperf(&mut self, step: &Mlperf) {
-        let (word, round, benchmarks): (&str, &str, Vec<&str>) = match step {
-            Mlperf::Loadgen(step) => ("loadgen", &step.round, vec![]),
-            Mlperf::Dataset(step) => ("dataset", &step.round, vec![&step.benchmark]),
-            Mlperf::Score(step) => ("score", &step.round, vec![&step.benchmark]),
-            Mlperf::Verify(step) => ("verify", &step.round, vec![&step.benchmark]),
-            Mlperf::Package(step) => {
-                ("package", &step.round, step.results.iter().map(|entry| entry.benchmark.as_str()).collect())
-            }
-        };
-        if let Mlperf::Package(step) = step {
-            for (index, results) in step.results.iter().enumerate() {
-                let Err((key, what)) = results.entries() else { continue };
-                let index = index.to_string();
-                let mut path = vec!["mlperf", "package", "results", &index];
-                path.extend(key.iter().map(String::as_str));
-                self.fault(&path, &what, "one for each scenario, in their order")
-                    .hint("`{{ stages.NAME.outs }}` of a stage with `foreach: { scenario: … }`");
-            }
-        }
-        let Some(table) = Round::named(round) else {
-            let hint = did_you_mean(round, Round::NAMES);
-            self.fault(&["mlperf", word, "round"], &format!("cannot be `{round}`"), "it has no table").maybe_hint(hint);
-            return;
-        };
-        if matches!(step, Mlperf::Loadgen(_)) && !table.loadgen.is_packaged {
-            let message = format!("cannot be `{round}`");
-            self.fault(&["mlperf", word, "round"], &message, "its LoadGen was not published as a package")
-                .hint(format!("`regatta mlperf check DIR --round {round}` checks results of it"));
-        }
-        for (index, name) in benchmarks.iter().enumerate() {
-            let Err(wrong) = ResolvedTest::named(round, name) else { continue };
-            let index = index.to_string();
-            let path: &[&str] = match step {
-                Mlperf::Package(_) => &["mlperf", "package", "results", &index, "benchmark"],
-                _ => &["mlperf", word, "benchmark"],
-            };
-            self.fault(path, &wrong.what, &wrong.rule).maybe_hint(wrong.hint);
-        }
     }
 }

@@ -10,13 +10,12 @@ use indexmap::IndexMap;
 use serde_json::Value;
 
 use super::StageChecker;
-use crate::PlanReference;
 use crate::loadgen::test_request;
 use crate::manifest::Node;
 use crate::manifest::model::{
     Action, Bench, Engine, Mlperf, MlperfDataset, MlperfEntry, MlperfPackage, MlperfResults, Serve,
 };
-use crate::task::Task;
+use crate::{PlanReference, Task};
 use base::diag::{Diagnostic, Diagnostics};
 use base::event::TaskId;
 use base::spec::{Division, TestMode};

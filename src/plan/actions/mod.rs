@@ -296,6 +296,16 @@ impl StageFault<'_> {
     }
 }
 
+/// Rules as a table: the key, when its rule is broken, what is wrong there, why, and what to do about it.
+macro_rules! faults {
+    ($checker:expr; $($key:expr, $is_broken:expr, $problem:expr, $reason:expr $(, $hint:expr)?;)*) => {
+        $(if $is_broken {
+            $checker.fault(&$key, $problem, $reason)$(.hint($hint))?;
+        })*
+    };
+}
+use faults;
+
 /// Reports what is wrong with one stage.
 pub struct StageChecker<'a> {
     node: &'a Node,

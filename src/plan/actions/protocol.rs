@@ -3,8 +3,8 @@
 
 use serde_json::json;
 
-use super::StageChecker;
 use super::load::are_written_together;
+use super::{StageChecker, faults};
 use crate::manifest::model::{Bench, USUAL_END_ID};
 use crate::manifest::{Node, Targets, targets};
 use base::spec::{Interface, Protocol, Request, UnsendableSetting};
@@ -110,23 +110,18 @@ impl StageChecker<'_> {
 
     fn tls(&mut self, bench: &Bench, parsed: &Targets) {
         let Some(tls) = &bench.tls else { return };
-        if bench.target.starts_with("http://") {
-            let hint = "write `https://` in the target, or leave `tls` out";
-            self.fault(&["bench", "tls"], "contradicts the target", "`http://` is without TLS").hint(hint);
-        } else if parsed.protocol(bench.protocol) == Protocol::Kserve && !parsed.is_secure {
-            self.fault(&["bench", "tls"], "is for protocols over HTTP", "this is gRPC").hint(SET_HTTP);
-        }
-        if tls.client_cert.is_some() != tls.client_key.is_some() {
-            self.fault(&["bench", "tls"], "has only half of the client certificate", "a certificate needs its key")
-                .hint("name both `client_cert` and `client_key`");
-        }
-        if tls.insecure && tls.ca.is_some() {
-            self.fault(
-                &["bench", "tls"],
-                "sets authorities, although any certificate is trusted",
-                "`ca` would mean nothing",
-            )
-            .hint("leave `insecure` out");
+        let is_http = bench.target.starts_with("http://");
+        faults! { self;
+            ["bench", "tls"], is_http, "contradicts the target", "`http://` is without TLS",
+                "write `https://` in the target, or leave `tls` out";
+            ["bench", "tls"],
+                !is_http && parsed.protocol(bench.protocol) == Protocol::Kserve && !parsed.is_secure,
+                "is for protocols over HTTP", "this is gRPC", SET_HTTP;
+            ["bench", "tls"], tls.client_cert.is_some() != tls.client_key.is_some(),
+                "has only half of the client certificate", "a certificate needs its key",
+                "name both `client_cert` and `client_key`";
+            ["bench", "tls"], tls.insecure && tls.ca.is_some(), "sets authorities, although any certificate is trusted",
+                "`ca` would mean nothing", "leave `insecure` out";
         }
     }
 }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use super::{ActionFacts, Check, StageChecker, StageFault};
+use super::{ActionFacts, Check, StageChecker, faults};
 use crate::manifest::Map;
 use crate::manifest::model::{ModelControl, RateLimit, ReadyWhen, Stage, TritonServer, TrtllmServe, Vllm};
 use base::diag::{Diagnostic, nearest};
@@ -211,11 +211,11 @@ impl Check for Serve {
         match self {
             Self::Simulator(server) => {
                 checker.ready("simulator", &server.ready);
-                checker.check_ready_by("simulator", &server.ready);
+                checker.check_ready_by("simulator", &server.ready, OVER_KSERVE);
             }
             Self::Triton(server) => {
                 checker.ready("triton", &server.ready);
-                checker.check_ready_by("triton", &server.ready);
+                checker.check_ready_by("triton", &server.ready, OVER_KSERVE);
                 checker.without_effect(server);
                 checker.triton(server);
             }
@@ -224,13 +224,7 @@ impl Check for Serve {
                 checker.word(&["serve", "trtllm_serve", "backend"], &server.backend, &TrtllmServe::BACKENDS);
             }
             Self::Vllm(server) => {
-                if !server.ready.is_usual() {
-                    checker.idle(
-                        &["serve", "vllm", "ready", "by"],
-                        "`/health` and `/v1/models` are polled",
-                        "remove it",
-                    );
-                }
+                checker.check_ready_by("vllm", &server.ready, "`/health` and `/v1/models` are polled");
                 checker.vllm(server);
             }
             Self::Command(server) => {
@@ -253,6 +247,9 @@ impl Check for Serve {
     }
 }
 
+/// Only a server with a custom command may lack KServe.
+const OVER_KSERVE: &str = "this server is used over KServe";
+
 /// Without names at Hugging Face, which begin with neither `/` nor `.`: they are not folders.
 fn checkpoint_paths<'a>(model: &'a String, tokenizer: Option<&'a String>) -> Vec<(&'static str, &'a str)> {
     let folders = std::iter::once(model).chain(tokenizer).filter(|path| path.starts_with(['/', '.']));
@@ -266,10 +263,10 @@ impl StageChecker<'_> {
         self.time_fault(&path, ready.timeout.as_ref().map(TimeSpan::time), "no server starts at once");
     }
 
-    /// Only a server with a custom command may lack KServe.
-    fn check_ready_by(&mut self, server: &str, ready: &ReadyWhen) {
+    /// `why`: what decides when such a server is ready.
+    fn check_ready_by(&mut self, server: &str, ready: &ReadyWhen, why: &str) {
         if !ready.is_usual() {
-            self.idle(&["serve", server, "ready", "by"], "this server is used over KServe", "remove it");
+            self.idle(&["serve", server, "ready", "by"], why, "remove it");
         }
     }
 
@@ -304,12 +301,10 @@ impl StageChecker<'_> {
                 self.idle(&["serve", "triton", key], why, "remove it, or name the `launcher`");
             }
         }
-        if is_given("rate_limit_resource") && server.rate_limit != Some(RateLimit::ExecutionCount) {
-            self.idle(
-                &["serve", "triton", "rate_limit_resource"],
-                "the rate limiter is off",
-                "`rate_limit: execution_count`",
-            );
+        let is_unlimited = server.rate_limit != Some(RateLimit::ExecutionCount);
+        faults! { self;
+            ["serve", "triton", "rate_limit_resource"], is_given("rate_limit_resource") && is_unlimited,
+                "has no effect", "the rate limiter is off", "`rate_limit: execution_count`";
         }
         for what in ["http", "grpc", "metrics"] {
             let is_closed = [format!("allow-{what}"), format!("allow_{what}")].iter().any(|option| {
@@ -357,27 +352,24 @@ impl StageChecker<'_> {
         }
     }
 
-    fn triton_fault(&mut self, key: &str, what: &str, label: &str) -> StageFault<'_> {
-        self.fault(&["serve", "triton", key], what, label)
-    }
-
     fn triton(&mut self, server: &TritonServer) {
         if server.triton_skip_server_spawn {
             if let Some(text) = &server.triton_grpc_ports {
                 if let Err((_, why)) = Endpoints::Text(text.clone()).read() {
                     self.push_servers_error(&["serve", "triton", "triton_grpc_ports"], &why);
                 }
-            } else {
-                let label = "the servers already run, but their ports are missing";
-                self.triton_fault("triton_skip_server_spawn", "needs `triton_grpc_ports`", label)
-                    .hint("add `triton_grpc_ports: \"localhost:8001\"`");
+            }
+            faults! { self;
+                ["serve", "triton", "triton_skip_server_spawn"], server.triton_grpc_ports.is_none(),
+                    "needs `triton_grpc_ports`", "the servers already run, but their ports are missing",
+                    "add `triton_grpc_ports: \"localhost:8001\"`";
             }
             return;
         }
-        if server.triton_grpc_ports.is_some() {
-            let label = "but servers are started here";
-            self.triton_fault("triton_grpc_ports", "names servers that already run", label)
-                .hint("add `triton_skip_server_spawn: true`, or set `grpc_port` to the port of the first server");
+        faults! { self;
+            ["serve", "triton", "triton_grpc_ports"], server.triton_grpc_ports.is_some(),
+                "names servers that already run", "but servers are started here",
+                "add `triton_skip_server_spawn: true`, or set `grpc_port` to the port of the first server";
         }
         if server.repository.is_none() {
             let place = self.node.place(&["serve", "triton"]);
@@ -392,9 +384,10 @@ impl StageChecker<'_> {
             ("grpc_address", &server.grpc_address),
             ("metrics_address", &server.metrics_address),
         ] {
-            if address.as_deref().is_some_and(|address| address.is_empty() || address.contains([' ', '/', ','])) {
-                self.triton_fault(key, "must be an address", "without a scheme or a port")
-                    .hint("for example `127.0.0.1`");
+            let is_none = |address: &str| address.is_empty() || address.contains([' ', '/', ',']);
+            faults! { self;
+                ["serve", "triton", key], address.as_deref().is_some_and(is_none), "must be an address",
+                    "without a scheme or a port", "for example `127.0.0.1`";
             }
         }
         for (index, resource) in server.rate_limit_resource.iter().enumerate() {
@@ -402,10 +395,9 @@ impl StageChecker<'_> {
             let fine = parts.next().is_some_and(|name| !name.is_empty())
                 && (1..=2).contains(&resource.matches(':').count())
                 && parts.all(|part| part.parse::<u64>().is_ok());
-            if !fine {
-                let path = ["serve", "triton", "rate_limit_resource", &index.to_string()];
-                self.fault(&path, "must be `name:count` or `name:count:device`", "this is not")
-                    .hint("`R1:10`, or `R1:10:0` for device 0");
+            faults! { self;
+                ["serve", "triton", "rate_limit_resource", &index.to_string()], !fine,
+                    "must be `name:count` or `name:count:device`", "this is not", "`R1:10`, or `R1:10:0` for device 0";
             }
         }
         if let Some(container) = &server.container {
@@ -415,30 +407,26 @@ impl StageChecker<'_> {
 
     /// What contradicts itself without a look at any engine.
     fn modes(&mut self, server: &TritonServer) {
-        if let (Some(mode), Some(_)) = (server.mode, server.spawn_processes)
-            && mode != ServerMode::Orchestrator
-        {
-            self.triton_fault("spawn_processes", "is for `mode: orchestrator`", "the mode is another")
-                .hint("remove it");
-        }
-        if server.mode == Some(ServerMode::Plain) && server.world_size.is_some_and(|world| world > 1) {
-            self.triton_fault("world_size", "must be 1 in `mode: plain`", "that mode is one rank")
-                .hint("set `mode: leader`");
-        }
-        if server.launcher == Some(Launcher::None) && server.world_size.is_some_and(|world| world > 1) {
-            self.triton_fault("launcher", "cannot be `none`", "the world size is greater than 1")
-                .hint("`mpi` or `srun`");
-        }
-        if !server.load_model.is_empty() && server.model_control_mode != Some(ModelControl::Explicit) {
-            let label = "otherwise Triton loads all models";
-            self.triton_fault("load_model", "needs `model_control_mode: explicit`", label)
-                .hint("add `model_control_mode: explicit`");
+        let has_ranks = server.world_size.is_some_and(|world| world > 1);
+        let is_not_orchestrator = server.mode.is_some_and(|mode| mode != ServerMode::Orchestrator);
+        faults! { self;
+            ["serve", "triton", "spawn_processes"], is_not_orchestrator && server.spawn_processes.is_some(),
+                "is for `mode: orchestrator`", "the mode is another", "remove it";
+            ["serve", "triton", "world_size"], server.mode == Some(ServerMode::Plain) && has_ranks,
+                "must be 1 in `mode: plain`", "that mode is one rank", "set `mode: leader`";
+            ["serve", "triton", "launcher"], server.launcher == Some(Launcher::None) && has_ranks,
+                "cannot be `none`", "the world size is greater than 1", "`mpi` or `srun`";
+            ["serve", "triton", "load_model"],
+                !server.load_model.is_empty() && server.model_control_mode != Some(ModelControl::Explicit),
+                "needs `model_control_mode: explicit`", "otherwise Triton loads all models",
+                "add `model_control_mode: explicit`";
         }
         for (index, host) in server.mpi.hosts.iter().enumerate() {
             let (name, slots) = host.split_once(':').unwrap_or((host, "1"));
-            if name.is_empty() || slots.parse::<u32>().is_ok_and(|slots| slots == 0) || slots.parse::<u32>().is_err() {
-                let path = ["serve", "triton", "mpi", "hosts", &index.to_string()];
-                self.fault(&path, "must be `host` or `host:slots`", "this is not").hint("for example `node1:8`");
+            faults! { self;
+                ["serve", "triton", "mpi", "hosts", &index.to_string()],
+                    name.is_empty() || slots.parse::<u32>().unwrap_or_default() == 0,
+                    "must be `host` or `host:slots`", "this is not", "for example `node1:8`";
             }
         }
     }

@@ -6,7 +6,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{PlanReference, StageChecker};
+use super::{PlanReference, StageChecker, faults};
 use crate::for_each_action;
 use crate::manifest::model::{Container, Host, Serve, ShellScript};
 use base::spec::{GpuClocks, MOST_PARTS, MOST_USERS, TimeSpan};
@@ -143,16 +143,14 @@ impl StageChecker<'_> {
     pub(super) fn common(&mut self, stage: &Stage) {
         self.retry(stage);
         self.gpu_clocks(stage);
-        if !stage.strict && !matches!(stage.shell.as_deref(), Some(ShellScript::Text(_))) {
-            self.idle(&["strict"], "only a `shell` text runs in a shell", "remove it");
-        }
-        if stage.confine && (stage.shell.is_none() || stage.container.is_some()) {
-            let label = if stage.shell.is_none() {
-                "only a `shell` is confined"
-            } else {
-                "a container sees only what is mounted into it"
-            };
-            self.idle(&["confine"], label, "remove it");
+        let has_script = matches!(stage.shell.as_deref(), Some(ShellScript::Text(_)));
+        faults! { self;
+            ["strict"], !stage.strict && !has_script, "has no effect", "only a `shell` text runs in a shell",
+                "remove it";
+            ["confine"], stage.confine && stage.shell.is_none(), "has no effect", "only a `shell` is confined",
+                "remove it";
+            ["confine"], stage.confine && stage.shell.is_some() && stage.container.is_some(), "has no effect",
+                "a container sees only what is mounted into it", "remove it";
         }
         self.time_fault(&["timeout"], stage.timeout.as_ref().map(TimeSpan::time), "the stage would end at once");
         for name in stage.env.keys() {
@@ -209,16 +207,13 @@ impl StageChecker<'_> {
 
     pub(super) fn retry(&mut self, stage: &Stage) {
         let Some(retry) = &stage.retry else { return };
-        if retry.times.is_none() && retry.lower.is_none() {
-            self.fault(&["retry"], "needs `times`", "how often?").hint("add `times: 2`");
-        }
-        if let Some(Serve::Attach(_)) = stage.serve.as_deref() {
-            self.fault(&["retry"], "has no effect", "the run does not start these servers");
-        }
         let needs_memory = stage.action_kind().is_none_or(|kind| kind.facts().needs_memory);
-        if retry.on == RetryAfter::Oom && !needs_memory {
-            self.fault(&["retry", "on"], "has no effect here", "this stage never runs out of memory")
-                .hint("remove `on: oom`");
+        faults! { self;
+            ["retry"], retry.times.is_none() && retry.lower.is_none(), "needs `times`", "how often?", "add `times: 2`";
+            ["retry"], matches!(stage.serve.as_deref(), Some(Serve::Attach(_))), "has no effect",
+                "the run does not start these servers";
+            ["retry", "on"], retry.on == RetryAfter::Oom && !needs_memory, "has no effect here",
+                "this stage never runs out of memory", "remove `on: oom`";
         }
         self.lowering(stage, retry);
     }
@@ -234,11 +229,10 @@ impl StageChecker<'_> {
             }
             return;
         };
-        if retry.on != RetryAfter::Oom {
-            self.fault(&["retry", "lower"], "needs `on: oom`", "a lower number helps only then").hint("add `on: oom`");
-        }
-        if retry.by.is_none() {
-            self.fault(&["retry"], "needs `by`", "how far down each time?").hint("add `by: 0.05`");
+        faults! { self;
+            ["retry", "lower"], retry.on != RetryAfter::Oom, "needs `on: oom`", "a lower number helps only then",
+                "add `on: oom`";
+            ["retry"], retry.by.is_none(), "needs `by`", "how far down each time?", "add `by: 0.05`";
         }
         self.number_fault(&["retry", "by"], retry.by, "it is taken away each time");
         self.number_fault(&["retry", "to"], retry.to, "the lowest value");

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ActionFacts, Check, StageChecker};
+use super::{ActionFacts, Check, StageChecker, faults};
 use crate::manifest::model::Stage;
 use base::spec::{LONGEST_LENGTH, MOST_PARTS, MOST_REQUESTS, MOST_USERS};
 
@@ -110,34 +110,20 @@ impl Check for TrtllmBench {
             };
             checker.fault(&["trtllm_bench", "flags", flag], "has a key of its own", &key);
         }
-        match (self.backend, &self.engine_dir) {
-            (TrtllmBenchBackend::Tensorrt, None) => {
-                checker
-                    .fault(&["trtllm_bench", "backend"], "needs an `engine_dir`", "it runs engines")
-                    .hint("`engine_dir: \"{{ stages.NAME.out }}\"` of an `engine` stage");
-            }
-            (TrtllmBenchBackend::Pytorch | TrtllmBenchBackend::Autodeploy, Some(_)) => {
-                checker
-                    .fault(&["trtllm_bench", "engine_dir"], "would have no effect", "this backend does not use engines")
-                    .hint("remove it, or choose `backend: tensorrt`");
-            }
-            _ => {}
-        }
-        if self.concurrency == 0 {
-            checker.fault(&["trtllm_bench", "concurrency"], "cannot be 0", "-1 is all at once");
-        }
-        let world = self.tp * self.pp;
-        if stage.gpus > 0 && stage.gpus < world {
-            let label = format!("tp × pp is {world}");
-            checker.fault(&["gpus"], "are too few", &label).hint(format!("`gpus: {world}`"));
-        }
-        if self.name.is_empty() || self.name.contains('/') || self.name.starts_with('.') {
-            checker.fault(&["trtllm_bench", "name"], "must be a plain file name", "files are called so");
-        }
-        if self.launcher.first().is_some_and(String::is_empty) {
-            checker
-                .fault(&["trtllm_bench", "launcher", "0"], "is empty", "no program")
-                .hint("`launcher: []` means none");
+        let (world, name) = (self.tp * self.pp, &self.name);
+        let (runs_engines, has_engine) = (self.backend == TrtllmBenchBackend::Tensorrt, self.engine_dir.is_some());
+        faults! { checker;
+            ["trtllm_bench", "backend"], runs_engines && !has_engine, "needs an `engine_dir`", "it runs engines",
+                "`engine_dir: \"{{ stages.NAME.out }}\"` of an `engine` stage";
+            ["trtllm_bench", "engine_dir"], !runs_engines && has_engine, "would have no effect",
+                "this backend does not use engines", "remove it, or choose `backend: tensorrt`";
+            ["trtllm_bench", "concurrency"], self.concurrency == 0, "cannot be 0", "-1 is all at once";
+            ["gpus"], stage.gpus > 0 && stage.gpus < world, "are too few", &format!("tp × pp is {world}"),
+                format!("`gpus: {world}`");
+            ["trtllm_bench", "name"], name.is_empty() || name.contains('/') || name.starts_with('.'),
+                "must be a plain file name", "files are called so";
+            ["trtllm_bench", "launcher", "0"], self.launcher.first().is_some_and(String::is_empty), "is empty",
+                "no program", "`launcher: []` means none";
         }
     }
 }

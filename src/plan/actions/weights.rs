@@ -6,7 +6,7 @@ use globset::Glob;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ActionFacts, BY_THIS_PROGRAM, Check, StageChecker};
+use super::{ActionFacts, BY_THIS_PROGRAM, Check, StageChecker, faults};
 use crate::manifest::model::Stage;
 
 /// A model's checkpoint: exactly one of `hf, path`. Every file is checked against its size and digest; `weights.json`
@@ -40,22 +40,16 @@ impl Check for Weights {
     }
 
     fn check(&self, _: &Stage, checker: &mut StageChecker<'_>) {
-        match (&self.hf, &self.path) {
-            (None, None) => {
-                checker
-                    .fault(&["weights"], "needs `hf` or `path`", "no source")
-                    .hint("`hf: owner/name`, or `path: FOLDER`");
-            }
-            (Some(_), Some(_)) => {
-                checker.fault(&["weights", "path"], "cannot be combined with `hf`", "two sources").hint("keep one");
-            }
-            (None, Some(_)) => {
-                if self.revision != "main" {
-                    let hint = "remove it, or use `hf` in place of `path`";
-                    checker.idle(&["weights", "revision"], "a local folder has no revision", hint);
-                }
-            }
-            (Some(hf), None) => checker.repository(hf),
+        let (is_fetched, is_local) = (self.hf.is_some(), self.path.is_some());
+        faults! { checker;
+            ["weights"], !is_fetched && !is_local, "needs `hf` or `path`", "no source",
+                "`hf: owner/name`, or `path: FOLDER`";
+            ["weights", "path"], is_fetched && is_local, "cannot be combined with `hf`", "two sources", "keep one";
+            ["weights", "revision"], !is_fetched && is_local && self.revision != "main", "has no effect",
+                "a local folder has no revision", "remove it, or use `hf` in place of `path`";
+        }
+        if let Some(name) = self.hf.as_ref().filter(|_| !is_local) {
+            checker.repository(name);
         }
         for (key, globs) in [("include", &self.include), ("exclude", &self.exclude)] {
             for (index, glob) in globs.iter().enumerate() {

@@ -2,9 +2,8 @@
 
 use serde_json::Value;
 
-use super::super::test_request::ResolvedTest;
-use super::super::{MlperfScenario, RuleError, TestRequest};
 use super::settings::{BUILT_IN, ConfValueKind, KEYS, SAID_ELSEWHERE};
+use crate::{MlperfScenario, ResolvedTest, RuleError, TestRequest};
 use base::diag::{did_you_mean, list_of};
 use base::spec::{Division, MIN_DURATION_MS, TestMode};
 
@@ -62,12 +61,9 @@ fn rate(request: &TestRequest<'_>) -> Option<RuleError> {
             Some(RuleError::new(&at, "must be greater than 0", "queries per second"))
         }
         (MlperfScenario::SingleStream, Some(_)) => {
-            let wrong =
-                RuleError::new(&at, "means nothing in SingleStream", "LoadGen reads it in Server and Offline only")
-                    .of_key();
-            Some(
-                wrong.hint("set the expected latency of a query in milliseconds: `user_conf: { target_latency: 500 }`"),
-            )
+            let rule = "LoadGen reads it in Server and Offline only";
+            let hint = "set the expected latency of a query in milliseconds: `user_conf: { target_latency: 500 }`";
+            Some(RuleError::new(&at, "means nothing in SingleStream", rule).of_key().hint(hint))
         }
         (MlperfScenario::Server | MlperfScenario::Interactive, None) => {
             let message = format!("needs `target_qps` in {}", request.scenario.title());
@@ -129,12 +125,9 @@ fn check_setting(request: &TestRequest<'_>, found: &ResolvedTest, name: &str, va
     }
     let key = KEYS.get(name)?;
     if !key.is_read_in(request.scenario) {
-        let rule = format!("LoadGen does not read it in {}", request.scenario.title());
-        return Some(
-            RuleError::new(&at, format!("means nothing in {}", request.scenario.title()), rule)
-                .of_key()
-                .hint("remove it"),
-        );
+        let scenario = request.scenario.title();
+        let rule = format!("LoadGen does not read it in {scenario}");
+        return Some(RuleError::new(&at, format!("means nothing in {scenario}"), rule).of_key().hint("remove it"));
     }
     if key.is_open_only(request.scenario) && request.division == Division::Closed {
         let wrong = RuleError::new(&at, "may be set in the open division only", "closed: the round's value").of_key();

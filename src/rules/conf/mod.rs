@@ -6,7 +6,8 @@ mod settings;
 
 pub use check::check;
 pub use settings::{
-    Conf, ConfLine, REHEARSAL_DURATION_MS, TestSettings, conf, in_effect, is_open_only, logged, read, review,
+    AuditConfig, Conf, ConfLine, LOG_SEED, REHEARSAL_DURATION_MS, TestSettings, audit_config, audit_test, conf,
+    in_effect, is_open_only, logged, read, review,
 };
 
 #[cfg(test)]

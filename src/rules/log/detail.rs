@@ -75,19 +75,16 @@ pub enum DetailError {
 struct Entry {
     key: String,
     value: Value,
-    #[serde(default)]
     time_ms: Option<f64>,
     #[serde(default)]
     metadata: Metadata,
 }
 
 #[derive(Default, Deserialize)]
+#[serde(default)]
 struct Metadata {
-    #[serde(default)]
     is_error: bool,
-    #[serde(default)]
     is_warning: bool,
-    #[serde(default)]
     pid: Option<u64>,
 }
 

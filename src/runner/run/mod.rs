@@ -2,9 +2,7 @@
 
 mod attempt_end;
 mod cache_lookup;
-mod retry;
 mod run_end;
-mod task_key;
 
 pub(crate) use cache_lookup::age_notice;
 
@@ -12,21 +10,20 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cache_lookup::KeyState;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::attempt::{AttemptInputs, AttemptOutcome};
-use super::batches::{BatchSlot, assign_slots};
 use super::keying::{Keyed, TaskOutput};
 use super::options::{EventEmitter, GPUS_HINT, RunOptions, RunSummary, TaskRole, gpus_together};
 use super::schedule::{StartItem, TaskEnd, TaskIndex, TaskSchedule};
-use super::task_executor::TaskExecutor;
+use super::task_executor::{BatchSlot, TaskExecutor, assign_slots};
 use crate::schedule::ScheduledTask;
 use crate::store::{Digests, FinishedOutput, Latest, Lookup, OutputCache};
 use base::event::{Endpoint, Event, Failure, FailureKind, GpuId, ReducedSetting, RunId, Stop, TaskId};
 use base::files::Digest;
 use plan::{Lifetime, Plan, SharedTask, Task};
-use task_key::KeyState;
 
 enum RunnerMessage {
     Keyed(TaskIndex, Result<Keyed, Failure>),

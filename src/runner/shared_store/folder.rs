@@ -20,8 +20,7 @@ use rustix::fs::Access;
 use tokio::task::spawn_blocking;
 use walkdir::WalkDir;
 
-use super::bucket::{LARGEST_OBJECT, ListedObject, TEMPORARY};
-use super::error::SharedStoreError;
+use super::bucket::{LARGEST_OBJECT, ListedObject, SharedStoreError, TEMPORARY};
 use base::files::{is_absence, open_regular};
 
 /// How often something that should be there is requested, and the first pause between; each is twice the one before.

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::address::StoreAddress;
-use super::bucket::{BLOBS, Bucket, ListedObject, RECORDS, TEMPORARY, blob, bytes_of, is_of_newer_program};
-use super::error::SharedStoreError;
+use super::bucket::{
+    BLOBS, Bucket, ListedObject, RECORDS, SharedStoreError, StoreAddress, TEMPORARY, blob, bytes_of,
+    is_of_newer_program,
+};
 use super::record::{RecordError, SharedOutput};
 
 /// What stays.

@@ -34,27 +34,19 @@
 //! of names that the server has and this client does not see yet. A folder of machines is an NFS more often than not;
 //! `folder` is written for that.
 
-mod address;
 mod bucket;
-mod error;
 mod folder;
 mod gc;
-mod inventory;
-mod machine;
 #[cfg(feature = "buckets")]
 mod objects;
 mod pull;
 mod push;
 mod record;
-mod scan;
 #[cfg(all(test, feature = "buckets"))]
 mod simulated_world;
 mod store;
 
-pub use address::StoreAddress;
-pub use error::SharedStoreError;
+pub use bucket::{SharedStoreError, StoreAddress};
 pub use gc::{RetentionPolicy, StoreGcReport, collect};
-pub use inventory::{Inventory, Presence, UploadOutcome, inventory};
-pub use machine::{Machine, MachineGpus, UnknownGpus};
-pub use record::SignaturePolicy;
-pub use store::{SharedStore, UnsentOutputs, why_not};
+pub use record::{Machine, MachineGpus, SignaturePolicy, UnknownGpus};
+pub use store::{Inventory, Presence, SharedStore, UnsentOutputs, UploadOutcome, inventory, why_not};

@@ -21,9 +21,7 @@ use object_store::{
 use tokio::task::JoinSet;
 use tokio_stream::StreamExt as _;
 
-use super::address::BucketKind;
-use super::bucket::{LARGEST_OBJECT, ListedObject};
-use super::error::SharedStoreError;
+use super::bucket::{BucketKind, LARGEST_OBJECT, ListedObject, SharedStoreError};
 use base::diag::error_chain;
 
 /// A connection that is not there by then will not come.
@@ -61,15 +59,12 @@ impl Objects {
     }
 
     pub(super) async fn size(&self, name: &str) -> Result<Option<u64>, SharedStoreError> {
-        let path = self.path(name);
-        none_if_not_found(limited(self.store.head(&path)).await?.map(|meta| meta.size))
+        none_if_not_found(limited(self.store.head(&self.path(name))).await?.map(|meta| meta.size))
     }
 
     pub(super) async fn get(&self, name: &str) -> Result<Option<Bytes>, SharedStoreError> {
-        let path = self.path(name);
-        let Some(found) = none_if_not_found(limited(self.store.get_opts(&path, GetOptions::default())).await?)? else {
-            return Ok(None);
-        };
+        let answer = limited(self.store.get_opts(&self.path(name), GetOptions::default())).await?;
+        let Some(found) = none_if_not_found(answer)? else { return Ok(None) };
         if found.meta.size > LARGEST_OBJECT {
             let reason = format!("has {} bytes, too many to be read at once", found.meta.size);
             return Err(SharedStoreError::damaged(name, reason));
@@ -78,19 +73,17 @@ impl Objects {
     }
 
     pub(super) async fn get_range(&self, name: &str, range: Range<u64>) -> Result<Option<Bytes>, SharedStoreError> {
-        let path = self.path(name);
-        none_if_not_found(limited(self.store.get_range(&path, range)).await?)
+        none_if_not_found(limited(self.store.get_range(&self.path(name), range)).await?)
     }
 
     pub(super) async fn put(&self, name: &str, bytes: Bytes) -> Result<(), SharedStoreError> {
-        let path = self.path(name);
-        limited(self.store.put(&path, bytes.into())).await?.map(drop).map_err(|error| object_store_error(&error))
+        let sent = limited(self.store.put(&self.path(name), bytes.into())).await?;
+        sent.map(drop).map_err(|error| object_store_error(&error))
     }
 
     pub(super) async fn create(&self, name: &str, bytes: Bytes) -> Result<bool, SharedStoreError> {
-        let path = self.path(name);
         let options = PutOptions::from(PutMode::Create);
-        match limited(self.store.put_opts(&path, bytes.into(), options)).await? {
+        match limited(self.store.put_opts(&self.path(name), bytes.into(), options)).await? {
             Ok(_) => Ok(true),
             Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(false),
             Err(error) => Err(object_store_error(&error)),
@@ -98,8 +91,8 @@ impl Objects {
     }
 
     pub(super) async fn upload(&self, name: &str) -> Result<ObjectUpload, SharedStoreError> {
-        let path = self.path(name);
-        let upload = limited(self.store.put_multipart(&path)).await?.map_err(|error| object_store_error(&error))?;
+        let upload = limited(self.store.put_multipart(&self.path(name))).await?;
+        let upload = upload.map_err(|error| object_store_error(&error))?;
         Ok(ObjectUpload { upload, parts: JoinSet::new() })
     }
 
@@ -120,8 +113,7 @@ impl Objects {
     }
 
     pub(super) async fn delete(&self, name: &str) -> Result<(), SharedStoreError> {
-        let path = self.path(name);
-        none_if_not_found(limited(self.store.delete(&path)).await?).map(drop)
+        none_if_not_found(limited(self.store.delete(&self.path(name))).await?).map(drop)
     }
 }
 
@@ -208,32 +200,23 @@ fn limits() -> [(ClientConfigKey, String); 3] {
 
 fn amazon(bucket: &str) -> Result<impl ObjectStore, Error> {
     let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket).with_retry(retry());
-    for (key, value) in limits() {
-        builder = builder.with_config(AmazonS3ConfigKey::Client(key), value);
-    }
     // An explicit http:// is intended. Keys are not sent, only signatures.
     let endpoint =
         ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"].iter().find_map(|name| env::var(name).ok());
     if endpoint.is_some_and(|endpoint| endpoint.starts_with("http://")) {
         builder = builder.with_allow_http(true);
     }
-    builder.build()
+    limits().into_iter().fold(builder, |to, (key, value)| to.with_config(AmazonS3ConfigKey::Client(key), value)).build()
 }
 
 fn google(bucket: &str) -> Result<impl ObjectStore, Error> {
-    let mut builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket).with_retry(retry());
-    for (key, value) in limits() {
-        builder = builder.with_config(GoogleConfigKey::Client(key), value);
-    }
-    builder.build()
+    let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(bucket).with_retry(retry());
+    limits().into_iter().fold(builder, |to, (key, value)| to.with_config(GoogleConfigKey::Client(key), value)).build()
 }
 
 fn azure(container: &str) -> Result<impl ObjectStore, Error> {
-    let mut builder = MicrosoftAzureBuilder::from_env().with_container_name(container).with_retry(retry());
-    for (key, value) in limits() {
-        builder = builder.with_config(AzureConfigKey::Client(key), value);
-    }
-    builder.build()
+    let builder = MicrosoftAzureBuilder::from_env().with_container_name(container).with_retry(retry());
+    limits().into_iter().fold(builder, |to, (key, value)| to.with_config(AzureConfigKey::Client(key), value)).build()
 }
 
 /// An error with all its causes, on one line, without what stands behind a `?` in an address: signatures and tokens do.

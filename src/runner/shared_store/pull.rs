@@ -8,10 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::task::{JoinSet, spawn_blocking};
 
-use super::bucket::{self, PART, blob};
-use super::error::SharedStoreError;
-use super::machine;
-use super::record::{RecordError, SharedOutput};
+use super::bucket::{self, PART, SharedStoreError, blob};
+use super::record::{self, RecordError, SharedOutput};
 use super::store::StoreState;
 use crate::OutputRequest;
 use crate::store::{FinishedOutput, HashedFolder, IncomingOutput, PortableItem, free_bytes};
@@ -26,7 +24,7 @@ pub(super) async fn pull(
     name: &Digest,
 ) -> Result<Option<FinishedOutput>, SharedStoreError> {
     let Some(shared) = read(inner, name).await? else { return Ok(None) };
-    if shared.key != wanted.digest || machine::name(&shared.key, &shared.machine) != *name {
+    if shared.key != wanted.digest || record::name(&shared.key, &shared.machine) != *name {
         let damage = SharedStoreError::damaged(bucket::record(name), "is the record of another key or machine");
         inner.note_damage(&damage);
         return Err(damage);

@@ -3,14 +3,13 @@
 //! its seed. What machines keep on their own disks is real.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fmt;
-use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+use std::{fmt, fs};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -26,12 +25,12 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg as Dice;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::bucket::{Bucket, PART, RECORDS, blob};
+use super::StoreAddress;
+use super::bucket::{self, Bucket, PART, RECORDS, blob};
 use super::gc::{RetentionPolicy, collect_from};
 use super::objects::Objects;
-use super::record::{RecordError, SharedOutput, SignaturePolicy, VERSION};
+use super::record::{self, RecordError, SharedOutput, SignaturePolicy, VERSION};
 use super::store::{Shareability, SharedStore, StoreState};
-use super::{StoreAddress, bucket, machine};
 use crate::simulated_seeds::seed_count;
 use crate::store::{FinishedOutput, Lookup, OutputCache, StateFolder, TaskKey, list_folder};
 use crate::{OutputRequest, OutputSource as _};

@@ -4,12 +4,11 @@
 //! the folder, at the latest with the flush at the end of a run (`OutputCache::sync`): to sync the folder each time
 //! would take as long again.
 
-use std::fs::{File, OpenOptions, Permissions};
-use std::io::Write as _;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use rustix::fs::{AtFlags, CWD, OFlags, linkat};
 use serde::Serialize;

@@ -1,12 +1,11 @@
 //! What is in an output, as another machine can make use of it: no times, no inodes, no place.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::{File, OpenOptions};
-use std::io::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _, symlink};
 use std::path::{Component, Path, PathBuf};
-use std::{fs, io};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};

@@ -177,7 +177,8 @@ impl Sidecar {
         let file = context.lease.log.with_extension(name);
         let _ = std::fs::remove_file(&file);
         // Written directly to the file: the command has no secrets, and nothing would forward its output.
-        let mut command = context.command(argv.into_iter().map(Into::into).collect()).secrets(Vec::new());
+        let mut command = context.command(argv.into_iter().map(Into::into).collect());
+        command.secrets.clear();
         for (name, value) in env {
             command = command.set(*name, *value);
         }

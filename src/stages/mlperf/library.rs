@@ -13,7 +13,7 @@ use crate::task_context::TaskContext;
 use base::event::{Done, Failure, FailureKind, Stop};
 use base::files::{Sha256Of, read_bytes, read_text, sha256_of_file};
 use base::units::shell_word;
-use exec::process::FollowedLog;
+use exec::process::{FollowedLog, ProcessCommand};
 use mlperf::POWER_PATHS;
 use mlperf::loadgen::{self, ChildMessage, ChildOrders, LibraryFacts, LibraryProbe};
 use plan::manifest::model::{LoadgenLibrary, PowerMeter};
@@ -299,8 +299,8 @@ pub async fn run(
         });
     };
     let ended = {
-        let mut running =
-            std::pin::pin!(context.run_until(context.command(argv).answer(&answer).grace(TO_WRITE), stop));
+        let command = ProcessCommand { answer: Some(answer.clone()), grace: TO_WRITE, ..context.command(argv) };
+        let mut running = std::pin::pin!(context.run_until(command, stop));
         let mut tick = tokio::time::interval(LOOK_EVERY);
         loop {
             tokio::select! {

@@ -109,9 +109,8 @@ impl TaskContext {
             Some(container) => srun_container_argv(container, project, out, argv, &self.names()),
             None => argv,
         };
-        let mut command = ProcessCommand::new(argv, &self.lease.out, &self.lease.log).secrets(self.secrets.clone());
-        command.env.clone_from(&self.env);
-        command
+        let command = ProcessCommand::new(argv, &self.lease.out, &self.lease.log);
+        ProcessCommand { env: self.env.clone(), secrets: self.secrets.clone(), ..command }
     }
 
     /// Variables that the stage itself gave, and those that it must not show.
@@ -234,7 +233,7 @@ impl TaskContext {
     /// Runs a command for what it writes to its standard output; that is not logged.
     pub async fn run_for_stdout(&self, command: ProcessCommand) -> Result<String, Failure> {
         let answer = self.lease.log.with_extension("answer");
-        self.run(command.answer(&answer)).await?;
+        self.run(ProcessCommand { answer: Some(answer.clone()), ..command }).await?;
         let text = read_bytes(&answer);
         let _ = std::fs::remove_file(&answer);
         let text = text.map_err(|error| Failure::system(format!("an answer cannot be read: {error}")))?;

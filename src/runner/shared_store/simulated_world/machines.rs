@@ -12,7 +12,7 @@ fn key(output: u64) -> TaskKey {
 
 /// The object of an output's record.
 fn record_path(output: u64, version: u32) -> Path {
-    path(&bucket::record_of_version(&machine::name(&key(output).digest(), &BTreeMap::new()), version))
+    path(&bucket::record_of_version(&record::name(&key(output).digest(), &BTreeMap::new()), version))
 }
 
 /// Names and bytes: one file is in each output, one has several parts, one bears the mark of its maker.
