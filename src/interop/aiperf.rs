@@ -125,7 +125,7 @@ fn kserve(line: &ParsedLine, urls: &[String], load: &mut TranslatedLoad) {
 fn is_measured(line: &ParsedLine) -> Result<(), NoMeaning> {
     if let Some(file) = line.value("--config") {
         return Err(format!(
-            "cannot translate the line: its settings are in `{file}`, which is not read; give them as options"
+            "cannot translate the line: its settings are in `{file}`, which is not read; pass them as options"
         )
         .into());
     }

@@ -178,7 +178,7 @@ fn a_result_without_its_repeats_is_compared_as_one_run_with_a_warning() {
     let missing = "alone is the result of 3 runs, but their folder `repeats` is not next to it";
     let ended = world.regatta(&["compare", "whole", "alone"]);
     assert_eq!(ended.code, 0, "{ended:?}");
-    ended.shows(missing).shows("it is compared as one run").shows("copy `repeats` with result.json");
+    ended.shows(missing).shows("only its first run is compared").shows("copy `repeats` with result.json");
     let first: Value = serde_json::from_str(&world.read("alone/result.json")).unwrap();
     let shown = delta(&compared(&world, &["whole", "alone"]), "ttft", "mean")["b"].clone();
     assert_eq!(shown, first["latency"]["ttft"]["mean"], "the first run, whose requests are there");
@@ -187,7 +187,7 @@ fn a_result_without_its_repeats_is_compared_as_one_run_with_a_warning() {
     gate.shows(missing).shows("`--fail-if` needs all runs");
     // So it is in a stage.
     let ended = world.good(&["run", "ratio", "custom=whole", "triton=alone", "rows=Server", "metrics=ttft_mean"]);
-    ended.shows("(alone) is the result of 3 runs").shows("it is compared as one run, the first");
+    ended.shows("(alone) is the result of 3 runs").shows("only its first run is compared");
     let table: Value = serde_json::from_str(&world.read("latest/ratio/comparison.json")).unwrap();
     assert_eq!(table["rows"][0]["other"], first["latency"]["ttft"]["mean"]);
     // The file in place of its folder is the same result.
