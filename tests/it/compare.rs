@@ -350,7 +350,7 @@ fn a_task_of_an_earlier_run_is_named_with_its_run() {
     assert_eq!(several.code, 2);
     several.shows("week1 has several results: load/4, load/8").shows("name one of them: week1/load/4, week1/load/8");
     world.good(&["export", "week1/load/4", "--as", "vllm", "--out", "exported"]);
-    let ended = world.good(&["report", "week1/load/8", "--compat", "vllm"]);
+    let ended = world.good(&["report", "week1/load/8", "--as", "vllm"]);
     assert!(ended.stdout.starts_with("load/8"), "{}", ended.stdout);
     let found = compared(&world, &["week1/load/8", "week2/load/8"]);
     assert!(delta(&found, "ttft", "mean")["percent"].as_f64().unwrap() > 5.0, "{found}");

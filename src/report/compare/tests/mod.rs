@@ -131,8 +131,8 @@ fn runs_of_the_same_arrivals_are_judged_in_pairs() {
     let paired_by =
         "paired by seed where requests make the noise: 5 pairs of runs, each with the same arrivals and prompts";
     assert!(page.contains(paired_by), "{page}");
-    let tests = "ttft, e2e, requests_full: paired t test, differences are geometric means of the pairs' ratios; \
-        tpot, itl: Welch's test, unpaired";
+    let tests = "TTFT, E2E, requests: paired t test, differences are geometric means of the pairs' ratios; \
+        TPOT, ITL: Welch's test, unpaired";
     assert!(page.contains(tests), "{page}");
     // In another order they are the same pairs.
     b.rotate_left(2);
