@@ -67,7 +67,6 @@ others!(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use runner::store::PathError;
 
     #[test]

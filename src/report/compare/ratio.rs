@@ -430,7 +430,7 @@ mod tests {
         let lines: Vec<String> =
             text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
         for line in [
-            "H200x1 Offline output_tokens 3757.47 triton 3752.66 99.87 % published: NVIDIA's README of v4.1",
+            "H200x1 Offline output tokens 3757.47 triton 3752.66 99.87 % published: NVIDIA's README of v4.1",
             "H200x1 Offline samples 12.78 triton 12.77 99.92 % published: NVIDIA's README of v4.1",
             "H200x8 Offline samples 98.4532 triton 96.1968 97.71 % published: NVIDIA's README of v4.1",
             "Server target QPS completed QPS output tok/s TTFT p99 ms TPOT p99 ms",

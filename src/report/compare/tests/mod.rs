@@ -477,8 +477,8 @@ fn a_ratio_says_how_it_was_formed() {
     assert_eq!(methods, ["pairs", "means", "published"]);
     let text = ratios.document("ratios").terminal(crate::Styler::OFF);
     assert!(text.contains("112.50 %"), "{text}");
-    assert!(text.contains("ratio of other seeds ttft_mean, triton: other / base"), "{text}");
-    assert!(text.contains("ratio of same seeds ttft_mean, triton: geometric mean"), "{text}");
+    assert!(text.contains("ratio of other seeds TTFT mean, triton: other / base"), "{text}");
+    assert!(text.contains("ratio of same seeds TTFT mean, triton: geometric mean"), "{text}");
     let page = ratios.document("ratios").html().unwrap();
     assert!(page.contains("geometric mean of the ratios") && !page.contains("resampled"), "{page}");
 }
