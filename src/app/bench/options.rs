@@ -221,7 +221,7 @@ impl<'a> BenchLine<'a> {
 fn refused_target(error: &TargetError, target: &str) -> CommandError {
     let hint = match error {
         _ if error.is_of_credentials() => return CommandError::usage(error),
-        TargetError::Unlike { .. } | TargetError::Endpoint(_) if target.contains(['|', ',']) => {
+        _ if target.contains(['|', ',']) => {
             "several servers stand in quotes with `|` between them: `'A:8001|B:8001'`, or with their schemes \
              `'openai://A:8000|openai://B:8000'`"
         }
