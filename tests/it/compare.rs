@@ -511,8 +511,8 @@ fn our_run_and_another_tools_are_shown_with_one_definition() {
     assert!(same["percent"].as_f64().unwrap().abs() < 1e-6, "{same}");
     // vLLM's file has no schedule, so it cannot be told as LoadGen would.
     let cannot = world.regatta(&["compare", "ours", "theirs", "--as", "loadgen"]);
-    assert!(cannot.stdout.contains("requests_full") || cannot.stderr.contains("needs the intended arrivals"));
-    assert!(!cannot.stdout.contains("ttft"), "{}", cannot.stdout);
+    assert!(cannot.stdout.contains("requests ") || cannot.stderr.contains("needs the intended arrivals"));
+    assert!(!cannot.stdout.contains("TTFT"), "{}", cannot.stdout);
 }
 
 #[test]
@@ -535,7 +535,7 @@ fn a_page_is_written_beside_the_table() {
     result(&world, "after", 5, |_| {});
     let ended = world.regatta(&["compare", "before", "after", "--html", "compared.html"]);
     assert_eq!(ended.code, 0);
-    ended.shows("ttft").shows("compared.html");
+    ended.shows("TTFT").shows("compared.html");
     let page = world.read("compared.html");
     assert!(page.contains("B against A") && page.contains("TTFT: cumulative % of requests"));
     let nowhere = world.regatta(&["compare", "before", "after", "--html", "no/such/folder.html"]);
