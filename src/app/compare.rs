@@ -1,4 +1,4 @@
-//! `compare` and `report --compat`: numbers side by side.
+//! `compare` and `report --as`: numbers side by side.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -254,7 +254,7 @@ fn check_run(result: &mut FoundResult, may_go_on: bool) -> Result<(), CommandErr
         if !may_go_on {
             return Err(CommandError::hinted(format!("{problem}, and `--fail-if` needs all runs"), COPY_REPEATS));
         }
-        let warning = ErrorText::new(format!("warning: {problem}: it is compared as one run, the first"));
+        let warning = ErrorText::new(format!("warning: {problem}: only its first run is compared"));
         print_error(&format!("{}\n", warning.hint(COPY_REPEATS)));
     }
     Ok(())
@@ -336,7 +336,7 @@ pub(super) fn compat(global: &Global, request: &ReportRequest) -> Result<CliExit
             ));
             continue;
         }
-        let rows: Vec<_> = request.compat.iter().flat_map(|tool| interop::compat(&measured_run, *tool)).collect();
+        let rows: Vec<_> = request.as_tools.iter().flat_map(|tool| interop::compat(&measured_run, *tool)).collect();
         if request.json {
             by_name.insert(measured_run.name, serde_json::to_value(rows).map_err(anyhow::Error::from)?);
         } else {

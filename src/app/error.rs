@@ -65,21 +65,8 @@ others!(
     tokio::task::JoinError
 );
 
-/// An error with its causes, each said once: many errors name their cause in their own text.
-pub(super) fn with_causes(error: &anyhow::Error) -> String {
-    error.chain().fold(String::new(), |text, cause| {
-        let cause = cause.to_string();
-        match text.as_str() {
-            "" => cause,
-            before if before.ends_with(&cause) => text,
-            before => format!("{before}: {cause}"),
-        }
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
     use runner::store::PathError;
 
     #[test]
@@ -88,6 +75,6 @@ mod tests {
         let path = PathError { doing: "write", path: "a".into(), source };
         let error = anyhow::Error::from(path).context("the run was stopped");
         let text = "the run was stopped: cannot write a: No space left on device (os error 28)";
-        assert_eq!(with_causes(&error), text);
+        assert_eq!(base::diag::error_chain(error.as_ref()), text);
     }
 }

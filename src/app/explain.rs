@@ -128,12 +128,13 @@ fn unknown(topic: &str, root: &ManifestKey) -> CommandError {
     CommandError::hinted(format!("no metric or key is called `{topic}`"), hint)
 }
 
-/// The row of a verdict's reason.
+/// The row of a verdict's reason. Keys of its name are about something else.
 fn reason_text(reason: &VerdictReason, keys: &[&str], styler: Styler) -> String {
-    let keys = list_of(keys.iter().copied());
-    let facts = [("limit", &*reason.limit), ("verdict", &reason.class), ("what to do", reason.cure), ("keys", &keys)];
-    let facts = if keys.is_empty() { &facts[..3] } else { &facts[..] };
-    titled(reason.id, "reason of a verdict", reason.about, facts, styler)
+    let keys = format!("the manifest's {}", list_of(keys.iter().copied()));
+    let facts = [("limit", &*reason.limit), ("verdict", &reason.class), ("what to do", reason.cure)];
+    let also = ("same name", keys.as_str());
+    let facts: Vec<_> = facts.into_iter().chain(keys.contains('`').then_some(also)).collect();
+    titled(reason.id, "reason of a verdict", reason.about, &facts, styler)
 }
 
 fn titled(name: &str, kind: &str, about: &str, facts: &[(&str, &str)], styler: Styler) -> String {

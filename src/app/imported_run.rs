@@ -71,7 +71,7 @@ pub(super) fn command(
         let settings: Vec<String> = settings.map(|setting| format!("`{setting}`")).collect();
         let lost = if settings.is_empty() { String::new() } else { format!(" to set {}", settings.join(", ")) };
         return Err(CommandError::hinted(
-            format!("cannot translate the line: this recipe is not shipped, there is no manifest {names}{lost}"),
+            format!("cannot translate the line: this recipe is not shipped, and there is no manifest {names}{lost}"),
             "`regatta list` lists the manifests; a different one for the same model would be a different benchmark",
         ));
     };

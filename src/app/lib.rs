@@ -10,7 +10,7 @@
 //! |---|---|
 //! | measure: `run`, `serve` · `bulk` · `bench` · `what-if` · `mlperf` · `sim` | `run` · `bulk` · `bench` · … |
 //! | look: `plan` · `status`, `logs`, `runs`, `report` · `history`, `tag` | `planning` · `past_runs` · `history` |
-//! | look: `compare`, `report --compat` · `explain` · `doctor` · `triton` | `compare` · `explain` · `doctor` · … |
+//! | look: `compare`, `report --as` · `explain` · `doctor` · `triton` | `compare` · `explain` · `doctor` · … |
 //! | write: `init`, `list`, `show`, `check`, `schema` · `repository` | `manifest_commands` · `repository` |
 //! | exchange: `import`, `export` | `export_import`; lines and configs: `translate`, run at once: `imported_run` |
 //! | exchange: `lock` · `store` | `lockfile` · `store` |
@@ -67,6 +67,7 @@ use self::console::{print, print_error};
 use self::error::CommandError;
 use crate::cli::{CliExit, CliRequest, Invocation, SimRequest};
 use ::mlperf::loadgen;
+use base::diag::error_chain;
 use nix::sys::signal::{SigSet, Signal};
 
 /// Reads the command line and runs it.
@@ -94,7 +95,7 @@ pub fn main() -> ExitCode {
                 CommandError::Manifest(found) => print_error(&found.render(project::colored(color))),
                 CommandError::Differs(message) => print_error(message),
                 CommandError::Usage(what) => print_error(&format!("error: {what}\n")),
-                CommandError::Other(error) => print_error(&format!("error: {}\n", error::with_causes(error))),
+                CommandError::Other(error) => print_error(&format!("error: {}\n", error_chain(error.as_ref()))),
             }
             error.exit()
         })
@@ -139,7 +140,7 @@ fn perform(invocation: Invocation) -> Result<CliExit, CommandError> {
         CliRequest::History(request) => history::history(&global, &request),
         CliRequest::Tag(request) => history::tag(&global, &request),
         CliRequest::Logs(request) => past_runs::logs(&global, &request),
-        CliRequest::Report(request) if request.compat.is_empty() => past_runs::report(&global, &request),
+        CliRequest::Report(request) if request.as_tools.is_empty() => past_runs::report(&global, &request),
         CliRequest::Report(request) => compare::compat(&global, &request),
         CliRequest::Compare(request) => compare::compare(&global, &request),
         CliRequest::Export(request) => export_import::export(&global, &request),

@@ -19,7 +19,7 @@ use super::result_name::named_run;
 use crate::cli::{self, CliExit, Global, LogsRequest, StatusRequest};
 use crate::console::{print, print_as, print_error};
 use crate::error::CommandError;
-use base::event::{Done, RunId, TaskId};
+use base::event::{RunId, TaskId};
 use base::files::{is_absence, open_regular, read_text};
 use harness::{GatheredResult, RESULT, SWEEP, SweepPoint, SweepReport, first_requests, gather_sweeps};
 use interop::MeasuredResult;
@@ -302,11 +302,6 @@ fn with_logs_that_are_there<'a>(run_state: &'a RunState, folder: &Path) -> Resul
         }
     }
     Ok(shown)
-}
-
-/// Output folders, and what failed tasks kept.
-pub(super) fn outputs(run_state: &RunState, done: &[(TaskId, Done, PathBuf)]) -> Vec<(TaskId, PathBuf)> {
-    done.iter().map(|(task, _, out)| (task.clone(), out.clone())).chain(kept_by_failed(run_state)).collect()
 }
 
 fn kept_by_failed(run_state: &RunState) -> impl Iterator<Item = (TaskId, PathBuf)> {

@@ -318,11 +318,7 @@ impl RunOutputs {
 
     /// What tasks made, and what failed ones kept.
     fn folders(&self) -> impl Iterator<Item = (&str, PathBuf)> {
-        let kept = |entry: &TaskState| entry.failure.as_ref()?.kept.clone();
-        self.state
-            .tasks
-            .iter()
-            .filter_map(move |(task, entry)| Some((task.as_str(), entry.out.clone().or_else(|| kept(entry))?)))
+        self.state.tasks.iter().filter_map(|(task, entry)| Some((task.as_str(), entry.folder()?.clone())))
     }
 
     /// The task and folder of each output with that file.

@@ -74,11 +74,10 @@ fn repository(global: &Global, target: &str) -> Result<PathBuf, CommandError> {
     };
     let quiet = Global { loudness: OutputVerbosity::Quiet, ..global.clone() };
     let ran = run::perform(&quiet, &request, true, run::RunPurpose::Ordinary)?;
-    let made = ran.outs.into_iter().find(|(task, _)| task.as_str() == bench::manifest::REPOSITORY);
-    let out = made.map(|(_, out)| out).filter(|_| ran.exit == CliExit::Done);
-    let out = out.ok_or_else(|| CommandError::Usage(format!("there is no repository of `{target}` to serve")))?;
+    let made = ran.out(bench::manifest::REPOSITORY).filter(|_| ran.exit == CliExit::Done);
+    let made = made.ok_or_else(|| CommandError::Usage(format!("the repository of `{target}` could not be made")))?;
     // Its first and only server.
-    Ok(out.join("triton_model_repo_0"))
+    Ok(made.join("triton_model_repo_0"))
 }
 
 /// The server for a preflight: real sockets and no work. Prints `ready grpc=PORT`, serves until TERM or INT.

@@ -125,7 +125,7 @@ fn kserve(line: &ParsedLine, urls: &[String], load: &mut TranslatedLoad) {
 fn is_measured(line: &ParsedLine) -> Result<(), ErrorText> {
     if let Some(file) = line.value("--config") {
         return Err(ErrorText::new(format_args!(
-            "cannot translate the line: its settings are in `{file}`, which is not read; give them as options"
+            "cannot translate the line: its settings are in `{file}`, which is not read; pass them as options"
         )));
     }
     if let Some(rate) = line.value("--user-centric-rate") {

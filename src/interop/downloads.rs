@@ -67,7 +67,7 @@ pub(crate) fn r2_download(arguments: &[String], path: &dyn Fn(&str) -> String) -
         builder.produces(&path(folder), format!("{{{{ stages.{name}.out }}}}"));
     }
     builder.note(format!(
-        "the stage runs the downloader that is published then; a bucket that needs a login needs `-s` and a service \
+        "the stage runs the downloader that is current then; a bucket that needs a login needs `-s` and a service \
         account. For the data set of a workload, `regatta run WORKLOAD loadgen=true dataset_uri={uri}` fetches it"
     ));
     let login = if line.has("-s") { "-s " } else { "" };

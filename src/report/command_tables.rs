@@ -134,12 +134,11 @@ impl RunRow {
                 matches!(failure.kind, FailureKind::Invalid(_)).then(|| failure.what.clone())
             })?;
             let short = text.split_once(" (").map_or(text.as_str(), |(numbers, _)| numbers);
-            let folder = one.out.clone().or_else(|| one.failure.as_deref()?.kept.clone());
             Some(ResultRow {
                 task: task.to_string(),
                 headline: short.trim().to_owned(),
                 workload: one.workload().cloned(),
-                folder,
+                folder: one.folder().cloned(),
                 ..ResultRow::default()
             })
         };
@@ -330,10 +329,12 @@ pub fn result_numbers(result: &RunResult) -> Map<String, Value> {
     numbers
 }
 
-/// A line for each result of these runs, below the names of its fields.
+/// A line for each result of these runs, below the names of its fields. A stage that measured nothing has none.
 pub fn run_list_csv(rows: &[RunRow]) -> String {
+    let is_measured = |result: &ResultRow| !result.numbers.is_empty() || result.workload.is_some();
+    let results = rows.iter().flat_map(|run| run.results.iter().map(move |result| (run, result)));
     let lines: Vec<Map<String, Value>> =
-        rows.iter().flat_map(|run| run.results.iter().map(|result| line(run, result))).collect();
+        results.filter(|(_, result)| is_measured(result)).map(|(run, result)| line(run, result)).collect();
     // A result that is gone has no numbers.
     let names: Vec<&String> =
         lines.iter().max_by_key(|line| line.len()).map(|line| line.keys().collect()).unwrap_or_default();

@@ -20,6 +20,9 @@ pub struct ExplainedNumber {
     pub name: String,
     /// Where in `result.json`.
     pub place: String,
+    /// As tables, pages and charts call it; the title where it is empty.
+    #[serde(skip_serializing)]
+    pub short: String,
     pub title: String,
     pub unit: String,
     /// In one sentence.
@@ -41,6 +44,7 @@ impl Default for ExplainedNumber {
         Self {
             name: String::new(),
             place: String::new(),
+            short: String::new(),
             title: String::new(),
             unit: "ms".to_owned(),
             about: String::new(),
@@ -64,10 +68,11 @@ fn latency(row: &LatencyMetric) -> ExplainedNumber {
     // Other tools call the gaps between chunks ITL.
     let term = row.key.split('_').next().map(|term| if term == "icl" { "itl" } else { term });
     let concept = MetricConcept::ALL.iter().copied().find(|concept| Some(concept.as_str()) == term);
-    let texts = [row.key, row.place, row.title, row.about, row.formula, row.population, row.zero_point, row.mind];
-    let [name, place, title, about, formula, population, zero_point, mind] = texts.map(str::to_owned);
-    let texts = ExplainedNumber { name, place, title, about, formula, population, zero_point, mind, ..usual };
-    ExplainedNumber { token_source, concept, ..texts }
+    let names = [row.key, row.place, row.short, row.title].map(str::to_owned);
+    let texts = [row.about, row.formula, row.population, row.zero_point, row.mind].map(str::to_owned);
+    let ([name, place, short, title], [about, formula, population, zero_point, mind]) = (names, texts);
+    let row = ExplainedNumber { name, place, short, title, about, formula, population, zero_point, mind, ..usual };
+    ExplainedNumber { token_source, concept, ..row }
 }
 
 /// What `explained-numbers.toml` has.
@@ -107,6 +112,16 @@ pub fn entry(name: &str) -> Option<&'static ExplainedNumber> {
         name => name,
     };
     ENTRIES.iter().find(|entry| entry.name == name)
+}
+
+/// A metric as tables, pages and charts call it: `ttft` is `TTFT`. A key without a row is its own name.
+pub fn short_name(key: &str) -> String {
+    let term = || MetricConcept::ALL.iter().find(|concept| concept.as_str() == key).map(|concept| concept.title());
+    match entry(key) {
+        Some(entry) if entry.short.is_empty() => entry.title.clone(),
+        Some(entry) => entry.short.clone(),
+        None => term().map_or_else(|| key.replace('_', " "), str::to_owned),
+    }
 }
 
 /// The value of a tool's term on the golden vector.

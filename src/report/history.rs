@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::chart::{ChartPoint, PointKind, TrendPlot};
 use crate::compare::{ComparedResult, FOUND_RATE};
 use crate::document::{Badge, Block, Cell, Document, Item, Section, Table, TableColumn};
+use crate::explain::short_name;
 use crate::styler::{TextRole, cut, signed_percent, to_the_second};
 use base::event::{RunId, RunTag, Verdict};
 use base::stats::{ChangePoint, FEWEST_RUNS, change_points};
@@ -43,6 +44,11 @@ impl MetricKey {
             _ => (text, ""),
         };
         Self::new(metric, stat)
+    }
+
+    /// As tables and charts call it: `TTFT p99`.
+    pub(crate) fn title(&self) -> String {
+        format!("{} {}", short_name(&self.metric), self.stat).trim_end().to_owned()
     }
 }
 
@@ -314,7 +320,7 @@ fn section(series: &HistorySeries) -> Section {
 fn notes(series: &HistorySeries) -> impl Iterator<Item = String> {
     let note = |is_listed: fn(&MetricHistory) -> bool, text: &str| {
         let metrics = series.metrics.iter().filter(|metric| is_listed(metric));
-        let keys: Vec<String> = metrics.map(|metric| metric.key.to_string()).collect();
+        let keys: Vec<String> = metrics.map(|metric| metric.key.title()).collect();
         (!keys.is_empty()).then(|| format!("{}: {text}", keys.join(", ")))
     };
     let too_few = format!("too few values; a change needs {FEWEST_RUNS} or more valid measurements");
@@ -338,7 +344,7 @@ fn numbers(series: &HistorySeries) -> Table {
     let mut columns = vec![TableColumn::number("no.").on_page()];
     columns.extend(["started (UTC)", "run", "verdict"].map(TableColumn::new));
     for metric in &series.metrics {
-        columns.push(TableColumn::number(format!("{}, {}", metric.key, metric.unit)));
+        columns.push(TableColumn::number(format!("{}, {}", metric.key.title(), metric.unit)));
         columns.extend((!metric.changes.is_empty()).then(|| TableColumn::new("")));
     }
     columns.push(TableColumn::new("tags"));
@@ -368,7 +374,7 @@ fn plot(series: &HistorySeries, metric: &MetricHistory) -> Option<String> {
         let kind = if point.is_valid() { PointKind::Valid } else { PointKind::Invalid };
         Some(ChartPoint { x: place as f64, y: value, kind, label: point.tags_text(), hint, ..ChartPoint::default() })
     });
-    let title = format!("{}, {}", metric.key, metric.unit);
+    let title = format!("{}, {}", metric.key.title(), metric.unit);
     let changes = metric.changes.iter().map(|shift| (shift.point, shift.percent_text(), metric.is_better(shift)));
     TrendPlot { title: &title, points: points.collect(), levels: metric.levels(), changes: changes.collect() }.draw()
 }
@@ -408,7 +414,7 @@ fn level_sentence(series: &HistorySeries, metric: &MetricHistory, shift: &LevelS
     };
     format!(
         "{} {} ({word}) from {} on: mean {} before, {} after, p {:.4}{}",
-        metric.key,
+        metric.key.title(),
         shift.percent_text(),
         series.points[shift.point].run,
         three_digits(change.before),

@@ -23,7 +23,6 @@ mod document;
 mod event_line;
 pub mod explain;
 pub mod history;
-mod launch;
 mod live;
 mod machine_sections;
 mod metric_row;
@@ -50,10 +49,10 @@ pub use command_tables::{
 };
 pub use doctor::{DoctorFinding, FindingLevel, doctor_json, doctor_text};
 pub use document::{Block, Cell, Document, Section, Table};
-pub use launch::{launch_json, launch_problems, launch_text};
 pub use live::{LiveDisplay, LiveOptions};
 pub use plan::{
-    BenchEstimate, DecisionRow, EstimateBasis, EstimatedLoad, decisions_text, estimates_note, write_decisions_json,
+    BenchEstimate, DecisionRow, EstimateBasis, EstimatedLoad, decisions_text, estimates_note, launch_json,
+    launch_problems, launch_text, write_decisions_json,
 };
 pub use result_page::result;
 pub use result_sections::repeats;
@@ -63,6 +62,6 @@ pub use server::{
     EndpointRow, ModelDetails, ModelRow, ServerMetricRow, ServerStatus, TensorFacts, endpoints_json, endpoints_text,
 };
 pub use styler::{Styler, TextRole, clean, cut, fit_stderr, signed_percent, wrapped};
-pub use summary::{RunPaths, summary};
+pub use summary::{RunPaths, failures_text, summary};
 pub use sweep::sweep;
 pub use what_if::{NearbyTtft, WhatIfLengths, WhatIfNumbers, WhatIfRow, what_if, what_if_json};

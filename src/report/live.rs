@@ -6,7 +6,7 @@
 use crate::event_line::{Verbosity, line, running_lines, starting_lines};
 use crate::run_state::{RunState, TaskPhase, TaskState};
 use crate::styler::{Styler, clean, duration_text, fit_stderr};
-use crate::summary::{RunPaths, failures_without_result, summary};
+use crate::summary::{RunPaths, summary};
 use base::event::{Event, TaskId};
 use indexmap::IndexMap;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -114,24 +114,19 @@ impl LiveDisplay {
                     self.pending.push_str(&json);
                     self.pending.push('\n');
                 }
-                self.write_pending();
             }
-            OutputMode::Plain => {
-                line(event, &self.state, self.verbosity, self.styler, &mut self.pending);
-                self.show_starting();
-                self.show_running();
-                self.write_pending();
-            }
+            OutputMode::Plain => line(event, &self.state, self.verbosity, self.styler, &mut self.pending),
             OutputMode::Bars(bars) => {
                 line(event, &self.state, self.verbosity, self.styler, &mut self.pending);
                 if let Some(task) = event.task() {
                     bars.note(task, &self.state);
                 }
-                if self.drawn.elapsed() >= A_FRAME {
-                    self.tick();
+                if self.drawn.elapsed() < A_FRAME {
+                    return;
                 }
             }
         }
+        self.tick();
     }
 
     /// Redraws. To be called ten times a second or so, for clocks that move while nothing happens.
@@ -142,32 +137,27 @@ impl LiveDisplay {
             bars.draw(&self.state);
             self.drawn = Instant::now();
         } else {
-            self.show_starting();
-            self.show_running();
+            self.show_long_steps();
             self.write_pending();
         }
     }
 
-    /// Lines for long steps, so that a log without a terminal shows that they are alive, and how far they are.
-    fn show_running(&mut self) {
-        let is_shown = !self.verbosity.quiet && matches!(self.mode, OutputMode::Plain);
-        if !is_shown || Instant::now() < self.show_running_at {
+    /// Lines for servers that are not ready yet and for long steps, so that a log without a terminal shows what is
+    /// waited for, and how far it is.
+    fn show_long_steps(&mut self) {
+        if self.verbosity.quiet || !matches!(self.mode, OutputMode::Plain) {
             return;
         }
-        self.show_running_at = Instant::now() + HEARTBEAT;
-        let now = self.began.elapsed().as_secs_f64();
-        running_lines(&self.state, now, now - HEARTBEAT.as_secs_f64(), self.styler, &mut self.pending);
-    }
-
-    /// Lines for servers that are not ready yet, so that a log without a terminal shows what is waited for.
-    fn show_starting(&mut self) {
-        if self.verbosity.quiet || !matches!(self.mode, OutputMode::Plain) || Instant::now() < self.show_starting_at {
-            return;
+        let (instant, now, before) = (Instant::now(), self.began.elapsed().as_secs_f64(), self.pending.len());
+        if instant >= self.show_starting_at {
+            starting_lines(&self.state, now - STARTING.as_secs_f64(), self.styler, &mut self.pending);
+            let pause = if self.pending.len() > before { STARTING } else { A_LOOK };
+            self.show_starting_at = instant + pause;
         }
-        let (now, before) = (self.began.elapsed().as_secs_f64(), self.pending.len());
-        starting_lines(&self.state, now - STARTING.as_secs_f64(), self.styler, &mut self.pending);
-        let pause = if self.pending.len() > before { STARTING } else { A_LOOK };
-        self.show_starting_at = Instant::now() + pause;
+        if instant >= self.show_running_at {
+            self.show_running_at = instant + HEARTBEAT;
+            running_lines(&self.state, now, now - HEARTBEAT.as_secs_f64(), self.styler, &mut self.pending);
+        }
     }
 
     pub const fn state(&self) -> &RunState {
@@ -190,9 +180,8 @@ impl LiveDisplay {
             }
         }
         let failed = self.state.tally.failed > 0;
-        if self.verbosity.frameless {
-            self.pending.push_str(&failures_without_result(&self.state, self.styler));
-        } else if !self.verbosity.quiet || failed {
+        // A benchmark prints its result in place of a summary.
+        if !self.verbosity.frameless && (!self.verbosity.quiet || failed) {
             self.pending.push_str(&summary(&self.state, places, self.styler));
         }
         self.write_pending();

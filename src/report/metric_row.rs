@@ -2,6 +2,7 @@
 
 use crate::chart::number;
 use crate::document::{Block, Cell, Table, TableColumn};
+use crate::explain::short_name;
 use harness::{ConfidenceInterval, Metric, zero_point_text};
 
 /// A row of the table, numbers as they are shown.
@@ -57,7 +58,7 @@ impl MetricRow {
         // Another tool's file may have numbers without their count.
         let is_counted = n > 0 || mean.or(p50).is_none();
         (!metric.percentile_rule.is_empty()).then(|| Self {
-            name: title(name),
+            name: short_name(name),
             unit: metric.unit.clone(),
             n: if is_counted { number(n as f64) } else { String::new() },
             cells: [mean, p50, p75, p90, p95, p99, min, max].map(cell).to_vec(),
@@ -90,18 +91,6 @@ fn method<const N: usize>(parts: [(&str, &String); N]) -> Vec<String> {
 /// A number as tables show it.
 pub(crate) fn cell(value: Option<f64>) -> String {
     value.map_or_else(|| "n/a".to_owned(), number)
-}
-
-/// `ttft` → `TTFT`, `max_stall` → `max stall`.
-pub(crate) fn title(name: &str) -> String {
-    let words: Vec<String> = name
-        .split(['_', ' '])
-        .map(|word| match word {
-            "ttft" | "tpot" | "itl" | "icl" | "e2e" | "ntpot" => word.to_uppercase(),
-            other => other.to_owned(),
-        })
-        .collect();
-    words.join(" ")
 }
 
 /// The interval from a single run, or why it is missing. Results of earlier versions have no interval of the mean, and

@@ -3,8 +3,9 @@
 use crate::chart::run::requests as request_timeline;
 use crate::chart::{OverlayCurve, SecondValue, StepPlot, number, spread};
 use crate::document::{Badge, Block, Cell, Document, Fact, Item, Section, TableColumn, Top};
+use crate::explain::short_name;
 use crate::machine_sections::server;
-use crate::metric_row::{MetricRow, metric_blocks, title};
+use crate::metric_row::{MetricRow, metric_blocks};
 use crate::result_sections::{ResultBlock, is_section_key, sections};
 use crate::run_page::PageResult;
 use crate::search::{self, FoundHead};
@@ -419,7 +420,7 @@ fn distributions(run: &RunResult) -> Vec<String> {
         let limits = limited.map(|metric| limit_lines(*metric, usual, &requested.further_limits, &requested.slo));
         let limits = limits.into_iter().flatten().map(|(value, name)| (value, "limit", name));
         let points = points.iter().map(|(x, fraction)| (*x, fraction * 100.0)).collect();
-        let heading = format!("{}: cumulative % of requests", title(key));
+        let heading = format!("{}: cumulative % of requests", short_name(key));
         spread(&heading, unit, &[OverlayCurve { place: 0, points }], &statistics.chain(limits).collect::<Vec<_>>())
     };
     run.curves.iter().filter_map(plot).collect()

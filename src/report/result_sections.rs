@@ -3,6 +3,7 @@
 
 use crate::chart::number;
 use crate::document::{Block, Cell, Document, Fact, Section, Table, TableColumn};
+use crate::history::MetricKey;
 use crate::machine_sections::{gpus, preflight};
 use crate::metric_row::{MetricRow, cell, metric_blocks};
 use crate::search;
@@ -450,18 +451,18 @@ fn shares(result: &RunResult, title: &'static str, part: &'static str, rows: &[H
     })
 }
 
-/// Key in `repeats.over_runs`, and its name.
-const RUN_NUMBERS: [(&str, &str); 10] = [
-    ("ttft_mean", "TTFT mean"),
-    ("ttft_p50", "TTFT p50"),
-    ("ttft_p99", "TTFT p99"),
-    ("tpot_mean", "TPOT mean"),
-    ("tpot_p99", "TPOT p99"),
-    ("e2e_mean", "E2E mean"),
-    ("e2e_p99", "E2E p99"),
-    ("requests_full", "requests"),
-    ("output_tokens", "output tokens"),
-    ("goodput", "goodput"),
+/// Keys in `repeats.over_runs`.
+const RUN_NUMBERS: [&str; 10] = [
+    "ttft_mean",
+    "ttft_p50",
+    "ttft_p99",
+    "tpot_mean",
+    "tpot_p99",
+    "e2e_mean",
+    "e2e_p99",
+    "requests_full",
+    "output_tokens",
+    "goodput",
 ];
 
 /// Means over the runs of one measurement with their intervals; nothing of a single run.
@@ -471,12 +472,12 @@ pub fn repeats(result: &RunResult) -> Document {
 
 fn over_runs(result: &RunResult) -> Option<ResultBlock> {
     let repeats = result.repeats.as_ref()?;
-    let row = |(key, name): &(&str, &str)| {
+    let row = |key: &&str| {
         let over = repeats.over_runs.get(*key)?;
         let values: Vec<String> = over.values.iter().map(|value| number(*value)).collect();
         let spread = (over.mean != 0.0).then(|| format!("{} %", number(over.stddev / over.mean * 100.0)));
         Some(vec![
-            format!("{name}, {}", over.unit),
+            format!("{}, {}", MetricKey::read(key).title(), over.unit),
             number(over.mean),
             format!("{} … {}", number(over.low), number(over.high)),
             spread.unwrap_or_else(|| "n/a".to_owned()),
@@ -486,8 +487,8 @@ fn over_runs(result: &RunResult) -> Option<ResultBlock> {
     let seeds = repeats.runs.iter().map(|run| run.seed.to_string()).collect::<Vec<_>>().join(", ");
     let verdicts = repeats.runs.iter().map(|run| run.verdict.as_str()).collect::<Vec<_>>().join(", ");
     let few = if repeats.runs.len() == 2 {
-        " Two runs show little of how much runs differ: an interval is 12.7 standard errors to each side, of five \
-            runs 2.8 (`--repeat 5`)."
+        " Two runs say little about how much runs differ: an interval extends 12.7 standard errors to each side, with \
+         five runs 2.8 (`--repeat 5`)."
     } else {
         ""
     };

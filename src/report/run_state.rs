@@ -165,6 +165,11 @@ impl TaskState {
         if self.is_interrupted() { "interrupted" } else { self.state.as_str() }
     }
 
+    /// Where its output is; of one that failed, what it kept.
+    pub fn folder(&self) -> Option<&PathBuf> {
+        self.out.as_ref().or_else(|| self.failure.as_ref()?.kept.as_ref())
+    }
+
     fn is_interrupted(&self) -> bool {
         let kind = self.failure.as_ref().map(|failure| failure.kind);
         self.state == TaskPhase::Failed && kind == Some(FailureKind::Interrupted)

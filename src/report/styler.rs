@@ -314,10 +314,11 @@ fn unbroken(text: &str, room: usize) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A text for stderr: lines that are wider than its terminal are broken, but not those of a file with their carets.
+/// A text for stderr: lines that are wider than its terminal are broken, but not those of a file with their carets, nor
+/// the usage of a command, as in its help.
 pub fn fit_stderr(text: &str) -> String {
     let Some((width, _)) = terminal_size::terminal_size_of(std::io::stderr()) else { return text.to_owned() };
-    let width = |line: &str| if line.contains(" |") { usize::MAX } else { width.0.into() };
+    let width = |line: &str| if line.contains(" |") || line.contains("Usage:") { usize::MAX } else { width.0.into() };
     text.split_inclusive('\n').map(|line| wrapped(line, width(line))).collect()
 }
 

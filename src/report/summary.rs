@@ -37,26 +37,19 @@ pub fn summary(run_state: &RunState, places: &RunPaths, styler: Styler) -> Strin
     if !out.is_empty() {
         out.insert(0, '\n');
     }
-    write_failures(run_state, |_| true, styler, &mut out);
+    out.push_str(&failures_text(run_state, None, styler));
     closing(run_state, places, styler, &mut out);
     out
 }
 
-/// The end of a run that is one benchmark: failures for which no result is printed, and an interruption.
-pub(crate) fn failures_without_result(run_state: &RunState, styler: Styler) -> String {
+/// The failures of all tasks but `without`: the one whose result is printed, with the reasons of its verdict.
+pub fn failures_text(run_state: &RunState, without: Option<&str>, styler: Styler) -> String {
     let mut out = String::new();
-    write_failures(run_state, |failure| reasons_of(failure).is_empty(), styler, &mut out);
-    if run_word(run_state, false).1 == "interrupted" {
-        closing(run_state, &RunPaths::default(), styler, &mut out);
+    for (task, entry, failure) in failed(run_state).filter(|(task, ..)| Some(task.as_str()) != without) {
+        out.push('\n');
+        failure_section(task, entry, failure).write(styler, &mut out);
     }
     out
-}
-
-fn write_failures(run_state: &RunState, is_shown: fn(&Failure) -> bool, styler: Styler, out: &mut String) {
-    for (task, entry, failure) in failed(run_state).filter(|(.., failure)| is_shown(failure)) {
-        out.push('\n');
-        failure_section(task, entry, failure).write(styler, out);
-    }
 }
 
 fn failed(run_state: &RunState) -> impl Iterator<Item = (&TaskId, &TaskState, &Failure)> {

@@ -290,8 +290,8 @@ fn notes(report: &SweepReport) -> Vec<Block> {
     };
     notes.extend((report.runs() > 1).then(|| {
         format!(
-            "each number is the mean of up to {} runs; ± is half of its 95 % interval over runs, whose ends are there \
-             where it is cut at 0",
+            "each number is the mean of up to {} runs; ± is half the width of its 95 % interval over runs, whose ends \
+             are shown where it is cut off at 0",
             report.runs()
         )
     }));

@@ -93,7 +93,7 @@ fn runs(context: &TaskContext, name: &str, given: &str) -> Result<Vec<MeasuredRu
     if repeats.is_empty() {
         let mut run = read_run(name, &folder)?;
         if let Some(missing) = run.without_other_runs(&format!("{name} ({given})")) {
-            context.lease.notice(format!("{missing}: it is compared as one run, the first; {COPY_REPEATS}"));
+            context.lease.notice(format!("{missing}: only its first run is compared; {COPY_REPEATS}"));
         }
         return Ok(vec![run]);
     }

@@ -202,7 +202,7 @@ fn the_action_compares_with_a_baseline_and_fails_by_its_conditions() {
     assert_eq!(run.run(), 0);
     let comparison = run.world.read("regatta-comparison.md");
     assert!(comparison.starts_with("### Regatta: compared with the baseline\n\n````text\n"), "{comparison}");
-    assert!(comparison.contains("ttft") && comparison.ends_with("````\n"), "{comparison}");
+    assert!(comparison.contains("TTFT") && comparison.ends_with("````\n"), "{comparison}");
     assert!(run.world.read("GITHUB_STEP_SUMMARY").ends_with(&comparison));
     assert!(run.world.read("GITHUB_OUTPUT").contains("regatta-comparison.md\nexit-code=0\n"));
     let run = good("ttft_p99 > +50%\ntpot_mean > +1%");

@@ -49,7 +49,7 @@ fn one_file_of_guidellm_is_a_sweep_with_its_own_numbers() {
     assert_eq!((origin.tool.as_str(), origin.tool_version.as_deref()), ("guidellm", Some("0.8.1")));
     assert!(origin.definitions["tpot"].ends_with(", which it calls ITL"), "{origin:?}");
     // Which of its runs a single result should be is not known.
-    let one = world.regatta(&["report", &golden("guidellm.json"), "--compat", "vllm"]);
+    let one = world.regatta(&["report", &golden("guidellm.json"), "--as", "vllm"]);
     assert_eq!(one.code, 2, "{one:?}");
     one.shows("holds 3 runs").shows("makes a sweep of them");
 }
@@ -179,7 +179,7 @@ fn files_that_the_tools_wrote_are_read_as_they_are() {
     assert_eq!(failed["counts"]["failed"], 1.0);
     // vLLM writes where each answer begins and its gaps, and no whole latencies: its own mean comes of them.
     let file: Value = serde_json::from_str(&fs::read_to_string(golden("vllm.json")).unwrap()).unwrap();
-    let by_rule = world.good(&["report", &golden("vllm.json"), "--compat", "vllm"]);
+    let by_rule = world.good(&["report", &golden("vllm.json"), "--as", "vllm"]);
     by_rule.shows("vllm  ITL ms      19.10").shows(&format!("{:.2}", file["mean_e2el_ms"].as_f64().unwrap()));
     world.good(&["import", &golden("vllm.json"), "--out", "v"]);
     let result: Value = serde_json::from_str(&world.read("v/result.json")).unwrap();

@@ -269,7 +269,7 @@ fn a_library_of_another_round_is_refused() {
     let world = world("[offline]", "v6.0", library(), BRIEF);
     let ended = world.regatta(&["run", "m"]);
     assert_eq!(ended.code, 1);
-    ended.shows("the library is LoadGen 5.1.2, and round v6.0 takes");
+    ended.shows("the library is LoadGen 5.1.2, but round v6.0 accepts");
     ended.shows("the library's qsl_rng_seed is 1780908523862526354, and round v6.0 has 2465351861681999779");
 }
 

@@ -213,7 +213,7 @@ fn what_is_wrong_with_a_value_points_at_the_word() {
     ended.shows("a.gpus=many").shows("`stages.a.gpus` must be a whole number");
     // The shell takes the outer quotes.
     let ended = world.regatta(&["run", "m", "a.env.B=9"]);
-    ended.shows(r#"put it into quotes that the shell leaves: 'a.env.B="9"'"#);
+    ended.shows(r#"quote it so that the shell keeps the quotes: 'a.env.B="9"'"#);
     world.good(&["plan", "m", r#"a.env.B="9""#]);
 }
 

@@ -503,7 +503,7 @@ fn exported_variables_are_those_of_the_programs_behind_them() {
     keyed.shows("api_key_env: OPENAI_API_KEY");
     assert!(!keyed.stdout.contains("sk-1"), "{}", keyed.stdout);
     // One that no program here reads is named.
-    script("export OTHER=1\ngenai-perf profile -m m\n").shows("OTHER=…: the tool that reads it does not run");
+    script("export OTHER=1\ngenai-perf profile -m m\n").shows("OTHER=…: the tool that reads it is not run");
 }
 
 #[test]

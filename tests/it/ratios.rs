@@ -39,12 +39,12 @@ fn two_ways_to_measure_are_held_against_each_other_row_by_row() {
         world(&[&scripted(SERVE, "ready: { timeout: 1m }"), &bench("run_custom", 1), &bench("run_triton", 2), TABLE]);
     let ended = world.good(&["run", "m"]);
     // Both columns are of the simulator, which is said before the ratio and in every file.
-    ended.shows("SIMULATED  triton / custom, output_tokens: short ");
+    ended.shows("SIMULATED  triton / custom, output tokens: short ");
     for name in ["comparison.json", "comparison.html", "table.txt"] {
         let text = world.read(format!("latest/table/{name}"));
         assert!(text.contains("SIMULATED") || text.contains("\"simulated\": true"), "{name}: {text}");
     }
-    ended.shows("triton / custom, output_tokens: short ").shows("published: README of v4.1");
+    ended.shows("triton / custom, output tokens: short ").shows("published: README of v4.1");
     let comparison: Value = serde_json::from_str(&world.read("latest/table/comparison.json")).unwrap();
     let rows = comparison["rows"].as_array().unwrap();
     let names: Vec<String> = rows
@@ -101,7 +101,7 @@ fn the_shipped_table_puts_any_two_results_beside_what_was_published() {
     let folder = "tests/manual/concepts/numbers.in";
     let (before, after) = (format!("custom={folder}/before"), format!("triton={folder}/after"));
     let words = ["run", "ratio", &before, &after, "rows=Server"];
-    world.env("NO_COLOR", "1").good(&words).shows("triton / custom, output_tokens: Server ");
+    world.env("NO_COLOR", "1").good(&words).shows("triton / custom, output tokens: Server ");
     let table = world.read("latest/ratio/table.txt");
     for published in ["3757.47", "3752.66", "99.87 %", "12.78", "98.4532", "97.71 %", "582", "README of NVIDIA's v4.1"]
     {

@@ -123,8 +123,8 @@ fn a_failure_inside_a_stream_is_told_where_it_is_none_to_the_tool() {
     first["ended"] = json!({"failed": {"class": "server", "why": "engine died"}});
     world.file("run/requests.jsonl", &format!("{first}\n{rest}"));
     let text = "left out: 1 request that failed inside the stream, successful there";
-    world.good(&["report", "run", "--compat", "vllm"]).shows(text);
-    assert!(!world.good(&["report", "run", "--compat", "guidellm"]).stdout.contains(text));
+    world.good(&["report", "run", "--as", "vllm"]).shows(text);
+    assert!(!world.good(&["report", "run", "--as", "guidellm"]).stdout.contains(text));
 }
 
 #[test]
@@ -234,14 +234,13 @@ fn an_imported_result_is_not_called_ours() {
     world.copy("tests/golden/peers/aiperf-server-counts");
     let folder = "tests/golden/peers/aiperf-server-counts";
     world.good(&["import", folder, "--out", "in"]);
-    let shown = world.good(&["report", "in", "--compat", "vllm"]);
+    let shown = world.good(&["report", "in", "--as", "vllm"]);
     shown
         .shows("measured by aiperf, not by Regatta")
         .shows("by Regatta's rule: mean")
         .shows("by the tool's rule: mean");
     assert!(!shown.stdout.contains("ours") && !shown.stdout.contains("theirs"), "{}", shown.stdout);
-    let report: Value =
-        serde_json::from_str(&world.good(&["report", "in", "--compat", "vllm", "--json"]).stdout).unwrap();
+    let report: Value = serde_json::from_str(&world.good(&["report", "in", "--as", "vllm", "--json"]).stdout).unwrap();
     let rows = report["in"].as_array().expect("rows");
     assert!(rows.iter().all(|row| row["measured_by"] == "aiperf"), "{report:#}");
     // AIPerf's rate is not Regatta's, which needs the schedule.
@@ -311,7 +310,7 @@ fn every_metric_and_tool_that_can_be_typed_is_known() {
     close((number(of("vllm"), "/percent_from_ours") * 10.0).round(), -400.0);
     // Names in help come from one list, meanings from another.
     for tool in regatta::interop::Tool::ALL {
-        world.good(&["report", &race_word(), "--compat", tool.as_str()]).shows("requests/s");
+        world.good(&["report", &race_word(), "--as", tool.as_str()]).shows("requests/s");
     }
 }
 

@@ -134,6 +134,6 @@ fn what_to_serve_is_clear_before_anything_starts() {
     crate::services::change(&world, &[&gpus]);
     wrong(&["--gpus", "4"], "`large` needs 8 GPUs, but this run can lease only 4");
     crate::services::change(&world, &[USER.replace("{{ stages.server }}", "x").as_str()]);
-    wrong(&[], "no stage of this plan starts servers");
+    wrong(&[], "no stage of this plan starts a server");
     assert!(fs::read_dir(world.path(".regatta/out")).map_or(0, Iterator::count) == 0);
 }

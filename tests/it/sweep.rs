@@ -237,7 +237,7 @@ fn two_sweeps_are_compared_level_by_level_and_not_judged() {
     world.good(&["compare", "a", "latest"]).shows("2 users").shows("B − A");
     // So is a run, by its tag or its name.
     world.good(&["tag", "one"]);
-    world.good(&["report", "one", "--compat", "vllm"]).shows("bench/points/01-");
+    world.good(&["report", "one", "--as", "vllm"]).shows("bench/points/01-");
     let run = world.good(&["runs", "--json"]).stdout;
     let run: Value = serde_json::from_str(&run).unwrap();
     let run = run["runs"][0]["run"].as_str().unwrap_or_else(|| panic!("{run:#}"));

@@ -81,15 +81,18 @@ pub(super) fn bench(global: &Global, request: &BenchRequest) -> Result<CliExit, 
     }
     let mut is_replaced = false;
     let exit = measure(global, request, &text).and_then(|(ran, manifest)| {
-        let task = ran.outs.iter().find(|(task, _)| task.as_str() == STAGE);
-        let Some((_, out)) = task else { return Ok(ran.exit) };
         let is_quiet = global.loudness == OutputVerbosity::Quiet;
         // A script that reads the result wants it, whatever else is printed.
-        if request.args.json || !is_quiet {
-            let has_result = print_result(request, out, global)?;
-            if has_result && !request.args.json {
-                print(&summary::files(ran.report.as_deref(), out, &manifest));
-            }
+        let out = ran.out(STAGE).filter(|_| request.args.json || !is_quiet);
+        let has_result = out.map_or(Ok(false), |out| print_result(request, out, global))?;
+        if global.loudness == OutputVerbosity::Normal {
+            let failures = report::failures_text(&ran.state, has_result.then_some(STAGE), global.styler());
+            let failures = options::in_options(&failures);
+            if request.args.json { print_error(&failures) } else { print(&failures) }
+        }
+        let Some(out) = ran.out(STAGE) else { return Ok(ran.exit) };
+        if has_result && !request.args.json {
+            print(&summary::files(ran.report.as_deref(), out, &manifest));
         }
         if let Some(folder) = &request.args.out {
             is_replaced = copy_result(folder, &ran, out, &text)?;

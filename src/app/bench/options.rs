@@ -168,8 +168,11 @@ impl<'a> BenchLine<'a> {
     fn new(request: &'a BenchRequest, target: &'a str) -> Result<Self, CommandError> {
         // An address with a parameter in it is read when the parameter has a value.
         let is_open = request.args.serve.is_some() || request.target.starts_with(SIM) || target.contains("{{");
-        let parsed =
-            if is_open { Targets::default() } else { targets(target).map_err(|error| refused_target(&error))? };
+        let parsed = if is_open {
+            Targets::default()
+        } else {
+            targets(target).map_err(|error| refused_target(&error, target))?
+        };
         let protocol = given_protocol(request).map(str::to_owned).or_else(|| {
             let protocol = serde_json::to_value(parsed.protocol).ok()?;
             protocol.as_str().map(str::to_owned)
@@ -215,11 +218,17 @@ impl<'a> BenchLine<'a> {
     }
 }
 
-fn refused_target(error: &TargetError) -> CommandError {
-    if error.is_of_credentials() || !matches!(error, TargetError::Endpoint(_)) {
-        return CommandError::usage(error);
-    }
-    CommandError::hinted(error, "`http://HOST:PORT` is an OpenAI server, `HOST:PORT` a Triton over gRPC")
+fn refused_target(error: &TargetError, target: &str) -> CommandError {
+    let hint = match error {
+        _ if error.is_of_credentials() => return CommandError::usage(error),
+        _ if target.contains(['|', ',']) => {
+            "several servers stand in quotes with `|` between them: `'A:8001|B:8001'`, or with their schemes \
+             `'openai://A:8000|openai://B:8000'`"
+        }
+        TargetError::Endpoint(_) => "`http://HOST:PORT` is an OpenAI server, `HOST:PORT` a Triton over gRPC",
+        _ => return CommandError::usage(error),
+    };
+    CommandError::hinted(error, hint)
 }
 
 /// Every model completes; a base model has no template for a chat.

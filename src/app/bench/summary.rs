@@ -7,12 +7,13 @@ use std::path::Path;
 
 use crate::cli::{BenchLoad, BenchRequest, TokenLength};
 use base::spec::{BenchSweep, Quantity, SweepLevels};
-use base::units::{counted, grouped};
-use harness::{Metric, ReasonSeverity, RunResult, WHOLE_ANSWERS, zero_point_text};
+use base::units::{counted, grouped, two_decimals};
+use harness::{Metric, Reason, ReasonSeverity, RunResult, WHOLE_ANSWERS, zero_point_text};
+use report::explain::short_name;
 use report::{Styler, TextRole, clean};
 
 /// Reasons below a verdict; the page has all.
-const SHOWN_REASONS: usize = 5;
+const SHOWN_REASONS: usize = 4;
 
 /// The line above the progress: `http://h:1 · concurrency 2 · 20 requests · 550 → 128 tokens`.
 pub fn header(request: &BenchRequest) -> String {
@@ -50,20 +51,16 @@ fn load(load: &BenchLoad) -> String {
 /// The numbers and the verdict of one run.
 pub fn text(result: &RunResult, styler: Styler) -> String {
     let latency = &result.latency;
-    let rows: [(&str, &Metric); 4] = [
-        ("TTFT (ms)", &latency.ttft),
-        ("TPOT (ms)", &latency.tpot),
-        ("ITL (ms)", &latency.itl_token),
-        ("E2E (ms)", &latency.e2e),
-    ];
+    let rows: [(&str, &Metric); 4] =
+        [("ttft", &latency.ttft), ("tpot", &latency.tpot), ("itl_token", &latency.itl_token), ("e2e", &latency.e2e)];
     let mut text = format!("\n{:<11}", "");
     let columns = ["mean", "p50", "p90", "p99", "max"];
     for column in columns {
         let _ = write!(text, " {column:>10}");
     }
     text.push('\n');
-    for (name, metric) in rows {
-        let _ = write!(text, "{name:<11}");
+    for (key, metric) in rows {
+        let _ = write!(text, "{:<11}", format!("{} (ms)", short_name(key)));
         for value in [metric.mean, metric.p50, metric.p90, metric.p99, metric.max] {
             let _ = write!(text, " {:>10}", number(value));
         }
@@ -76,11 +73,7 @@ pub fn text(result: &RunResult, styler: Styler) -> String {
 }
 
 fn number(value: Option<f64>) -> String {
-    match value {
-        None => "n/a".to_owned(),
-        Some(value) if value.abs() >= 1e6 => format!("{value:.0}"),
-        Some(value) => format!("{value:.2}"),
-    }
+    value.map_or_else(|| "n/a".to_owned(), two_decimals)
 }
 
 /// Counts and rates, and below them from when latency counts and who counted the tokens.
@@ -134,14 +127,15 @@ fn verdict(result: &RunResult, styler: Styler) -> String {
     let measured = identity.map(|identity| clean(&identity.short_line()).replacen("SIMULATED, ", "", 1));
     let judged = [Some(verdict), measured].into_iter().flatten().collect::<Vec<_>>().join("  ");
     let mut text = format!("{}\n{judged}\n", clean(&result.workload().to_string()));
+    let is_warning = |reason: &Reason| reason.severity == ReasonSeverity::Warning;
+    let has_faults = !result.reasons().iter().all(is_warning);
     for reason in result.reasons().iter().take(SHOWN_REASONS) {
-        let (role, mark) = match reason.severity {
-            ReasonSeverity::Warning => (TextRole::Warning, "!"),
-            _ => (TextRole::Bad, "✗"),
-        };
+        let (role, mark) = if is_warning(reason) { (TextRole::Warning, "!") } else { (TextRole::Bad, "✗") };
         let _ = writeln!(text, "  {} {}", styler.tone(role, mark), clean(&reason.line()));
-        // Some texts have a cure for their case.
-        if !reason.check.cure().is_empty() && !reason.text.contains("; ") {
+        // Some texts have a cure for their case. That of a warning can wait until the faults are gone.
+        let is_cured =
+            !(reason.check.cure().is_empty() || reason.text.contains("; ") || has_faults && is_warning(reason));
+        if is_cured {
             let _ = writeln!(text, "    → {}", reason.check.cure());
         }
     }

@@ -8,8 +8,7 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::bulk::regatta_list::command_line_value;
-use crate::bulk::{BulkFile, BulkRun};
+use crate::bulk::{BulkFile, BulkRun, command_line_value};
 use crate::cli::{KeyValueArg, Subject};
 use crate::doctor;
 use crate::project::Project;
@@ -369,7 +368,7 @@ inference_llama3.3_70b:
         #[test]
         fn no_text_makes_a_reader_of_lists_panic(text in "[a-z_0-9:()\\[\\]',\"True\n# ]{0,60}") {
             let _ = read(&text);
-            let _ = super::super::regatta_list::read(&text);
+            let _ = super::super::read_regatta_list(&text);
         }
     }
 }

@@ -4,13 +4,16 @@
 //! measures under its own number and keeps its own result.
 
 pub(super) mod llmb;
-mod regatta_list;
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 use std::time::Instant;
+
+use indexmap::IndexMap;
+use serde::Deserialize;
+use serde_json::Value;
 
 use crate::bulk::llmb::gpu_type_of_file;
 use crate::cli::{BulkRequest, CliExit, Global, KeyValueArg, OutputVerbosity, RunMode, Select, Subject};
@@ -21,7 +24,7 @@ use crate::project::Project;
 use crate::run::{RunEnd, RunPurpose, StopSignals};
 use crate::{cli, run};
 use base::diag::ErrorText;
-use base::files::read_text;
+use base::files::{parse_yaml, read_text};
 use base::units::{counted, run_command, shell_word};
 use harness::RESULT;
 use interop::MeasuredResult;
@@ -77,7 +80,7 @@ fn read(request: &BulkRequest, project: &Project) -> Result<BulkFile, CommandErr
     };
     // No workload of llmb-run has that name.
     let read = if text.lines().any(|line| line.starts_with("runs:")) {
-        regatta_list::read(&text).map(|items| BulkFile { items, notes: Vec::new() }).map_err(wrong)?
+        read_regatta_list(&text).map(|items| BulkFile { items, notes: Vec::new() }).map_err(wrong)?
     } else {
         let cluster = llmb::LlmbCluster {
             gpu_type: match &request.gpu_type {
@@ -185,8 +188,7 @@ fn end_of(item: &BulkRun, ran: &RunEnd, begun: Instant) -> BulkRow {
     let mut rates = BTreeMap::new();
     let mut headlines = Vec::new();
     for (task, entry) in tasks {
-        let out = entry.out.as_ref().or_else(|| entry.failure.as_ref()?.kept.as_ref());
-        let result = out.and_then(|out| read_text(out.join(RESULT)).ok());
+        let result = entry.folder().and_then(|out| read_text(out.join(RESULT)).ok());
         let Some(result) = result.and_then(|text| MeasuredResult::read(&text).ok()) else { continue };
         if let Some(headline) = &entry.headline {
             headlines.push((task.to_string(), headline.clone()));
@@ -279,5 +281,97 @@ impl fmt::Display for BulkRun {
             write!(f, " --repeat-number {}", self.repeat)?;
         }
         Ok(())
+    }
+}
+
+// Regatta's own list: manifests, parameters, repeats.
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    /// For all runs.
+    #[serde(default)]
+    params: IndexMap<String, Value>,
+    repeats: Option<u32>,
+    runs: Vec<Run>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Run {
+    /// A manifest's name or its path.
+    run: String,
+    #[serde(default)]
+    params: IndexMap<String, Value>,
+    /// Variables that its parameters read.
+    #[serde(default)]
+    env: IndexMap<String, Value>,
+    repeats: Option<u32>,
+}
+
+fn read_regatta_list(text: &str) -> Result<Vec<BulkRun>, ErrorText> {
+    let list: List = parse_yaml(text).map_err(ErrorText::new)?;
+    let mut items = Vec::new();
+    for run in list.runs {
+        let mut params = list.params.clone();
+        let list_keys = params.keys().filter(|key| !run.params.contains_key(*key)).cloned().collect();
+        params.extend(run.params);
+        let plain = |name: &str, value: &Value| {
+            command_line_value(value)
+                .ok_or_else(|| ErrorText::new(format_args!("`{name}` of `{}` is not a plain value", run.run)))
+        };
+        let settings = params.into_iter().map(|(key, value)| Ok(KeyValueArg { value: plain(&key, &value)?, key }));
+        let env = run.env.iter().map(|(name, value)| Ok((name.clone(), plain(name, value)?)));
+        let item = BulkRun {
+            list_keys,
+            env: env.collect::<Result<BTreeMap<_, _>, ErrorText>>()?,
+            subject: Subject { settings: settings.collect::<Result<_, ErrorText>>()?, manifest: run.run },
+            repeat: 1,
+        };
+        items.extend(item.repeated(run.repeats.or(list.repeats).unwrap_or(1)));
+    }
+    Ok(items)
+}
+
+/// A value as it would be typed; a list with commas.
+fn command_line_value(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Bool(_) | Value::Number(_) => Some(value.to_string()),
+        Value::Array(items) => Some(items.iter().map(command_line_value).collect::<Option<Vec<_>>>()?.join(",")),
+        Value::Null | Value::Object(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_becomes_commands() {
+        let items = read_regatta_list(
+            "params: { system: sim-gb200-x1 }\nruns:\n- run: llama3.3-70b\n  params: { use_cases: [chat:128/128, \
+             mine:8/8], streaming: false }\n  env: { TP: 1 }\n  repeats: 2\n- { run: a b.yaml, params: { system: x } \
+             }\n",
+        )
+        .unwrap();
+        let commands: Vec<String> = items.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            commands,
+            [
+                "TP=1 regatta run llama3.3-70b system=sim-gb200-x1 use_cases=chat:128/128,mine:8/8 streaming=false",
+                "TP=1 regatta run llama3.3-70b system=sim-gb200-x1 use_cases=chat:128/128,mine:8/8 streaming=false \
+                 --repeat-number 2",
+                "regatta run 'a b.yaml' system=x",
+            ]
+        );
+        assert!(read_regatta_list("runs:\n- { rum: x }\n").unwrap_err().to_string().contains("rum"));
+        assert!(read_regatta_list("runs:\n- { run: x }\n- x\n").unwrap_err().to_string().contains("runs[1]"));
+        assert!(
+            read_regatta_list("runs:\n- { run: x, params: { y: { z: 1 } } }\n")
+                .unwrap_err()
+                .to_string()
+                .contains("not a plain value")
+        );
     }
 }

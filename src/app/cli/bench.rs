@@ -334,12 +334,12 @@ fn data(args: &BenchArgs) -> Result<Option<(&'static str, PathBuf)>, ArgumentErr
         (None, suffix) => {
             let reason = match suffix {
                 _ if file.is_dir() => "it is a folder; name a file in it",
+                _ if !file.exists() => "no such file",
                 Some("gz" | "bz2" | "xz" | "zst" | "zip") => "it is compressed; unpack it first",
                 Some("txt" | "csv" | "tsv") => {
                     "it is plain text; `jq -Rc . FILE > FILE.jsonl` makes a prompt of each line; JSON needs --data-kind"
                 }
                 Some("parquet" | "arrow" | "xlsx") => "tables are not supported; save a line of JSON for each row",
-                _ if !file.exists() => "there is no such file",
                 _ => "its name does not show its format; add --data-kind",
             };
             return invalid_value(format!("`--data {}`: {reason}", file.display()));

@@ -1,5 +1,6 @@
 //! The table of commands, and from the arguments of a command line to an [`Invocation`].
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -7,12 +8,11 @@ use std::path::PathBuf;
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
-use clap::{ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
+use clap::{ArgAction, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
 use super::bench::BenchRequest;
 use super::exit::CliExit;
-use super::help;
 use super::mlperf::MlperfRequest;
 use super::project::{
     CheckRequest, CleanArgs, CompletionsArgs, DoctorRequest, GcRequest, InitRequest, ListRequest, LoadgenTestArgs,
@@ -267,7 +267,7 @@ impl CliParseError {
 
 /// The table of commands, for what is generated from it: man pages.
 pub fn command() -> clap::Command {
-    help::explained(grouped(CliArgs::command()))
+    explained(grouped(CliArgs::command()))
 }
 
 /// The text that a shell reads at its start to complete commands, options and files. Hidden commands are left out.
@@ -287,10 +287,14 @@ pub fn parse<W: Into<OsString>>(words: impl IntoIterator<Item = W>) -> Result<In
     if words.len() == 1 {
         words.push("--help".into());
     }
-    // `regatta help bench` is `regatta bench --help`.
-    if let Some(word) = words.get(1).filter(|word| *word == "help" || *word == "version").cloned() {
-        words.remove(1);
-        words.push(["--", word.to_str().unwrap_or_default()].concat().into());
+    // `regatta help bench` is `regatta bench --help`, also after global options.
+    let text = |at: usize| words[at].to_str().unwrap_or_default();
+    let is_value = |at: usize| ["--home", "--color"].contains(&text(at - 1));
+    let command = (1..words.len()).find(|at| !text(*at).starts_with('-') && !is_value(*at));
+    if let Some(at) = command.filter(|at| ["help", "version"].contains(&text(*at))) {
+        let option = format!("--{}", text(at));
+        words.remove(at);
+        words.push(option.into());
     }
     read(&words).map_err(|error| CliParseError(Box::new(error)))
 }
@@ -414,3 +418,56 @@ fn explain_slip(mut error: clap::Error, format: impl Fn() -> clap::Command) -> c
 
 #[cfg(test)]
 mod tests;
+
+// What `--help` shows below the options: the examples of `help.txt`, and what the exit codes mean.
+
+/// The exit codes of a command that runs stages.
+const OF_RUN: &str = "
+Exit codes:
+  0    success
+  1    a stage failed
+  2    the manifest or the command line is wrong; nothing was started
+  3    a benchmark is INVALID(client): the client was the bottleneck
+  4    a benchmark is OVERLOADED: the server did not keep up; or LIMIT MISSED: a limit was exceeded
+  5    a benchmark is INVALID(server): requests failed, or answers were inconsistent
+  6    with --locked: something differs from the lock file
+";
+const OF_COMPARE: &str = "  7    `compare --fail-if`: its condition is true, or a result is not VALID\n";
+/// Those of other commands.
+const USUAL: &str = "
+Exit codes:
+  0    success
+  1    the command failed
+  2    the manifest or the command line is wrong
+";
+const OF_ALL: &str = "  70   a fault in Regatta itself\n  130  interrupted\n";
+const CLOSED: &str = "  141  the reader of the output closed it (`| head`)\n";
+
+/// The program with what is below the options of each command.
+fn explained(program: Command) -> Command {
+    let sections: HashMap<&str, &str> =
+        include_str!("help.txt").split("\n[").filter_map(|section| section.split_once("]\n")).collect();
+    let text = below_options("regatta", sections["regatta"]);
+    program.mut_subcommands(|command| explained_command(command, "", &sections, "")).after_long_help(text)
+}
+
+/// `above`: the names of the commands that it is below; `usual`: what it has without a section of its own.
+fn explained_command(command: Command, above: &str, sections: &HashMap<&str, &str>, usual: &str) -> Command {
+    let name = format!("{above}{}", command.get_name());
+    let section = sections.get(name.as_str()).map(|section| below_options(&name, section));
+    let text = section.unwrap_or_else(|| usual.to_owned());
+    let command = command.mut_subcommands(|command| explained_command(command, &format!("{name} "), sections, &text));
+    if text.is_empty() { command } else { command.after_long_help(text) }
+}
+
+fn below_options(command: &str, section: &str) -> String {
+    let has_codes = section.contains("Exit codes:");
+    let codes: &[&str] = match command {
+        "status" => &[],
+        "regatta" => &[OF_RUN, OF_COMPARE, OF_ALL, CLOSED],
+        "run" | "serve" | "bulk" | "bench" => &[OF_RUN, OF_ALL],
+        _ if has_codes => &[OF_ALL, CLOSED],
+        _ => &[USUAL, OF_ALL, CLOSED],
+    };
+    format!("Examples:\n{}\n{}", section.trim_end().replace("Exit codes:", "\nExit codes:"), codes.concat())
+}

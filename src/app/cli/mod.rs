@@ -9,7 +9,6 @@ mod bench;
 mod bench_args;
 mod commands;
 mod exit;
-mod help;
 mod mlperf;
 mod project;
 mod results;

@@ -18,10 +18,10 @@ pub struct ReportRequest {
     pub run: Option<String>,
     /// Print Regatta's numbers next to this tool's, from the same requests. RUN may also be a task or a folder with a
     /// result. Repeatable.
-    #[arg(long, value_name = "TOOL", value_parser = tool())]
-    pub compat: Vec<Tool>,
+    #[arg(long = "as", alias = "compat", value_name = "TOOL", value_parser = tool())]
+    pub as_tools: Vec<Tool>,
     /// Print JSON.
-    #[arg(long, requires = "compat")]
+    #[arg(long, requires = "as_tools")]
     pub json: bool,
 }
 

@@ -302,10 +302,7 @@ impl EventSink {
                 let on_loss = move |text| drop(printer.send(Some(Event::Notice { task: None, text })));
                 match WatchdogHandle::start(&self.exe, &self.id, hold, on_loss.clone()) {
                     Ok(watchdog) => inner.watchdog = Some(watchdog),
-                    Err(error) => on_loss(format!(
-                        "the process that ends everything if this run is killed cannot be started ({error}): \
-                         processes left behind will be ended by the next run"
-                    )),
+                    Err(error) => on_loss(error.to_string()),
                 }
             }
             if let Some(watchdog) = &inner.watchdog {

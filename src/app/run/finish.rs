@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use crate::cli::{CliExit, LockMode};
 use crate::console::print_error;
-use crate::error::{CommandError, with_causes};
+use crate::error::CommandError;
 use crate::run::begun_run::{BegunRun, ProgressPrinter};
 use crate::run::preparation::{PreparedRun, record_no_op_conditions};
 use crate::run::{kept_servers, parallel_join};
 use crate::{lockfile, past_runs};
+use base::diag::error_chain;
 use base::event::{Event, RunId, TaskId};
 use exec::process::ExitKind;
 use plan::{Lifetime, Plan};
@@ -43,7 +44,6 @@ pub(super) fn finish(
     (begun.emit)(finished.clone());
     live.event(&finished);
     let broken = begun.sink.finish();
-    let outs = past_runs::outputs(live.state(), &summary.done);
     let (measured, run_state) = (std::mem::take(&mut summary.measured), live.state());
     let (report, ()) = parallel_join(
         || past_runs::write_report(&home, &begun.id, run_state, &prepared.plan, &measured),
@@ -59,7 +59,7 @@ pub(super) fn finish(
         RunPaths { logs: Some(home.run(&begun.id)), report: report.as_ref().ok().cloned(), ..places(&home, is_shown) };
     let state = live.finish(&places);
     if let Err(error) = &report {
-        print_error(&format!("warning: this run has no report: {}\n", with_causes(error)));
+        print_error(&format!("warning: this run has no report: {}\n", error_chain(error.as_ref())));
     }
     ci_files.print_errors();
     if let Some(error) = broken {
@@ -72,7 +72,7 @@ pub(super) fn finish(
     let BegunRun { lock, cache, .. } = begun;
     drop(lock);
     let large_parts = Some((prepared.plan, cache));
-    Ok(RunEnd { exit, outs, report: report.ok(), state, gave_way: false, large_parts })
+    Ok(RunEnd { exit, report: report.ok(), state, gave_way: false, large_parts })
 }
 
 /// Saves what the next run needs, and the lock file of a run that did well. Returns false where a lock file that the
@@ -144,8 +144,6 @@ fn exit_of(summary: &RunSummary, of_command: Option<ExitKind>) -> CliExit {
 /// How a run ended, and what it left.
 pub struct RunEnd {
     pub exit: CliExit,
-    /// The output folder of each task that has one, also of one that failed and kept what it had.
-    pub outs: Vec<(TaskId, PathBuf)>,
     pub report: Option<PathBuf>,
     /// How it ended; also of a run in which all was cached.
     pub state: RunState,
@@ -158,7 +156,12 @@ pub struct RunEnd {
 impl RunEnd {
     /// It ended before any task.
     pub(super) fn without_tasks(exit: CliExit) -> Self {
-        Self { exit, outs: Vec::new(), report: None, state: RunState::new(), gave_way: false, large_parts: None }
+        Self { exit, report: None, state: RunState::new(), gave_way: false, large_parts: None }
+    }
+
+    /// The output folder of a task that has one, also of one that failed and kept what it had.
+    pub fn out(&self, task: &str) -> Option<&PathBuf> {
+        self.state.tasks.get(&TaskId::new(task))?.folder()
     }
 
     /// Of a process that does nothing more. Its memory goes with it: to free 10,000 tasks one by one takes as long as a

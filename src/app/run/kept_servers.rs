@@ -281,7 +281,7 @@ fn serve_stages(plan: &Plan) -> Vec<&str> {
 fn only_stage(plan: &Plan, manifest: &str) -> Result<String, CommandError> {
     match serve_stages(plan).as_slice() {
         [stage] => Ok((*stage).to_owned()),
-        [] => Err(CommandError::Usage("no stage of this plan starts servers".to_owned())),
+        [] => Err(CommandError::Usage("no stage of this plan starts a server".to_owned())),
         several => Err(CommandError::hinted(
             format!("several stages start servers: {}", several.join(", ")),
             format!("name one of them: `regatta serve {manifest} {}`", several[0]),
@@ -291,7 +291,7 @@ fn only_stage(plan: &Plan, manifest: &str) -> Result<String, CommandError> {
 
 fn stages_hint(stages: &[&str]) -> String {
     match stages {
-        [] => "no stage of this plan starts servers".to_owned(),
+        [] => "no stage of this plan starts a server".to_owned(),
         stages => format!("these do: {}", stages.join(", ")),
     }
 }

@@ -56,7 +56,7 @@ async fn perform(request: TritonRequest, styler: Styler) -> Result<CliExit, Comm
         TritonRequest::Unload { model, dependents, .. } => {
             let client = to.grpc().await?;
             to.of_model(&client, &model, client.unload(&model, dependents)).await?;
-            print(&format!("`{model}` is being unloaded; what is in flight finishes\n"));
+            print(&format!("`{model}` is being unloaded; requests in flight will finish\n"));
             Ok(CliExit::Done)
         }
     }

@@ -7,13 +7,11 @@ mod diagnostic;
 mod error_text;
 mod render;
 mod source;
-mod suggest;
 
 pub use check_formats::{CheckProblem, CheckedManifest, ProblemPlace, check_github, check_json};
 pub use diagnostic::{Diagnostic, Diagnostics, Label, MOST_ERRORS, MissingValue, Severity};
 pub use error_text::{
-    ErrorText, FeatureLeftOut, LibraryPanic, catch_panic, error_chain, in_file, is_panic_caught, panic_text,
-    with_causes,
+    ErrorText, FeatureLeftOut, LibraryPanic, catch_panic, did_you_mean, error_chain, in_file, is_panic_caught, list_of,
+    may_suggest, nearest, panic_text, with_causes,
 };
 pub use source::{SourceText, Span};
-pub use suggest::{did_you_mean, list_of, may_suggest, nearest};

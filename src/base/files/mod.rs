@@ -6,13 +6,11 @@
 
 mod digest;
 mod regular_file;
-mod thread_pool;
 
-pub use digest::{Digest, Hasher, Sha256Of, sha256_of_file};
+pub use digest::{Digest, Hasher, Sha256Of, cores, in_parts, sha256_of_file, shared_pool};
 
 pub use regular_file::{
     MOST_DESCRIBED, RecordLines, SYSTEM_FOLDERS, foreign_text, is_absence, is_too_long_a_report, is_whole_json,
     json_report, metadata_if_there, open_regular, open_text, parse_yaml, read_bytes, read_bytes_up_to,
     read_description, read_document, read_text, read_text_up_to, text_of,
 };
-pub use thread_pool::{cores, in_parts, shared_pool};

@@ -15,7 +15,6 @@ mod request_field;
 mod request_headers;
 mod schema_format;
 mod sim_calibration;
-mod sweep_levels;
 mod triton_server;
 
 pub use connection::{
@@ -26,7 +25,8 @@ pub use limits::{
     GoodputLimit, GoodputLimitError, LatencyLimit, LimitedMetric, Limits, Percent, PercentError, SloLimits, Statistic,
 };
 pub use load::{
-    Arrivals, Division, MIN_DURATION_MS, Ramp, RampStep, RandomSeed, Scenario, StopAfter, TestMode, ThinkTime,
+    Arrivals, BenchSweep, Division, LevelRange, MIN_DURATION_MS, Ramp, RampStep, RandomSeed, Scenario, StopAfter,
+    SweepLevels, SweepLevelsError, TestMode, ThinkTime,
 };
 pub use placement::{
     Container, ContainerEngine, ContainerGpus, GpuClocks, JobTimeLimit, Launcher, Mpi, ServerMode, Srun,
@@ -45,5 +45,4 @@ pub use schema_format::{
     schema_id,
 };
 pub use sim_calibration::{AcceptanceRate, Drafter, Drafting, LoraConfig, ModelShape, SimCalibration, SimScheduler};
-pub use sweep_levels::{BenchSweep, LevelRange, SweepLevels, SweepLevelsError};
 pub use triton_server::{ModelControl, RateLimit, ReadyWhen, Trace, TraceLevel, TraceMode, TritonServer};

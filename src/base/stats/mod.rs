@@ -6,7 +6,6 @@
 //! minute of their server's life, so that ten thousand of them are not ten thousand independent observations; runs with
 //! different seeds are.
 
-mod change_points;
 mod growth;
 mod latency_trend;
 mod level;
@@ -22,10 +21,9 @@ mod student;
 mod systems;
 mod within_run;
 
-pub use change_points::{ChangePoint, FEWEST_RUNS, change_points};
 pub use growth::Growth;
 pub use latency_trend::{LatencyTrend, VisitsInOrder, rank_errors_in_order};
-pub use level::{LatencyShift, Observation, SHIFT_ERRORS, SHIFT_SHARE};
+pub use level::{ChangePoint, FEWEST_RUNS, LatencyShift, Observation, SHIFT_ERRORS, SHIFT_SHARE, change_points};
 pub use rate_search::{MOST_TRIES, ProbeOutcome, RateEstimate, RateSearcher, RateStep};
 pub use replicate::{
     COMMON_CHANGE, ComparedSamples, Conclusion, JudgedRow, Percents, RunValues, beyond_bound, compare_rows, is_beyond,

@@ -2,6 +2,7 @@
 //! in bytes, with the most that there can be.
 
 use std::fmt::Display;
+use std::time::Duration;
 
 // Large numbers with their thousands apart.
 
@@ -77,6 +78,15 @@ pub fn three_digits(value: f64) -> String {
     grouped(value, decimals)
 }
 
+/// A number whose small changes matter: `5644.85`, `0.1565`; a very large one has no decimals.
+pub fn two_decimals(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1e6 => format!("{value:.0}"),
+        size if size >= 1.0 || size == 0.0 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
 // A number with the noun that it counts.
 
 /// `1 task`, `3 tasks`.
@@ -113,6 +123,39 @@ pub fn size(bytes: u64) -> String {
         value /= 1000.0;
     }
     format!("{value:.1} TB")
+}
+
+// Durations as people write them: `90s`, `30m`, `2h`, `1h30m`, `250ms`.
+
+/// The text is not a duration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a duration")]
+pub struct DurationError(pub String);
+
+/// Reads a duration. Units: `ms, s, m, h, d`, largest first, each at most once; a fraction is allowed (`1.5h`).
+/// The error is a fragment that fits after the text in a message.
+pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
+    const UNITS: [(&str, f64); 5] = [("d", 86_400.0), ("h", 3_600.0), ("m", 60.0), ("s", 1.0), ("ms", 0.001)];
+    let wrong = || DurationError(text.to_owned());
+    let mut rest = text.trim();
+    let mut seconds = 0.0;
+    let mut next = 0;
+    if rest.is_empty() {
+        return Err(wrong());
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
+        let (number, tail) = rest.split_at(digits);
+        let letters = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(letters);
+        let number: f64 = number.parse().map_err(|_| wrong())?;
+        let place =
+            UNITS.iter().position(|(name, _)| *name == unit).filter(|place| *place >= next).ok_or_else(wrong)?;
+        next = place + 1;
+        seconds += number * UNITS.get(place).map_or(0.0, |(_, factor)| *factor);
+        rest = tail;
+    }
+    Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
 }
 
 #[cfg(test)]
@@ -187,5 +230,17 @@ mod byte_size_tests {
         let expected =
             ["0 B", "999 B", "1.0 kB", "99.9 kB", "100 kB", "999 kB", "1.0 MB", "39.8 GB", "141 GB", "1.5 TB"];
         assert_eq!(shown.map(size), expected);
+    }
+
+    #[test]
+    fn people_write_them_like_this() {
+        let ms = |text: &str| parse_duration(text).map(|d| d.as_millis()).ok();
+        assert_eq!(ms("90s"), Some(90_000));
+        assert_eq!(ms("1h30m"), Some(5_400_000));
+        assert_eq!(ms("250ms"), Some(250));
+        assert_eq!(ms("1.5h"), Some(5_400_000));
+        for wrong in ["", "90", "s", "1m1h", "-1s", "1s1s", "1e9s", "99999999999999999999d", "."] {
+            assert_eq!(ms(wrong), None, "{wrong}");
+        }
     }
 }

@@ -26,6 +26,7 @@ use super::command::Leftover;
 use super::orphans::{InheritedMark, remove_all};
 use super::process_ref::{end_blocking, live_pids};
 use super::{orphans, procfs};
+use base::diag::ErrorText;
 use base::event::{Event, ExternalResource, RunId};
 
 /// The variable that names the project's state folder.
@@ -197,6 +198,12 @@ impl fmt::Debug for Supervised {
     }
 }
 
+/// `subject`: the watchdog, and what happened to it before.
+fn without_watchdog(subject: &str, error: &io::Error) -> ErrorText {
+    let end = "processes left behind will be ended by the next run";
+    ErrorText::new(format_args!("{subject} cannot be started ({error}): {end}"))
+}
+
 impl WatchdogHandle {
     /// Starts `exe __watchdog RUN`. `hold` stays open in the watchdog for as long as it lives. `on_loss` gets a
     /// sentence for the user when the watchdog has ended before the run; by then another one has been started, if that
@@ -206,8 +213,9 @@ impl WatchdogHandle {
         run: &RunId,
         hold: File,
         on_loss: impl Fn(String) + Send + Sync + 'static,
-    ) -> io::Result<Self> {
-        let process = WatchdogProcess::start(exe, run, &hold)?;
+    ) -> Result<Self, ErrorText> {
+        let not_started = |error| without_watchdog("the process that ends everything if this run is killed", &error);
+        let process = WatchdogProcess::start(exe, run, &hold).map_err(not_started)?;
         let state = SupervisedState {
             process,
             hold: Some(hold),
@@ -222,7 +230,7 @@ impl WatchdogHandle {
             state: Mutex::new(state),
         });
         let waiting = Arc::clone(&supervised);
-        thread::Builder::new().name("watchdog".to_owned()).spawn(move || waiting.supervise())?;
+        thread::Builder::new().name("watchdog".to_owned()).spawn(move || waiting.supervise()).map_err(not_started)?;
         Ok(Self(supervised))
     }
 
@@ -292,10 +300,7 @@ impl Supervised {
                     state.process.order(&state.registry.orders());
                     (format!("{message}; it was started again"), false)
                 }
-                Err(error) => {
-                    let end = "processes left behind will be ended by the next run";
-                    (format!("{message}, and cannot be started again ({error}): {end}"), true)
-                }
+                Err(error) => (without_watchdog(&format!("{message}, and"), &error).to_string(), true),
             };
             // The receiver may be about to use this handle.
             drop(state);

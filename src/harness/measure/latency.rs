@@ -59,6 +59,8 @@ pub struct LatencyMetric {
     pub key: &'static str,
     /// Where it is in `result.json`.
     pub place: &'static str,
+    /// As tables, pages and charts call it.
+    pub short: &'static str,
     pub title: &'static str,
     /// In one sentence.
     pub about: &'static str,
@@ -106,6 +108,7 @@ enum LatencyValues {
 const LATENCY: LatencyMetric = LatencyMetric {
     key: "",
     place: "",
+    short: "",
     title: "",
     about: "",
     formula: "",
@@ -158,6 +161,7 @@ macro_rules! latencies {
 
 latencies! {
     TTFT = ttft: "socket read of the first chunk with a token − intended arrival" {
+        short: "TTFT",
         title: "time to first token",
         about: "How long a user waits for the first token, including the wait inside the client.",
         mind: "A role chunk is not a token; a token with empty text is one. A late client makes it worse, never \
@@ -168,6 +172,7 @@ latencies! {
         adjusted: Some(|all| &mut all.ttft_adjusted),
     }
     TTFT_SENT = ttft_sent: "socket read of the first chunk with a token − issue" {
+        short: "TTFT from the issue",
         title: "time to first token, from the issue",
         about: "The same without the client's own lateness, as tools without a schedule report it.",
         zero_point: "issue",
@@ -175,6 +180,7 @@ latencies! {
         values: LatencyValues::Successful(|record| Some(record.t_first?.saturating_sub(record.t_issue) as f64)),
     }
     TPOT = tpot: "(last token − first token) / (tokens − tokens of the first read)" {
+        short: "TPOT",
         title: "time per output token",
         about: "The mean time between tokens of an answer, after its first chunk.",
         population: "successful requests with more tokens than their first chunk has",
@@ -190,6 +196,7 @@ latencies! {
         has_curve: true,
     }
     ITL_TOKEN = itl_token: "each gap between reads / tokens of the later read, that many times" {
+        short: "ITL",
         title: "inter-token latency",
         about: "The pace of tokens, over all tokens of all requests.",
         population: "tokens after the first chunk of successful requests",
@@ -203,6 +210,7 @@ latencies! {
         absent: |unknown| unknown.uncounted(unknown.share, "each chunk has"),
     }
     ICL = icl: "gap between reads with chunks" {
+        short: "ICL",
         title: "inter-chunk latency",
         about: "The gaps that a reader sees on the wire, however many tokens each chunk has.",
         population: "chunks after the first of successful requests",
@@ -215,6 +223,7 @@ latencies! {
         absent: UnknownChunks::without_gaps,
     }
     E2E = e2e: "last token − intended arrival" {
+        short: "E2E",
         title: "end-to-end latency",
         about: "How long a user waits for the whole answer, including the wait inside the client.",
         mind: "It ends with the last token, not with the end of the stream or a usage chunk.",
@@ -224,12 +233,14 @@ latencies! {
         adjusted: Some(|all| &mut all.e2e_adjusted),
     }
     E2E_SENT = e2e_sent: "last token − issue" {
+        short: "E2E from the issue",
         title: "end-to-end latency, from the issue",
         about: "The same without the client's own lateness.",
         zero_point: "issue",
         values: LatencyValues::Successful(|record| Some(record.t_last?.saturating_sub(record.t_issue) as f64)),
     }
     MAX_STALL = max_stall: "largest gap between chunks of a request" {
+        short: "longest stall",
         title: "longest stall",
         about: "The longest pause within each answer.",
         population: "successful requests with at least two chunks",
@@ -239,6 +250,7 @@ latencies! {
         absent: UnknownChunks::without_gaps,
     }
     QUEUE_CLIENT = queue_client: "issue − intended arrival" {
+        short: "client lateness",
         title: "lateness of the client",
         about: "How late the load generator itself sent requests.",
         population: "issued requests, with any outcome",

@@ -186,7 +186,7 @@ verdict_reasons! {
         [Warning];
         "read the logs of the server and its proxies".
     Limits "limits":
-        "a limit was missed, or has no number to check";
+        "a limit was missed, or there is no number to check it against";
         ("as given");
         [LimitMissed];
         "lower the load, or raise the limit".

@@ -244,7 +244,7 @@ const CURES: [(&[&str], &str); 11] = [
     (&["HTTP status 401", "HTTP status 403"], NAME_THE_KEY),
     (
         &["The model `", "not found, try pulling it first", "Invalid model name"],
-        "name one of the server's models, which its /v1/models lists, with `model`",
+        "set `model` to one of those that the server lists at /v1/models",
     ),
     (
         &["chat template"],

@@ -24,7 +24,7 @@ use crate::{
 use base::files::{open_text, read_text_up_to};
 
 /// Why a variable in front of a client has no place.
-pub(super) const NOT_RUN: &str = "the tool that reads it does not run; set it in the `env` of a stage";
+pub(super) const NOT_RUN: &str = "the tool that reads it is not run; set it in the `env` of a stage";
 
 /// What the text around a command states about it.
 #[derive(Clone, Debug, Default)]

@@ -205,7 +205,7 @@ impl LibraryFacts {
         if !pin.accepted.contains(&self.version) {
             let accepted = pin.accepted.join(" or ");
             mismatches
-                .push(format!("the library is LoadGen {}, and round {} takes {accepted}", self.version, round.name));
+                .push(format!("the library is LoadGen {}, but round {} accepts {accepted}", self.version, round.name));
         }
         let seeds = self.seeds.named().into_iter().zip(pin.seeds.named());
         for ((name, is), (_, should)) in seeds.filter(|(is, should)| is != should) {

@@ -388,7 +388,7 @@ pub(super) fn implausible(to: &mut SubmissionFindings, at: &Path, counts: [usize
             "check whether the system generates its answers; run again";
         Review, Plausibility, at,
             largest.filter(|id| *id >= 1 << 18).map(|id| format!("no model has a token {id}")),
-            "an answer is the ids of the tokens that the model gave", FIX;
+            "an answer consists of the ids of the tokens that the model generated", FIX;
     }
 }
 

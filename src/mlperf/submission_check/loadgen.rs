@@ -146,7 +146,7 @@ fn version(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Ro
         Some(version) if pin.accepted.iter().any(|one| line_of(one) == line_of(version)) => {
             finding!(to; Review, LoadGenVersion, path,
                 format!("LoadGen was {version}; known of {} are {accepted}", round.name),
-                "LoadGen must be an unaltered tagged revision", "check that it was one, and not a commit in between");
+                "LoadGen must be an unmodified tagged revision", "check that it was one, and not a commit in between");
         }
         found => {
             let (name, version) = (&round.name, found.unwrap_or("of unknown version"));
@@ -167,7 +167,7 @@ fn version(to: &mut SubmissionFindings, path: &Path, detail: &Detail, round: &Ro
             other.map(|(commit, newest)| format!("its version is of commit {commit}, its newest is {newest}")),
             "LoadGen logs the commit that it was built from twice", RERUN_HINT;
         Refused, AlteredLoadGen, path, altered.map(|first| format!("LoadGen was built from altered files: {first}")),
-            "LoadGen must be an unaltered tagged revision", "build it unaltered, run again";
+            "LoadGen must be an unmodified tagged revision", "build it unaltered, run again";
     }
 }
 

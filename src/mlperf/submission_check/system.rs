@@ -170,7 +170,7 @@ fn check_description(
     findings! { to;
         Refused, SystemFields, at,
             is_elsewhere.then(|| format!("`is_network` is {is_network} in the division {}", submitter.division)),
-            "only the Network division has LoadGen on another machine", "pack it for the other division";
+            "only the Network division allows LoadGen on another machine", "pack it for the other division";
     }
     let system_type = fields.get("system_type").and_then(Value::as_str).unwrap_or_default().to_owned();
     Some(SystemTraits { system_type, is_network })

@@ -457,7 +457,7 @@ fn is_within(one: &str, other: &str, share: f64, slack: f64) -> bool {
     numbers.is_some_and(|(one, other)| (one - other).abs() <= share * other.abs() + slack)
 }
 
-const UNALTERED: &str = "LoadGen must be an unaltered tagged revision; it logs the SHA-1 of each of its files";
+const UNALTERED: &str = "LoadGen must be an unmodified tagged revision; it logs the SHA-1 of each of its files";
 const REBUILD: &str = "build it unaltered, and run again";
 /// The source file of LoadGen that computes the results.
 const RESULTS: &str = "/results.cc";

@@ -190,7 +190,7 @@ impl SchemaWalker<'_> {
                     None if node.span.source().name() == COMMAND_LINE => {
                         let (argument, range) = (node.span.source().text(), node.span.range());
                         let (before, after) = (&argument[..range.start], &argument[range.end..]);
-                        format!("put it into quotes that the shell leaves: '{before}\"{number}\"{after}'")
+                        format!("quote it so that the shell keeps the quotes: '{before}\"{number}\"{after}'")
                     }
                     None => format!("put it into quotes: \"{number}\""),
                 });

@@ -316,7 +316,7 @@ fn lower_bounds(set: &RunSet) -> impl Iterator<Item = String> {
     set.runs().iter().filter_map(|run| {
         let searched = run.searched.filter(|searched| searched.is_lower_bound)?;
         Some(format!(
-            "{FOUND_RATE}: that of {} is {} requests/s, the highest that was tried",
+            "found rate: that of {} is {} requests/s, the highest that was tried",
             run.name,
             searched.describe()
         ))

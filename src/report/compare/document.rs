@@ -5,19 +5,21 @@ use super::fail_condition::has_one_definition;
 use super::{ComparedResult, Comparison, Delta, FOUND_RATE, Judgement, Measure, RowFamily, RunSet};
 use crate::chart::{OverlayCurve, SvgCanvas, color, course, cumulative, spread};
 use crate::document::{Badge, Block, Cell, Document, Figure, Item, Section, Table, TableColumn};
+use crate::explain::short_name;
+use crate::history::MetricKey;
 use crate::result_page::second_series;
 use crate::styler::{TextRole, clean, signed_percent, to_the_second};
 use crate::what_if::distinct;
 use base::event::Verdict;
 use base::stats::COMMON_CHANGE;
-use base::units::counted;
+use base::units::{counted, two_decimals};
 use harness::TimeSlice;
 use interop::{MeasuredRun, MetricMeaning};
 
 /// The rows that a reader looks for; a page has all below a summary, JSON too.
 const SHOWN: [&str; 4] = ["", "mean", "p50", "p99"];
 /// Metrics with overlaid distributions, where individual requests are known.
-const SPREAD: [(&str, &str); 3] = [("ttft", "TTFT"), ("tpot", "TPOT"), ("e2e", "E2E")];
+const SPREAD: [&str; 3] = ["ttft", "tpot", "e2e"];
 /// The largest percentage that a bar shows in full, and that is worth a number.
 const WIDEST: f64 = 100.0;
 /// Below this a bar would be all noise.
@@ -205,7 +207,7 @@ fn table(
     is_shown: impl Fn(&Delta) -> bool,
 ) -> Table {
     let bars = format!("±\u{a0}{}\u{a0}%", crate::chart::number(scale));
-    let side = |name| TableColumn { digits: compared_number, ..TableColumn::number(name) };
+    let side = |name| TableColumn { digits: two_decimals, ..TableColumn::number(name) };
     let columns = [
         TableColumn::new("metric"),
         TableColumn::new(""),
@@ -246,12 +248,12 @@ fn row(delta: &Delta, is_bound: [bool; 2], scale: f64, reasons: &mut Vec<String>
         None => (TextRole::Warning, "not comparable".to_owned()),
     };
     let side = |value: Option<f64>, is_bound: bool| match value {
-        Some(value) if is_bound => Cell::from(format!("{} or more", compared_number(value))),
+        Some(value) if is_bound => Cell::from(format!("{} or more", two_decimals(value))),
         value => Cell::number(TextRole::Plain, value),
     };
     let percent = delta.percent.map_or_else(String::new, |percent| format!("{} %", signed_percent(percent)));
     [
-        Cell::new(TextRole::Name, delta.metric.as_str()),
+        Cell::name(short_name(&delta.metric)),
         Cell::from(format!("{} {}", delta.stat, delta.unit).trim()),
         side(delta.a, is_bound[0]),
         side(delta.b, is_bound[1]),
@@ -266,14 +268,6 @@ fn interval_text(delta: &Delta) -> String {
     delta
         .interval
         .map_or_else(String::new, |ends| format!("{} … {} %", signed_percent(ends.low), signed_percent(ends.high)))
-}
-
-fn compared_number(value: f64) -> String {
-    match value.abs() {
-        size if size >= 1000.0 => format!("{value:.0}"),
-        size if size >= 1.0 => format!("{value:.2}"),
-        _ => format!("{value:.4}"),
-    }
 }
 
 /// The percentages that a row's bar must show.
@@ -310,7 +304,8 @@ fn bar(delta: &Delta, percent: f64, scale: f64, role: TextRole) -> String {
         TextRole::Bad => "bad",
         _ => "none",
     };
-    let text = format!("{} {}: {} %, {}", delta.metric, delta.stat, signed_percent(percent), interval_text(delta));
+    let name = MetricKey::new(&delta.metric, delta.stat).title();
+    let text = format!("{name}: {} %, {}", signed_percent(percent), interval_text(delta));
     let text = text.trim_end_matches(", ");
     let mut picture = SvgCanvas::new(SIZE.0, SIZE.1, text);
     picture.line((x(0.0), 0.0), (x(0.0), SIZE.1), "axis");
@@ -371,7 +366,7 @@ fn method(comparison: &Comparison) -> Vec<String> {
     lines.extend(tests_line(comparison));
     if let Some([a, b]) = &comparison.found_rates {
         lines.push(format!(
-            "{FOUND_RATE}: {} / {} requests/s, with the 95 % interval of each search; two that overlap may have found \
+            "found rate: {} / {} requests/s, with the 95 % interval of each search; two that overlap may have found \
                 the same rate. The other rows are those of a probe at the rate that each found",
             a.describe(),
             b.describe()
@@ -388,7 +383,7 @@ fn tests_line(comparison: &Comparison) -> Option<String> {
     let paired = "paired t test, differences are geometric means of the pairs' ratios";
     let tests = [(true, paired), (false, "Welch's test, unpaired")].into_iter().filter_map(|(is_paired, test)| {
         let judged = comparison.deltas.iter().filter(|delta| delta.p.is_some() && delta.paired == is_paired);
-        let metrics = distinct(judged.map(|delta| delta.metric.as_str()));
+        let metrics = distinct(judged.map(|delta| short_name(&delta.metric)));
         (!metrics.is_empty()).then(|| format!("{}: {test}", metrics.join(", ")))
     });
     let tests: Vec<String> = tests.collect();
@@ -467,7 +462,7 @@ fn page_sections(sets: &[RunSet], measured_runs: &[MeasuredRun]) -> Vec<Section>
 
 /// Each distribution, and whether the curves in it mean different things.
 fn spreads(sheets: &[&ComparedResult]) -> Vec<Figure> {
-    let figure = |(key, name): (&str, &str)| {
+    let figure = |key: &str| {
         let measure = |sheet: &&ComparedResult| sheet.measures.iter().position(|measure| measure.key == key);
         let measures: Vec<_> = (0..)
             .zip(sheets)
@@ -480,7 +475,7 @@ fn spreads(sheets: &[&ComparedResult]) -> Vec<Figure> {
         });
         let curve = |(place, measure): &(usize, &Measure)| cumulative(*place, measure.values.iter().map(|(_, ms)| *ms));
         let curves: Vec<_> = measures.iter().map(curve).collect();
-        let svg = spread(&format!("{name}: cumulative % of requests"), first.unit, &curves, &[])?;
+        let svg = spread(&format!("{}: cumulative % of requests", short_name(key)), first.unit, &curves, &[])?;
         Some(Figure { svg, notes: notes.collect() })
     };
     SPREAD.into_iter().filter_map(figure).collect()
@@ -573,7 +568,7 @@ fn meanings(sheets: &[&ComparedResult]) -> Vec<Block> {
         });
         let lines = lines.into_iter().filter(|(_, cells)| cells.iter().flatten().any(|text| !text.is_empty()));
         let differs = meanings.iter().flatten().any(|meaning| !measure.meaning.differences(meaning).is_empty());
-        let summary = format!("{}{}", measure.key, if differs { " ≠" } else { "" });
+        let summary = format!("{}{}", short_name(&measure.key), if differs { " ≠" } else { "" });
         Block::table(lines_table("", sheets.len(), lines.collect())).folded(summary, differs)
     };
     measures.map(block).collect()

@@ -11,6 +11,7 @@ use crate::styler::TextRole;
 use crate::sweep::simulated_badge;
 use crate::what_if::distinct;
 use base::stats::Percents;
+use base::units::two_decimals;
 use harness::{IdentityDifference, LoadLevel, LoadPattern, RunIdentity};
 use interop::MeasuredRun;
 use serde::Serialize;
@@ -70,6 +71,13 @@ pub struct Ratio {
     pub unlike: Vec<String>,
     /// Of a published row: where the numbers were published.
     pub source: Option<String>,
+}
+
+impl Ratio {
+    /// Its metric as tables call it.
+    fn title(&self) -> String {
+        MetricKey::read(&self.metric).title()
+    }
 }
 
 /// All rows, in order, and the name of the first column.
@@ -176,7 +184,7 @@ impl Ratios {
             .filter(|row| row.source.is_none() && row.metric == first.metric && row.column == first.column);
         let shown: Vec<String> = mine.map(|row| format!("{} {}", row.row, percent(row))).collect();
         let simulated = if self.any_simulated() { "SIMULATED  " } else { "" };
-        Some(format!("{simulated}{} / {}, {}: {}", first.column, self.base, first.metric, shown.join(", ")))
+        Some(format!("{simulated}{} / {}, {}: {}", first.column, self.base, first.title(), shown.join(", ")))
     }
 
     /// How the ratios of measured rows were formed, each method a line, with its rows where there are several methods.
@@ -184,7 +192,7 @@ impl Ratios {
         let mut rows: BTreeMap<RatioMethod, Vec<String>> = BTreeMap::new();
         for row in self.rows.iter().filter(|row| row.source.is_none()) {
             let Some(method) = row.method else { continue };
-            rows.entry(method).or_default().push(format!("{} {}, {}", row.row, row.metric, row.column));
+            rows.entry(method).or_default().push(format!("{} {}, {}", row.row, row.title(), row.column));
         }
         let is_one = rows.len() == 1;
         let line = |(method, rows): (RatioMethod, Vec<String>)| {
@@ -235,7 +243,7 @@ impl Ratios {
             let interval = row.interval.map(|ends| format!("{:.1} … {:.1} %", ends.low, ends.high));
             table.row([
                 Cell::new(TextRole::Name, row.row.as_str()),
-                Cell::from(format!("{} {}", row.metric, row.unit).trim()),
+                Cell::from(format!("{} {}", row.title(), row.unit).trim()),
                 Cell::from(number(row.base, is_published)),
                 Cell::from(row.column.as_str()),
                 Cell::from(number(row.other, is_published)),
@@ -301,9 +309,7 @@ fn number(value: Option<f64>, is_published: bool) -> String {
     match value {
         None => "n/a".to_owned(),
         Some(value) if is_published => value.to_string(),
-        Some(value) if value.fract() == 0.0 => format!("{value:.0}"),
-        Some(value) if value.abs() >= 100.0 => format!("{value:.1}"),
-        Some(value) => format!("{value:.3}"),
+        Some(value) => two_decimals(value),
     }
 }
 
@@ -424,7 +430,7 @@ mod tests {
         let lines: Vec<String> =
             text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
         for line in [
-            "H200x1 Offline output_tokens 3757.47 triton 3752.66 99.87 % published: NVIDIA's README of v4.1",
+            "H200x1 Offline output tokens 3757.47 triton 3752.66 99.87 % published: NVIDIA's README of v4.1",
             "H200x1 Offline samples 12.78 triton 12.77 99.92 % published: NVIDIA's README of v4.1",
             "H200x8 Offline samples 98.4532 triton 96.1968 97.71 % published: NVIDIA's README of v4.1",
             "Server target QPS completed QPS output tok/s TTFT p99 ms TPOT p99 ms",

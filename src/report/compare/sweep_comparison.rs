@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::comparison::{CompareRules, Judgement};
 use super::document::letter;
 use crate::document::{Block, Cell, Document, Fact, Section, Table, TableColumn, Top};
+use crate::history::MetricKey;
 use crate::styler::{TextRole, signed_percent};
 use crate::sweep::{NamedSweep, draw, named_sweep, simulated_badge, value};
 use base::stats::{self, ComparedSamples, Percents};
@@ -258,7 +259,7 @@ fn level_table(sweeps: &[ComparedSweep], rules: CompareRules) -> Table {
     let differences: Vec<_> = (1..sweeps.len()).map(|n| deltas(&levels, sweeps, n, rules)).collect();
     for (row, level) in levels.iter().enumerate() {
         for (at, number) in NUMBERS.iter().enumerate() {
-            let name = format!("{} {}", number.name, number.unit);
+            let name = format!("{} {}", MetricKey::read(number.name).title(), number.unit);
             let mut cells = vec![
                 Cell::new(TextRole::Name, if at == 0 { level.level.as_str() } else { "" }),
                 Cell::from(name.trim()),

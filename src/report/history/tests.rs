@@ -35,7 +35,7 @@ fn a_change_of_level_has_the_run_and_what_differs_there() {
     let all = series(points, &[MetricKey::read("output_tokens")], 100);
     insta::assert_snapshot!(document(&all).terminal(Styler::OFF), @"
     quickstart · load/server (request_rate 10)  14 measurements, 13 valid
-      started (UTC)         run                       verdict          output_tokens, /s           tags
+      started (UTC)         run                       verdict          output tokens, /s           tags
       2026-11-20T22:43:00Z  20261120-224300.017-4711  VALID                        1,000
       2026-11-20T22:43:01Z  20261120-224301.017-4711  VALID                        1,001
       2026-11-20T22:43:02Z  20261120-224302.017-4711  VALID                        1,002
@@ -50,14 +50,14 @@ fn a_change_of_level_has_the_run_and_what_differs_there() {
       2026-11-20T22:43:11Z  20261120-224311.017-4711  VALID                        1,102
       2026-11-20T22:43:12Z  20261120-224312.017-4711  VALID                        1,100
       2026-11-20T22:43:13Z  20261120-224313.017-4711  VALID                        1,101
-      output_tokens +10.0 % (better) from 20261120-224308.017-4711 on: mean 1,001 before, 1,101 after, p 0.0030; what \
+      output tokens +10.0 % (better) from 20261120-224308.017-4711 on: mean 1,001 before, 1,101 after, p 0.0030; what \
       differs there:
           endpoints: gpu7:8001 / gpu8:8001
 
     quickstart · load/server (request_rate 20)  1 measurement, 1 valid
-      started (UTC)         run                       verdict  output_tokens, /s  tags
+      started (UTC)         run                       verdict  output tokens, /s  tags
       2026-11-20T22:43:14Z  20261120-224314.017-4711  VALID                  900
-      output_tokens: too few values; a change needs 8 or more valid measurements
+      output tokens: too few values; a change needs 8 or more valid measurements
     ");
     let json = json(&all);
     assert_eq!(json["series"][0]["changes"][0]["place"], 8);
@@ -80,9 +80,9 @@ fn a_metric_with_too_few_values_is_not_one_without_a_change() {
         notes(&series((0..count).map(measurement).collect(), &keys, 100)[0]).collect()
     };
     let (few, same) = ("too few values; a change needs 8 or more valid measurements", "no change of level was found");
-    assert_eq!(notes(8), [format!("ttft_p99: {few}"), format!("output_tokens: {same}")]);
-    assert_eq!(notes(9), [format!("output_tokens, ttft_p99: {same}")]);
-    assert_eq!(notes(7), [format!("output_tokens, ttft_p99: {few}")]);
+    assert_eq!(notes(8), [format!("TTFT p99: {few}"), format!("output tokens: {same}")]);
+    assert_eq!(notes(9), [format!("output tokens, TTFT p99: {same}")]);
+    assert_eq!(notes(7), [format!("output tokens, TTFT p99: {few}")]);
 }
 
 #[test]
@@ -136,10 +136,10 @@ fn a_change_of_the_plan_is_neither_better_nor_worse() {
         document(&series((0..10).map(one).collect(), &[MetricKey::read("output_tokens")], 100)).terminal(Styler::OFF)
     };
     let shown = of(|n| format!("plan {}", n / 5));
-    assert!(shown.contains("output_tokens -10.0 % (not judged: with other arrivals and prompts) from"), "{shown}");
+    assert!(shown.contains("output tokens -10.0 % (not judged: with other arrivals and prompts) from"), "{shown}");
     // The same plan all the time, and another one each time.
-    assert!(of(|_| "plan".to_owned()).contains("output_tokens -10.0 % (worse) from"));
-    assert!(of(|n| format!("plan {n}")).contains("output_tokens -10.0 % (worse) from"));
+    assert!(of(|_| "plan".to_owned()).contains("output tokens -10.0 % (worse) from"));
+    assert!(of(|n| format!("plan {n}")).contains("output tokens -10.0 % (worse) from"));
 }
 
 #[test]

@@ -411,7 +411,7 @@ fn an_offline_result_on_a_terminal_has_the_rows_of_the_other_loads() {
     };
     let text = shown(&run);
     let row = |name: &str| text.lines().find(|line| line.trim_start().starts_with(name)).unwrap_or_default();
-    assert!(row("TTFT ms").contains("692") && row("TTFT sent ms").contains("691"), "{text}");
+    assert!(row("TTFT ms").contains("692") && row("TTFT from the issue ms").contains("691"), "{text}");
     assert!(!text.contains(WHOLE_ANSWERS), "{text}");
     run.client.call = "unary".to_owned();
     assert!(shown(&run).contains(WHOLE_ANSWERS));

@@ -87,7 +87,7 @@ impl SharedStoreError {
                     the rest"
             }
             Self::Untrusted { .. } => {
-                "it is rebuilt here; if it is right, `regatta store push MANIFEST --sign-key FILE` signs it, or add \
+                "it is rebuilt here; if it is correct, `regatta store push MANIFEST --sign-key FILE` signs it, or add \
                 its key to the file of --trusted-keys"
             }
             Self::Newer { .. } => "it is left unchanged; a Regatta of the same or a newer version can read it",

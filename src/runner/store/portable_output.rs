@@ -102,7 +102,7 @@ pub fn unfit(items: &[PortableItem]) -> Option<String> {
     }
     if let Some(PortableItem { path, size, .. }) = first_beyond_limit(items, |item| item.size) {
         return Some(format!(
-            "with {} ({size} bytes) it has more than {MOST_FILES_BYTES} bytes, the limit",
+            "with {} ({size} bytes) it exceeds the limit of {MOST_FILES_BYTES} bytes",
             path.display()
         ));
     }

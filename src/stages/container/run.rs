@@ -188,7 +188,7 @@ pub fn meaning(how: ExitKind, tail: &[String]) -> Option<ExitMeaning> {
         ExitKind::Code(127) => ExitMeaning {
             what: "the program is not in the container",
             cause: cause(),
-            hint: "is it in the image? A file of yours must be declared under `inputs:` and called by `{{ \
+            hint: "is it in the image? A file of your own must be declared under `inputs:` and called as `{{ \
              inputs.NAME }}`",
         },
         _ => return None,

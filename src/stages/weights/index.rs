@@ -99,7 +99,7 @@ impl HubIndex {
         files.sort_by(|a, b| a.path.cmp(&b.path));
         if let Some(WeightsFile { path, size, .. }) = first_beyond_limit(&files, |file| file.size) {
             return Err(ErrorText::new(format_args!(
-                "with {path} ({size} bytes) its files have more than {MOST_FILES_BYTES} bytes, the limit"
+                "with {path} ({size} bytes) its files exceed the limit of {MOST_FILES_BYTES} bytes"
             )));
         }
         Ok(Self { commit, files })

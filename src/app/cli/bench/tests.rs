@@ -124,7 +124,7 @@ fn several_levels_are_a_sweep() {
 fn data_bring_their_own_lengths_and_number() {
     let bench = read("h:1 --input-file prompts.jsonl").unwrap();
     assert_eq!((bench.data, bench.input, bench.requests), (Some(("jsonl", "prompts.jsonl".into())), None, None));
-    assert!(read("h:1 --data x.txt").unwrap_err().to_string().contains("--data-kind"));
+    assert!(read("h:1 --data Cargo.toml").unwrap_err().to_string().contains("--data-kind"));
     assert_eq!(read("h:1 --data x.txt --data-kind mooncake --osl 5").unwrap().output.unwrap().mean, Quantity::Known(5));
 }
 
@@ -191,11 +191,19 @@ fn what_contradicts_itself_is_refused() {
 #[test]
 fn data_of_a_kind_that_is_not_read_is_told_what_to_make_of_it() {
     let reason = |file: &str| read(&format!("h:1 --data {file}")).unwrap_err().to_string();
+    assert!(reason("/tmp").contains("it is a folder"));
+    for absent in ["p.txt", "p.csv", "sharegpt"] {
+        assert!(reason(absent).contains("no such file"), "{absent}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let reason = |name: &str| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, "").unwrap();
+        reason(&file.to_string_lossy())
+    };
     assert!(reason("p.txt").contains("`jq -Rc . FILE > FILE.jsonl` makes"));
     assert!(reason("p.csv").contains("it is plain text"));
     assert!(reason("p.jsonl.gz").contains("unpack it first"));
-    assert!(reason("/tmp").contains("it is a folder"));
     assert!(reason("Cargo.toml").contains("add --data-kind"));
-    assert!(reason("sharegpt").contains("there is no such file"));
     assert!(reason("p.parquet").contains("save a line of JSON for each row"));
 }

@@ -131,8 +131,8 @@ fn runs_of_the_same_arrivals_are_judged_in_pairs() {
     let paired_by =
         "paired by seed where requests make the noise: 5 pairs of runs, each with the same arrivals and prompts";
     assert!(page.contains(paired_by), "{page}");
-    let tests = "ttft, e2e, requests_full: paired t test, differences are geometric means of the pairs' ratios; \
-        tpot, itl: Welch's test, unpaired";
+    let tests = "TTFT, E2E, requests: paired t test, differences are geometric means of the pairs' ratios; \
+        TPOT, ITL: Welch's test, unpaired";
     assert!(page.contains(tests), "{page}");
     // In another order they are the same pairs.
     b.rotate_left(2);
@@ -477,8 +477,8 @@ fn a_ratio_says_how_it_was_formed() {
     assert_eq!(methods, ["pairs", "means", "published"]);
     let text = ratios.document("ratios").terminal(crate::Styler::OFF);
     assert!(text.contains("112.50 %"), "{text}");
-    assert!(text.contains("ratio of other seeds ttft_mean, triton: other / base"), "{text}");
-    assert!(text.contains("ratio of same seeds ttft_mean, triton: geometric mean"), "{text}");
+    assert!(text.contains("ratio of other seeds TTFT mean, triton: other / base"), "{text}");
+    assert!(text.contains("ratio of same seeds TTFT mean, triton: geometric mean"), "{text}");
     let page = ratios.document("ratios").html().unwrap();
     assert!(page.contains("geometric mean of the ratios") && !page.contains("resampled"), "{page}");
 }

@@ -283,7 +283,7 @@ fn searches_are_compared_by_the_rates_that_they_found() {
     let lower = compared(search(fast, limit), search(slow, limit));
     assert!(matches!(condition.outcome(&lower, None), Ok(FailConditionOutcome::Exceeded(_))));
     let text = document(&[search(slow, limit), search(fast, limit)], &[better], &[]).terminal(crate::Styler::OFF);
-    assert!(text.contains("found_rate: 10 (9 … 11) / 20 (18 … 22) requests/s"), "{text}");
+    assert!(text.contains("found rate: 10 (9 … 11) / 20 (18 … 22) requests/s"), "{text}");
     let unlike = compared(search(slow, limit), search(fast, "TTFT p99 ≤ 900ms"));
     assert_eq!(unlike.find(FOUND_RATE, "").unwrap().percent, None);
 }
@@ -316,7 +316,7 @@ fn a_rate_that_is_a_lower_bound_is_not_subtracted() {
     let text = document(&sets, &[compared], &[]).terminal(crate::Styler::OFF);
     assert!(text.contains("400.00 or more  400.00 or more"), "{text}");
     assert!(text.contains("400 or more / 400 or more requests/s"), "{text}");
-    assert!(text.contains("found_rate: that of load is 400 or more requests/s, the highest that was tried"), "{text}");
+    assert!(text.contains("found rate: that of load is 400 or more requests/s, the highest that was tried"), "{text}");
 }
 
 /// A file of another tool names its model and its load, without an identity.
