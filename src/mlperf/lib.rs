@@ -15,6 +15,7 @@ mod diff;
 mod explain;
 mod layout;
 pub mod loadgen;
+mod official_checker;
 mod package;
 mod provenance;
 mod submission_check;
@@ -27,6 +28,7 @@ pub use layout::{
     NOT_SUPPORTED, OWN_CHECKER, REHEARSAL_FILE, REPORT_FOLDER, SubmissionLayout, endpoints_result, is_endpoints_result,
 };
 pub use loadgen::{DatasetRecord, SIMULATED_SUT, TEST_FILE, TestRecord};
+pub use official_checker::{Official, OfficialFinding};
 pub use package::{FinishedTask, PackageEntry, PackageRequest, Unpacked, WrittenPackage, pack};
 pub use provenance::{LockedResult, LockedRun, PACKAGE_LOCK_FILE, PackageProvenance, ProvenanceStage};
 pub use submission_check::{

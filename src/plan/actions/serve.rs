@@ -354,10 +354,10 @@ impl StageChecker<'_> {
 
     fn triton(&mut self, server: &TritonServer) {
         if server.triton_skip_server_spawn {
-            if let Some(text) = &server.triton_grpc_ports {
-                if let Err((_, why)) = Endpoints::Text(text.clone()).read() {
-                    self.push_servers_error(&["serve", "triton", "triton_grpc_ports"], &why);
-                }
+            if let Some(text) = &server.triton_grpc_ports
+                && let Err((_, why)) = Endpoints::Text(text.clone()).read()
+            {
+                self.push_servers_error(&["serve", "triton", "triton_grpc_ports"], &why);
             }
             faults! { self;
                 ["serve", "triton", "triton_skip_server_spawn"], server.triton_grpc_ports.is_none(),
