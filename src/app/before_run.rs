@@ -261,7 +261,8 @@ pub(super) fn decide(
     let unchanged = Arc::new(UnchangedTasks::new(first.unwrap_or_default()));
     let options = RunOptions { unchanged, ..options.clone() };
     let output_cache = OutputCache::open(&project.home)?;
-    let stages = StageExecutor { may_query: false, ..StageExecutor::new(project.home.state(), RunId::new("plan")) };
+    let mut stages = StageExecutor::new(project.home.state(), RunId::new("plan"));
+    stages.may_query = false;
     let digests = Digests::load(&project.home);
     let context = KeyContext { plan, work: &stages, output_cache: &output_cache, digests: &digests };
     Ok(predict(&context, &options))

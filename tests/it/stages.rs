@@ -61,8 +61,8 @@ impl Bench {
     }
 
     pub async fn perform_lease(&self, lease: Lease) -> Result<Done, Failure> {
-        let program = Some(env!("CARGO_BIN_EXE_regatta").into());
-        let stages = StageExecutor { program, ..StageExecutor::new(self.path("state"), RunId::new("run-1")) };
+        let mut stages = StageExecutor::new(self.path("state"), RunId::new("run-1"));
+        stages.program = Some(env!("CARGO_BIN_EXE_regatta").into());
         stages.perform(lease).await
     }
 

@@ -156,8 +156,9 @@ async fn run_tasks(prepared: &PreparedRun, begun: &BegunRun) -> Result<(RunSumma
         });
     }
     watch_templates();
-    let stages = StageExecutor::new(home.state(), id.clone()).of_manifest(&plan.name);
-    let stages = Arc::new(StageExecutor { in_place: prepared.request.in_place, ..stages });
+    let mut stages = StageExecutor::new(home.state(), id.clone()).of_manifest(&plan.name);
+    stages.in_place = prepared.request.in_place;
+    let stages = Arc::new(stages);
     let running = runner::run(
         Arc::clone(plan),
         stages,
