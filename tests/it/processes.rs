@@ -242,7 +242,8 @@ async fn in_its_own_process_escapers_are_ended() {
     let daemon = r#"(setsid sh -c '(trap "" TERM; echo $$ > pid.tmp; while :; do sleep 1000; done) & echo $! > daemon.tmp; mv daemon.tmp daemon' &); while ! [ -e daemon ]; do sleep 0.01; done; echo done"#;
     for secrets in [vec![], vec!["hush".to_owned()]] {
         let dir = folder();
-        let exit = run(shell(&dir, daemon).secrets(secrets), &Stop::new(), |_| {}).await.unwrap();
+        let command = ProcessCommand { secrets, ..shell(&dir, daemon) };
+        let exit = run(command, &Stop::new(), |_| {}).await.unwrap();
         assert_eq!(exit.how, ExitKind::Code(0));
         assert_eq!(log(&dir), "done\n");
         let pid: i32 = fs::read_to_string(dir.path().join("daemon")).unwrap().trim().parse().unwrap();
