@@ -392,7 +392,7 @@ mod tests {
         assert_refused(&[PortableItem { digest: None, ..item("x", EntryKind::File) }], "contradict");
         let large = |path: &str| PortableItem { size: MOST_FILES_BYTES, ..item(path, EntryKind::File) };
         assert_eq!(with(&[large("x")]), None);
-        assert_refused(&[large("x"), large("y")], "with y (1152921504606846976 bytes) it has more than");
+        assert_refused(&[large("x"), large("y")], "with y (1152921504606846976 bytes) it exceeds");
         assert_refused(&[PortableItem { digest: Some(Digest::hash(b"other")), ..link("l", "a") }], "contradict");
         assert!(unfit(&[]).is_some());
         let without_root = unfit(&[item("a", EntryKind::Folder)]).unwrap();
