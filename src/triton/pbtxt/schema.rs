@@ -122,57 +122,68 @@ impl Reader<'_> {
         }
         let read = scalar(known, &value.shape).map_err(|hint| {
             let shown: String = self.text[value.bytes.clone()].chars().take(60).collect();
-            self.push_error(&value.bytes, format!("`{}` is {}, not `{shown}`", known.name(), sort(known)), hint);
+            self.push_error(
+                &value.bytes,
+                format!("`{}` is {}, not `{shown}`", known.name(), sort(known)),
+                hint.unwrap_or_default(),
+            );
         });
         read.ok()
     }
 }
 
-/// The value of one token, or a hint, which may be empty.
-fn scalar(known: &FieldDescriptor, shape: &PbtxtShape) -> Result<Reflected, String> {
+/// The value of one token, or a hint.
+fn scalar(known: &FieldDescriptor, shape: &PbtxtShape) -> Result<Reflected, Option<String>> {
     match (known.kind(), shape) {
         (Kind::String, PbtxtShape::Text(bytes)) => String::from_utf8(bytes.clone())
             .map(Reflected::String)
-            .map_err(|_| "text must be UTF-8; the server hangs on anything else".to_owned()),
+            .map_err(|_| Some("text must be UTF-8; the server hangs on anything else".to_owned())),
         (Kind::Bytes, PbtxtShape::Text(bytes)) => Ok(Reflected::Bytes(bytes.clone().into())),
-        (Kind::String | Kind::Bytes, PbtxtShape::Bare(_)) => Err("put it in quotes".to_owned()),
-        (Kind::Message(_), _) => Err(format!("write `{} {{ … }}`", known.name())),
+        (Kind::String | Kind::Bytes, PbtxtShape::Bare(_)) => Err(Some("put it in quotes".to_owned())),
+        (Kind::Message(_), _) => Err(Some(format!("write `{} {{ … }}`", known.name()))),
         (Kind::Enum(words), PbtxtShape::Bare(word)) => {
             let names: Vec<String> = words.values().map(|value| value.name().to_owned()).collect();
             // The server also reads numbers that have no enum name; their meaning is undefined, so they are refused
             // here.
             let number = words.get_value_by_name(word).map(|value| value.number()).or_else(|| {
-                let number = i32::try_from(parse_integer(word)?).ok();
-                number.filter(|n| words.get_value(*n).is_some())
+                parse_integer(word)
+                    .and_then(|number| i32::try_from(number).ok())
+                    .filter(|n| words.get_value(*n).is_some())
             });
             let prefixed = names.iter().find(|name| name.ends_with(&format!("_{}", word.to_uppercase())));
             let hint = || match prefixed {
-                Some(name) => format!("did you mean `{name}`?"),
-                None => did_you_mean(word, names.iter().map(String::as_str)).unwrap_or_default(),
+                Some(name) => Some(format!("did you mean `{name}`?")),
+                None => did_you_mean(word, names.iter().map(String::as_str)),
             };
             number.map(Reflected::EnumNumber).ok_or_else(hint)
         }
-        (Kind::Bool, PbtxtShape::Bare(word)) => match (word.as_str(), parse_integer(word)) {
-            ("true" | "True" | "t", _) | (_, Some(1)) => Ok(Reflected::Bool(true)),
-            ("false" | "False" | "f", _) | (_, Some(0)) => Ok(Reflected::Bool(false)),
-            _ => Err("write `true` or `false`".to_owned()),
+        (Kind::Bool, PbtxtShape::Bare(word)) => match word.as_str() {
+            "true" | "True" | "t" => Ok(Reflected::Bool(true)),
+            "false" | "False" | "f" => Ok(Reflected::Bool(false)),
+            number => match parse_integer(number) {
+                Some(0) => Ok(Reflected::Bool(false)),
+                Some(1) => Ok(Reflected::Bool(true)),
+                _ => Err(Some("write `true` or `false`".to_owned())),
+            },
         },
-        (Kind::Float, PbtxtShape::Bare(word)) => {
-            fraction(word).map(|x| Reflected::F32(x as f32)).ok_or_else(String::new)
-        }
-        (Kind::Double, PbtxtShape::Bare(word)) => fraction(word).map(Reflected::F64).ok_or_else(String::new),
+        (Kind::Float, PbtxtShape::Bare(word)) => fraction(word).map(|x| Reflected::F32(x as f32)).ok_or(None),
+        (Kind::Double, PbtxtShape::Bare(word)) => fraction(word).map(Reflected::F64).ok_or(None),
         (kind, PbtxtShape::Bare(word)) => {
-            let number = parse_integer(word).ok_or_else(String::new)?;
-            let read = match kind {
-                Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => i32::try_from(number).ok().map(Reflected::I32),
-                Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => i64::try_from(number).ok().map(Reflected::I64),
-                Kind::Uint32 | Kind::Fixed32 => u32::try_from(number).ok().map(Reflected::U32),
-                _ => u64::try_from(number).ok().map(Reflected::U64),
-            };
-            read.ok_or_else(|| "it does not fit into the field".to_owned())
+            let number = parse_integer(word).ok_or(None)?;
+            let fits = || Some("it does not fit into the field".to_owned());
+            match kind {
+                Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => {
+                    i32::try_from(number).map(Reflected::I32).map_err(|_| fits())
+                }
+                Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => {
+                    i64::try_from(number).map(Reflected::I64).map_err(|_| fits())
+                }
+                Kind::Uint32 | Kind::Fixed32 => u32::try_from(number).map(Reflected::U32).map_err(|_| fits()),
+                _ => u64::try_from(number).map(Reflected::U64).map_err(|_| fits()),
+            }
         }
-        (_, PbtxtShape::Text(_)) => Err("remove the quotes".to_owned()),
-        (_, _) => Err(String::new()),
+        (_, PbtxtShape::Text(_)) => Err(Some("remove the quotes".to_owned())),
+        (_, _) => Err(None),
     }
 }
 
