@@ -387,8 +387,8 @@ mod tests {
         assert_eq!(line(&lengths, None), "concurrency 8 · 20 requests each · 2 levels, 32 … 512 input tokens");
         let named = [1, 2].map(|value| SweepLevel::Value { name: "tp".to_owned(), value: value.to_string() });
         assert_eq!(line(&named, None), "concurrency 8 · 20 requests each · 32 → 4 tokens · 2 levels, tp=1 … tp=2");
-        let found = [Users(1), Users(64)];
-        assert_eq!(line(&found, Some(PointRole::Saturation)), "2 levels · 32 → 4 tokens");
+        let saturating = [Users(1), Users(64)];
+        assert_eq!(line(&saturating, Some(PointRole::Saturation)), "2 levels · 32 → 4 tokens");
     }
 
     #[test]

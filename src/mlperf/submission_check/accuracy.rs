@@ -154,7 +154,11 @@ fn plausibility(
                 rule, fix;
             Review, Plausibility, at,
                 min.filter(|min| *value > min * better && *value <= 100.0)
-                    .map(|min| format!("{name} is {value}, {:.0} % above the round's minimum of {min}", (value / min - 1.0) * 100.0)), rule, fix;
+                    .map(|min| {
+                        let above = (value / min - 1.0) * 100.0;
+                        format!("{name} is {value}, {above:.0} % above the round's minimum of {min}")
+                    }),
+                rule, fix;
         }
     }
     // Several evaluators write how many answers they scored, and how many tokens these had. That of llama3.1-405b
