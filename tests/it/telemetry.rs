@@ -167,7 +167,7 @@ fn tokens_per_joule_are_reported_where_every_gpu_reports_its_power() {
     assert!(what.starts_with("output tokens of successful requests (tokens from usage.completion_tokens) / (mean power of these 1 GPU × window)"), "{what}");
     ended.shows("1 GPU (all GPUs of this host, since none was leased to the servers): mean power 400.00 W");
     // What a server made of its energy is compared like every other number.
-    world.good(&["compare", "bench", "bench"]).shows("tokens_per_joule");
+    world.good(&["compare", "bench", "bench"]).shows("output tokens        /J");
 }
 
 #[test]
