@@ -1,8 +1,6 @@
 //! Loads in virtual time: requests drawn from distributions, the servers that share them, and the highest rate at which
 //! limits hold. Hours of load take seconds.
 //!
-//! The highest rate at which limits hold.
-//!
 //! Virtual time has no measurement noise, only the sampling noise of finite loads: one set of lengths and of gaps,
 //! drawn once, is used at every rate, so that bisection finds one rate.
 

@@ -1,4 +1,4 @@
-//! Paths and URLs as text: a folder's path in another text, parts of a URL's, and secrets in a URL.
+//! Paths and URLs as text: where a text names a folder, what a URL's path consists of, and the secrets in a URL.
 
 use std::fmt::Write as _;
 use std::path::{Component, Path, PathBuf};

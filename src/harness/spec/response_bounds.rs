@@ -1,7 +1,7 @@
 //! How large an answer may be. Servers are not trusted: memory stays bounded whatever one sends.
 //!
-//! Limits that all transports keep to, and one budget for what all answers in flight hold in memory: each is bounded by
-//! itself, and there may be thousands.
+//! All transports keep to the same limits. Each answer is bounded by itself; because thousands may be in flight, what
+//! all of them hold in memory together has a budget, too.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! A measurement of power beside a performance run: its files, its samples while the run lasted, and whether they are
 //! those that the measurement recorded. Average and energy are by the method of the official checker. Of the Power WG's
 //! own checker the rules about results are repeated here: checksums, times, ranging against testing, one session with
-//! the same sources on client and server, the meter's own average and uncertainty. Its rules about what is said to the
-//! meter, its daemon's log, the kind of meter and accepted versions of the sources are not.
+//! the same sources on client and server, the meter's own average and uncertainty. Not repeated are its rules about the
+//! commands to the meter, its daemon's log, the kind of meter and accepted versions of the sources.
 
 use std::path::{Path, PathBuf};
 
