@@ -6,11 +6,13 @@ mod endpoint;
 mod id;
 mod outcome;
 mod run_event;
+mod stop;
 
 pub use endpoint::{Endpoint, EndpointError, host_port};
 pub use id::{GpuId, GpuIdError, NotTag, RunId, RunTag, TaskId};
 pub use outcome::{
     Decision, Done, Failure, FailureKind, MemoryKind, MovingSource, OutOfMemory, Prediction, ReducedSetting, RemoteRef,
-    Stop, Verdict,
+    Verdict,
 };
 pub use run_event::{Event, ExternalResource, LiveMeasurement, TaskTally};
+pub use stop::Stop;
