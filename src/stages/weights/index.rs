@@ -180,7 +180,7 @@ mod tests {
         );
         assert_eq!(
             error(serde_json::json!({"rfilename": "a", "size": u64::MAX, "blobId": "x"})),
-            "with a (18446744073709551615 bytes) its files have more than 1152921504606846976 bytes, the limit"
+            "with a (18446744073709551615 bytes) its files exceed the limit of 1152921504606846976 bytes"
         );
         assert_eq!(read(serde_json::json!({"sha": null})).unwrap_err().message, "it names no commit (`sha`)");
         let no_files = read(serde_json::json!({"sha": "c", "siblings": null})).unwrap_err();
