@@ -128,8 +128,11 @@ fn verdict(result: &RunResult, styler: Styler) -> String {
     let judged = [Some(verdict), measured].into_iter().flatten().collect::<Vec<_>>().join("  ");
     let mut text = format!("{}\n{judged}\n", clean(&result.workload().to_string()));
     let is_warning = |reason: &Reason| reason.severity == ReasonSeverity::Warning;
-    let has_faults = !result.reasons().iter().all(is_warning);
-    for reason in result.reasons().iter().take(SHOWN_REASONS) {
+    let reasons = result.reasons();
+    let has_faults = !reasons.iter().all(is_warning);
+    // A line that says "1 more" is as long as that one.
+    let shown = if reasons.len() == SHOWN_REASONS + 1 { reasons.len() } else { SHOWN_REASONS };
+    for reason in reasons.iter().take(shown) {
         let (role, mark) = if is_warning(reason) { (TextRole::Warning, "!") } else { (TextRole::Bad, "✗") };
         let _ = writeln!(text, "  {} {}", styler.tone(role, mark), clean(&reason.line()));
         // Some texts have a cure for their case. That of a warning can wait until the faults are gone.
@@ -139,7 +142,7 @@ fn verdict(result: &RunResult, styler: Styler) -> String {
             let _ = writeln!(text, "    → {}", reason.check.cure());
         }
     }
-    if let Some(more @ 1..) = result.reasons().len().checked_sub(SHOWN_REASONS) {
+    if let Some(more @ 1..) = reasons.len().checked_sub(shown) {
         let _ = writeln!(text, "  … and {more} more, in the report");
     }
     text
