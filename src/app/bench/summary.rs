@@ -130,7 +130,7 @@ fn verdict(result: &RunResult, styler: Styler) -> String {
     let is_warning = |reason: &Reason| reason.severity == ReasonSeverity::Warning;
     let reasons = result.reasons();
     let has_faults = !reasons.iter().all(is_warning);
-    // A line that says "1 more" is as long as that one.
+    // A line that says "1 more" takes as much room as the reason.
     let shown = if reasons.len() == SHOWN_REASONS + 1 { reasons.len() } else { SHOWN_REASONS };
     for reason in reasons.iter().take(shown) {
         let (role, mark) = if is_warning(reason) { (TextRole::Warning, "!") } else { (TextRole::Bad, "✗") };

@@ -224,7 +224,7 @@ pub(super) fn check_sessions(to: &mut SubmissionFindings, above: &Path) {
     }
 }
 
-/// What is no number is NaN, which is equal to nothing.
+/// NaN, which equals nothing, unless it is a number.
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or(f64::NAN)
 }
