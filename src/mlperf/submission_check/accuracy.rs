@@ -1,4 +1,4 @@
-//! An accuracy run: over the whole data set, good enough, with the hash of its log, and of answers that a model can give.
+//! An accuracy run: over the whole data set, good enough, with the hash of its log, of answers that a model can give.
 
 use std::collections::BTreeSet;
 use std::path::Path;
